@@ -10,12 +10,14 @@
 //! | `kernel` | runs a tree's steps for the rows of a register |
 //! | `run` | blocks of rows, threads, sums over trees |
 //! | `pairs` | the features above each split, for interactions |
+//! | `interventional` | contributions against a background of rows |
 //! | `interactions` | what `kernel` and `run` do, for interactions |
 //!
 //! What comes in here: what a forest means for single features of a row. What stays out: schedules, layouts and plans,
 //! which are about leaves that a row reaches; contributions depend on all leaves.
 
 mod interactions;
+mod interventional;
 mod kernel;
 mod lanes;
 mod oblivious;
@@ -30,6 +32,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest},
 };
+pub use interventional::Interventional;
 use pairs::Pairs;
 use program::Program;
 use std::sync::{Arc, OnceLock};
@@ -92,7 +95,8 @@ impl Explainer {
             return Err(Error::Contributions(format!(
                 "the model has no covers (how much training data reached each node), which path-dependent contributions \
                  need; ONNX files never hold covers, other files lose them where one is negative or missing: {}",
-                "hand over the model file of XGBoost, LightGBM or CatBoost itself"
+                "hand over the model file of XGBoost, LightGBM or CatBoost itself, or, in Rust, explain the model against a background of \
+                 rows, by contributions::Interventional"
             )));
         }
         let forest = &*oblivious::explained(forest);

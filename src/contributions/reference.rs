@@ -120,6 +120,42 @@ pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> 
     })
 }
 
+/// Returns the contributions of one row against background rows by the definition: for each background row, all subsets of
+/// the features of each tree, where a walk takes the row's side at splits on features of the subset, and the background row's
+/// side elsewhere. The time doubles with each feature of a tree, so it is for tiny trees. The result is
+/// `outputs x (features + 1)`, the bias last.
+pub fn interventional_by_subsets<T: reference::Input>(
+    forest: &Forest,
+    row: &[T],
+    background: &[&[T]],
+) -> Vec<f64> {
+    by_tree(forest, |t, k, phi| {
+        let features = features_of(&forest.trees[t].nodes);
+        let count = features.len();
+        let share = 1.0 / background.len() as f64;
+        let mut mean = 0.0;
+        for other in background {
+            let value = |set: usize| {
+                let mut mixed = other.to_vec();
+                let known = features.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
+                known.for_each(|(_, feature)| mixed[*feature as usize] = row[*feature as usize]);
+                let leaf = reference::leaf_node(forest, t, &mixed);
+                let slot = forest.trees[t].nodes[leaf as usize].slot();
+                slot.map_or(0.0, |slot| forest.leaf(slot)[k].0)
+            };
+            let values: Vec<f64> = (0..1usize << count).map(value).collect();
+            mean += share * values[0];
+            for (i, feature) in features.iter().enumerate() {
+                for set in (0..1usize << count).filter(|set| set >> i & 1 == 0) {
+                    let weight = 1.0 / (count as f64 * binomial(count - 1, set.count_ones() as usize));
+                    phi[*feature as usize] += share * weight * (values[set | 1 << i] - values[set]);
+                }
+            }
+        }
+        mean
+    })
+}
+
 /// A feature of a path: the part of walks that takes the path's sides without the feature (`zero`) and with it (`one`).
 #[derive(Clone, Copy)]
 struct Factor {

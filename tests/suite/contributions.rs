@@ -5,7 +5,7 @@ use crate::support;
 
 use fangorn::{
     Forest, Predictor,
-    contributions::{Explainer, reference},
+    contributions::{Explainer, Interventional, reference},
     cpu::{Row, Rows},
     forest::{Aggregate, CategoryRule, CompareType, Predicate, Side, reference as walks},
 };
@@ -222,6 +222,67 @@ fn interactions_are_those_of_xgboost() {
         compared += 1;
     }
     assert!(compared >= 8 || std::env::var_os("FANGORN_MODELS").is_some(), "{compared} models");
+}
+
+fn against<T: Row>(forest: &Forest, background: &[T], rows: &[T], count: usize) -> Vec<f32> {
+    let columns = forest.features.len();
+    let of = |values| Rows::new(values, columns).expect("rows");
+    let explainer = Interventional::new(forest, &of(background)).expect("an explainer");
+    let found = explainer.contributions(&of(rows)).expect("contributions");
+    assert_eq!(found.len(), count * explainer.width());
+    found
+}
+
+#[test]
+fn contributions_against_a_background_are_the_definition() {
+    let mut draws = Draws(29);
+    for case in 0..60 {
+        let (features, splits) = [(3, 14), (7, 9), (6, 40)][case % 3];
+        let forest = forest(&mut draws, features, splits, case % 4 == 0, case % 2 == 0);
+        let (count, others) = ([1, 3, 8][case % 3], [1, 2, 9][case / 3 % 3]);
+        let compare =
+            |found: &[f32], expected: &[f64]| assert_close(&format!("case {case}"), found, expected);
+        let (other, own) =
+            (rows::<f32>(&mut draws, others, features), rows::<f32>(&mut draws, count, features));
+        let background: Vec<&[f32]> = other.chunks_exact(features).collect();
+        let exact = |row| reference::interventional_by_subsets(&forest, row, &background);
+        let expected: Vec<f64> = own.chunks_exact(features).flat_map(exact).collect();
+        compare(&against(&forest, &other, &own, count), &expected);
+        let (other, own) =
+            (rows::<f64>(&mut draws, others, features), rows::<f64>(&mut draws, count, features));
+        let background: Vec<&[f64]> = other.chunks_exact(features).collect();
+        let exact = |row| reference::interventional_by_subsets(&forest, row, &background);
+        let expected: Vec<f64> = own.chunks_exact(features).flat_map(exact).collect();
+        compare(&against(&forest, &other, &own, count), &expected);
+    }
+}
+
+#[test]
+fn contributions_against_a_background_add_up_on_long_paths_and_without_covers() {
+    let mut draws = Draws(31);
+    for case in 0..12 {
+        // Paths with more features than a table of patterns has, and more rows than a block.
+        let features = [20, 60][case % 2];
+        let made = forest(&mut draws, features, 50, case % 3 == 0, true);
+        let bare = Forest { covers: None, ..made };
+        let count = [1, 65, 2100][case % 3];
+        let other = rows::<f64>(&mut draws, 5, features);
+        let own = rows::<f64>(&mut draws, count, features);
+        let found = against(&bare, &other, &own, count);
+        let outputs = bare.outputs as usize;
+        let means = (0..outputs).map(|o| {
+            other.chunks_exact(features).map(|row| walks::margins(&bare, row)[o]).sum::<f64>() / 5.0
+        });
+        let means: Vec<f64> = means.collect();
+        for (row, found) in own.chunks_exact(features).zip(found.chunks_exact(outputs * (features + 1))) {
+            let margins = walks::margins(&bare, row);
+            for ((found, margin), mean) in found.chunks_exact(features + 1).zip(margins).zip(&means) {
+                let sum: f64 = found.iter().map(|v| f64::from(*v)).sum();
+                assert!((sum - margin).abs() < 1e-4, "case {case}: {sum} for {margin}");
+                assert!((f64::from(found[features]) - mean).abs() < 1e-5, "case {case}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,390 @@
+//! Contributions against a background of rows: what the features add where the others are those of a background row.
+//!
+//! With one background row, a leaf counts for a set of features if the row has the path's side at all splits on features of
+//! the set, and the background row at all other splits of the path. So of the path's features, those that only the row
+//! satisfies have to be in the set, those that only the background row satisfies must not be, and where neither does, the
+//! leaf never counts. With `a` of the former and `b` of the latter, each of the former gets `value (a - 1)! b! / (a + b)!`,
+//! and each of the latter loses `value a! (b - 1)! / (a + b)!` (Lundberg et al.: *From local explanations to global
+//! understanding with explainable AI for trees*, 2020, algorithm 3; Laberge, Pequignot: *Understanding Interventional
+//! TreeSHAP*, 2022).
+//!
+//! A row satisfies some of a path's features, which is a pattern of bits. Rows with the same pattern at a leaf get the same
+//! from it, and background rows with the same pattern give the same, so a leaf is computed once for each two patterns.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::run::Cell;
+use crate::{
+    cpu::{Read, Row, Rows},
+    error::{Error, Result},
+    forest::{Aggregate, CompareType, Forest, Node, Predicate, Side, Targets, reference},
+};
+
+/// The most features of a path, for they are the bits of a word.
+const MOST_FEATURES: usize = 64;
+
+/// The most rows of a block, and bytes of its values and sums.
+const MOST_ROWS: usize = 2048;
+const LEAST_ROWS: usize = 16;
+const BLOCK_BYTES: usize = 16 << 20;
+
+/// Paths with at most so many features have a table of patterns; others have a map.
+const MOST_FEATURES_OF_TABLE: usize = 12;
+
+/// Explains a forest's margins against a background of rows: interventional SHAP values, as shap's `TreeExplainer` computes
+/// them with `feature_perturbation="interventional"`. It is immutable and `Send + Sync`.
+///
+/// The contributions of a row are the mean over the background rows of the Shapley values of a game: a set of features has
+/// the margin of a row that takes these features from the row, and all others from the background row. The bias is the mean
+/// margin of the background. They add up to the row's margin, before the forest's scale and transform. The forest needs no
+/// covers.
+///
+/// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of different patterns
+/// of rows and background rows. Some hundred background rows are usual.
+///
+/// ```
+/// use fangorn::{Predictor, contributions::Interventional, cpu::Rows, import};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let columns = forest.features.len();
+/// let (background, rows) = (vec![0.25f32; 3 * columns], vec![0.5f32; columns]);
+/// let explainer = Interventional::new(&forest, &Rows::new(&background, columns)?)?;
+/// // 1 row x 1 output x (features + 1)
+/// let rows = Rows::new(&rows, columns)?;
+/// let contributions = explainer.contributions(&rows)?;
+/// let margin = Predictor::new(&forest)?.margins(&rows)?[0];
+/// assert!((contributions.iter().sum::<f32>() - margin).abs() < 1e-5);
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Interventional {
+    forest: Forest,
+    /// The columns that some split reads, in ascending order.
+    columns: Vec<u32>,
+    /// The background's values of these columns, column after column.
+    background: Vec<f64>,
+    /// Number of background rows.
+    count: usize,
+    /// The mean margins of the background.
+    bias: Vec<f64>,
+}
+
+impl Interventional {
+    /// Prepares a forest and the background rows.
+    ///
+    /// # Errors
+    /// [`Error::Contributions`]: the margin is the least or largest leaf and no sum, or a path has more than 64 features.
+    /// [`Error::Rows`]: there are no background rows, or more than `u32::MAX`.
+    /// [`Error::Columns`]: they have another number of columns than the forest has features.
+    /// [`Error::Forest`]: the forest breaks a rule.
+    pub fn new<T: Row>(forest: &Forest, background: &Rows<'_, T>) -> Result<Self> {
+        forest.verify()?;
+        if forest.aggregate != Aggregate::Sum {
+            return Err(Error::Contributions(format!(
+                "the margin is the {} leaf and no sum, which has no contributions here; explain a model that sums its trees",
+                forest.aggregate.name()
+            )));
+        }
+        check_columns(forest, background)?;
+        if background.is_empty() || background.len() > u32::MAX as usize {
+            let rows = background.len();
+            return Err(Error::Rows(format!(
+                "the background has {rows} rows; hand over some hundred rows that stand for the usual ones"
+            )));
+        }
+        let columns = forest.used_columns();
+        let mut explainer = Self {
+            background: values(forest, &columns, background),
+            count: background.len(),
+            bias: forest.base_score.iter().map(|base| base.0).collect(),
+            columns,
+            forest: forest.clone(),
+        };
+        let mut bias = std::mem::take(&mut explainer.bias);
+        for t in 0..forest.trees.len() {
+            let mut most = 0;
+            explainer.each_leaf(t, &[], 0, &mut |leaf| {
+                most = most.max(leaf.features.len());
+                let full = full(leaf.features.len());
+                let reached = leaf.background.iter().filter(|pattern| **pattern == full).count();
+                for (k, value) in forest.leaf(leaf.slot).iter().enumerate() {
+                    bias[output_of(forest, t, k)] += value.0 * reached as f64 / explainer.count as f64;
+                }
+            });
+            if most > MOST_FEATURES {
+                return Err(Error::Contributions(format!(
+                    "tree {t} has a path with more than {MOST_FEATURES} features, which contributions against a background do \
+                     not handle; use path-dependent ones, or train the model with a lower limit of depth"
+                )));
+            }
+        }
+        explainer.bias = bias;
+        Ok(explainer)
+    }
+
+    /// Returns the number of values of a row: `outputs x (features + 1)`.
+    pub fn width(&self) -> usize {
+        self.forest.outputs as usize * (self.forest.features.len() + 1)
+    }
+
+    /// Returns the contributions of rows, `rows x outputs x (features + 1)`, the bias last.
+    ///
+    /// # Errors
+    /// The rows have another number of columns than the forest has features, or there is no memory for the results.
+    pub fn contributions<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
+        let mut out = super::room(rows.len(), Some(self.width()), "contributions")?;
+        self.contributions_into(rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)`, the bias last. Blocks of rows run on
+    /// the threads of the current rayon pool.
+    ///
+    /// # Errors
+    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    pub fn contributions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
+        check_columns(&self.forest, rows)?;
+        if rows.len().checked_mul(self.width()) != Some(out.len()) {
+            let (room, rows, width) = (out.len(), rows.len(), self.width());
+            return Err(Error::Rows(format!(
+                "room for {room} values, {rows} rows of {width} contributions are asked for"
+            )));
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        let of_row = size_of::<f64>() * self.columns.len() * (1 + self.forest.outputs as usize);
+        let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS);
+        out.par_chunks_mut(count * self.width()).enumerate().for_each(|(b, out)| {
+            self.run(&rows.slice(b * count, count), out);
+        });
+        Ok(())
+    }
+
+    fn run<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) {
+        let (outputs, columns) = (self.forest.outputs as usize, self.columns.len());
+        let of_row = outputs * columns;
+        let values = values(&self.forest, &self.columns, rows);
+        let mut sums = vec![0f64; rows.len() * of_row];
+        let mut shares = Shares::default();
+        for t in 0..self.forest.trees.len() {
+            self.each_leaf(t, &values, rows.len(), &mut |leaf| {
+                shares.fill(&leaf);
+                let count = leaf.features.len();
+                for (slot, sums) in shares.of_rows.iter().zip(sums.chunks_exact_mut(of_row.max(1))) {
+                    if *slot == NOTHING {
+                        continue;
+                    }
+                    let shares = &shares.found[*slot as usize * count..][..count];
+                    for (k, value) in self.forest.leaf(leaf.slot).iter().enumerate() {
+                        let sums = &mut sums[output_of(&self.forest, t, k) * columns..][..columns];
+                        for (feature, share) in leaf.features.iter().zip(shares) {
+                            sums[*feature as usize] += value.0 * share;
+                        }
+                    }
+                }
+            });
+        }
+        let width = self.forest.features.len() + 1;
+        for (r, out) in out.chunks_exact_mut(outputs * width).enumerate() {
+            out.fill(0.0);
+            for (o, out) in out.chunks_exact_mut(width).enumerate() {
+                for (column, sum) in self.columns.iter().zip(&sums[r * of_row + o * columns..]) {
+                    out[*column as usize] = *sum as f32;
+                }
+                out[width - 1] = self.bias[o] as f32;
+            }
+        }
+    }
+
+    /// Walks a tree, and calls `take` at each leaf with the patterns of `count` rows, whose values are `values`, and of the
+    /// background. A path with too many features ends where it has them.
+    fn each_leaf(&self, tree: usize, values: &[f64], count: usize, take: &mut impl FnMut(LeafPatterns)) {
+        let nodes = &self.forest.trees[tree].nodes;
+        let root = LeafPatterns {
+            slot: 0,
+            features: Vec::new(),
+            rows: vec![0; count],
+            background: vec![0; self.count],
+        };
+        let mut open = vec![(0u32, root)];
+        while let Some((n, mut patterns)) = open.pop() {
+            let Node::Split { feature, predicate, missing, left, right } = nodes[n as usize] else {
+                patterns.slot = nodes[n as usize].slot().unwrap_or(0);
+                take(patterns);
+                continue;
+            };
+            // Every column that a split reads is there.
+            let column = self.columns.binary_search(&feature).unwrap_or(0);
+            let place = patterns.features.iter().position(|f| *f as usize == column);
+            let bit = place.unwrap_or(patterns.features.len());
+            if place.is_none() {
+                patterns.features.push(column as u32);
+            }
+            if bit >= MOST_FEATURES {
+                take(patterns);
+                continue;
+            }
+            let side = |x: f64| match predicate {
+                Predicate::Less { threshold } if x < threshold.0 => Side::Left,
+                Predicate::Less { .. } if !x.is_nan() => Side::Right,
+                _ => reference::side_of_cast(&self.forest.sets, predicate, missing, x),
+            };
+            // A feature that is new on the path has its bit set on the side that a row takes; one that is not loses it on
+            // the other side.
+            let new = if place.is_none() { 1u64 << bit } else { 0 };
+            let split = |patterns: &mut [u64], values: &[f64]| -> Vec<u64> {
+                let divide = |(pattern, x): (&mut u64, &f64)| {
+                    let with = *pattern | new;
+                    let without = *pattern & !(1 << bit);
+                    let goes_left = side(*x) == Side::Left;
+                    *pattern = if goes_left { with } else { without };
+                    if goes_left { without } else { with }
+                };
+                patterns.iter_mut().zip(values).map(divide).collect()
+            };
+            let of_right = LeafPatterns {
+                slot: 0,
+                rows: split(&mut patterns.rows, &values[column * count..][..count]),
+                background: split(
+                    &mut patterns.background,
+                    &self.background[column * self.count..][..self.count],
+                ),
+                features: patterns.features.clone(),
+            };
+            // A leaf comes off the stack at once, so that a chain keeps the stack short.
+            let mut children = [(right, of_right), (left, patterns)];
+            children.sort_by_key(|(child, _)| nodes[*child as usize].slot().is_some());
+            open.extend(children);
+        }
+    }
+}
+
+/// What rows and background rows satisfy of the features on the path to a leaf, a bit for each feature.
+struct LeafPatterns {
+    /// The leaf.
+    slot: u32,
+    /// The path's features, by their place in [`Interventional::columns`].
+    features: Vec<u32>,
+    rows: Vec<u64>,
+    background: Vec<u64>,
+}
+
+/// No shares: the leaf gives the row nothing.
+const NOTHING: u32 = u32::MAX;
+
+/// A pattern without a place yet.
+const UNKNOWN: u32 = u32::MAX - 1;
+
+/// The shares of one leaf's value that its features get, for each pattern of rows.
+#[derive(Default)]
+struct Shares {
+    /// For each row, the place of its shares.
+    of_rows: Vec<u32>,
+    /// A number for each place and feature.
+    found: Vec<f64>,
+    /// The place of each pattern, where there are few of them.
+    table: Vec<u32>,
+    map: HashMap<u64, u32>,
+}
+
+impl Shares {
+    fn fill(&mut self, leaf: &LeafPatterns) {
+        let features = leaf.features.len();
+        let mut sorted = leaf.background.clone();
+        sorted.sort_unstable();
+        // Each pattern of the background, and its share of the rows.
+        let all = sorted.len() as f64;
+        let background: Vec<(u64, f64)> =
+            sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as f64 / all)).collect();
+        self.of_rows.clear();
+        self.found.clear();
+        self.map.clear();
+        let has_table = features <= MOST_FEATURES_OF_TABLE;
+        if has_table {
+            self.table.clear();
+            self.table.resize(1 << features, UNKNOWN);
+        }
+        for pattern in &leaf.rows {
+            let place = match has_table {
+                true => &mut self.table[*pattern as usize],
+                false => self.map.entry(*pattern).or_insert(UNKNOWN),
+            };
+            if *place == UNKNOWN {
+                *place = add_shares(*pattern, features, &background, &mut self.found);
+            }
+            self.of_rows.push(*place);
+        }
+    }
+}
+
+/// Adds the shares of a leaf's value that `features` features get for a row's pattern. Returns their place.
+fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &mut Vec<f64>) -> u32 {
+    let full = full(features);
+    let first = found.len();
+    found.resize(first + features, 0.0);
+    let mut gives = false;
+    for (of_background, share) in background.iter().filter(|(other, _)| pattern | other == full) {
+        let (only_row, only_background) = (full & !of_background, full & !pattern);
+        let (a, b) = (only_row.count_ones() as usize, only_background.count_ones() as usize);
+        if a + b == 0 {
+            continue;
+        }
+        gives = true;
+        // 1 / C(a + b, a), of which `(a - 1)! b! / (a + b)!` is the part 1 / a, and `a! (b - 1)! / (a + b)!` the part 1 / b.
+        let orders = (0..a).fold(*share, |part, i| part * (i + 1) as f64 / (b + i + 1) as f64);
+        add_to(&mut found[first..], only_row, orders / a as f64);
+        add_to(&mut found[first..], only_background, -orders / b as f64);
+    }
+    if !gives {
+        found.truncate(first);
+        return NOTHING;
+    }
+    (first / features) as u32
+}
+
+/// Adds a number to those of a pattern's features.
+fn add_to(shares: &mut [f64], mut pattern: u64, added: f64) {
+    while pattern != 0 {
+        shares[pattern.trailing_zeros() as usize] += added;
+        pattern &= pattern - 1;
+    }
+}
+
+/// Returns the pattern of a row that satisfies all features.
+fn full(features: usize) -> u64 {
+    if features >= 64 { u64::MAX } else { (1 << features) - 1 }
+}
+
+fn output_of(forest: &Forest, tree: usize, value: usize) -> usize {
+    match &forest.targets {
+        Targets::One(outputs) => outputs[tree] as usize,
+        Targets::All => value,
+    }
+}
+
+fn check_columns<T: Row>(forest: &Forest, rows: &Rows<'_, T>) -> Result<()> {
+    let expected = forest.features.len();
+    if rows.columns() == expected { Ok(()) } else { Err(Error::Columns { found: rows.columns(), expected }) }
+}
+
+/// Returns the rows' values of some columns, column after column, in the type in which the forest compares.
+fn values<T: Row>(forest: &Forest, columns: &[u32], rows: &Rows<'_, T>) -> Vec<f64> {
+    match (T::doubles(rows), forest.compare == CompareType::F64) {
+        (Some(rows), true) => values_as::<f64, f64>(columns, rows),
+        _ => values_as::<T, f32>(columns, rows),
+    }
+}
+
+fn values_as<T: Row + Read<C>, C: Cell>(columns: &[u32], rows: &Rows<'_, T>) -> Vec<f64> {
+    let mut column = vec![C::default(); rows.len()];
+    let mut all = Vec::with_capacity(columns.len() * rows.len());
+    for number in columns {
+        rows.read_column(0, *number as usize, &mut column);
+        all.extend(column.iter().map(|value| -> f64 { (*value).into() }));
+    }
+    all
+}
