@@ -405,8 +405,7 @@ impl TreeCompiler<'_> {
 /// Returns the passes of a tree that has at most `features` features on a path. `repeated` has the share and the `zero` above
 /// of each split with its feature above it.
 fn passes(features: usize, repeated: &[(f64, f64)]) -> Vec<Pass> {
-    // The polynomials have a degree below `features`, and `n` points integrate those of a degree below `2 n`.
-    let needed = features.div_ceil(2).max(1);
+    let needed = quadrature::needed(features);
     let passes = needed.div_ceil(MOST_POINTS);
     let each = needed.div_ceil(passes);
     let points = quadrature::points(passes * each);

@@ -7,6 +7,23 @@ pub(super) struct Point {
     pub(super) weight: f64,
 }
 
+/// What the integral of a leaf's path may be wrong by, where a quadrature is not exact: far less than rounding to `f32`.
+const ERROR: f64 = 1.0 / (1u64 << 30) as f64;
+
+/// Returns how many points integrate the factors of a path with `features` features: half as many are exact, and about
+/// `2.4 x sqrt(features)` are within [`ERROR`].
+///
+/// A product of up to `d` factors is a mean of polynomials `t^a (1 - t)^b` with `a + b <= d`. With `t = cos^2(u / 2)` the
+/// coefficient of `cos(k u)` in one is at most the chance that `2 d` coins have a surplus of `k` heads. Those above `2 n`,
+/// which `n` points do not see, add up to at most `2 exp(-4 n^2 / d)` (Hoeffding: *Probability inequalities for sums of
+/// bounded random variables*, 1963, theorem 2); a quadrature doubles that at most.
+pub(super) fn needed(features: usize) -> usize {
+    let exact = features.div_ceil(2).max(1);
+    let degree = features.saturating_sub(1) as f64;
+    let close = ((8.0 / ERROR).ln() * degree).sqrt() / 2.0;
+    exact.min(close.ceil() as usize).max(1)
+}
+
 /// Returns the points of a quadrature that integrates polynomials below the degree `2 count` exactly (Press, Teukolsky,
 /// Vetterling, Flannery: *Numerical Recipes*, section 4.6: roots of the Legendre polynomial by Newton's method).
 pub(super) fn points(count: usize) -> Vec<Point> {
@@ -32,6 +49,31 @@ pub(super) fn points(count: usize) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_points_integrate_paths_of_many_features() {
+        assert_eq!([0, 1, 2, 8, 9].map(needed), [1, 1, 1, 4, 5]);
+        assert!(needed(100_000) < 1000);
+        for features in [10, 22, 23, 24, 40, 200, 3000, 100_000] {
+            let points = points(needed(features));
+            let degree = features - 1;
+            // t^a (1 - t)^b has the integral a! b! / (a + b + 1)!.
+            let mut exact = 1.0 / features as f64;
+            for b in 0..degree.min(30) {
+                let a = (degree - b) as i32;
+                for turned in [false, true] {
+                    let term = |t: f64| t.powi(a) * (1.0 - t).powi(b as i32);
+                    let at = |p: &Point| term(if turned { 1.0 - p.at } else { p.at });
+                    let sum: f64 = points.iter().map(|p| p.weight * at(p)).sum();
+                    assert!(
+                        (sum - exact).abs() < ERROR,
+                        "{features} features, {b} absent: {sum} for {exact}"
+                    );
+                }
+                exact *= (b + 1) as f64 / f64::from(a);
+            }
+        }
+    }
 
     #[test]
     fn powers_below_twice_the_count_are_exact() {

@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Args, value_parser};
 use cpu_time::{ProcessTime, ThreadTime};
-use fangorn::{Forest, auto::RowPool, graph::Passes};
+use fangorn::{Forest, auto::RowPool, contributions::Explainer, cpu, graph::Passes};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -31,7 +31,8 @@ use crate::{
 
 /// Time predictions.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  fangorn bench model.ubj --rows rows.npy --batch 1,64,4096 --json")]
+#[command(after_help = "Example:\n  fangorn bench model.ubj --rows rows.npy --batch 1,64,4096 --json
+  fangorn bench model.ubj --rows rows.npy --batch 4096 --output contributions")]
 pub struct Bench {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
@@ -59,7 +60,8 @@ pub struct Bench {
     /// How many seconds to time each batch size
     #[arg(long, value_name = "S", default_value = "2.0")]
     seconds: f64,
-    /// The output of a classical model that is timed: an ONNX file, or linear trees of LightGBM
+    /// The output that is timed: of a classical model (an ONNX file, or linear trees of LightGBM) any one, of a forest
+    /// `margin` or `contributions`
     #[arg(long, value_name = "OUTPUT", value_enum)]
     output: Option<Output>,
     /// The passes over a classical model, in place of the default ones: names with commas between them, `all`
@@ -108,13 +110,14 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
     }
     let start = Instant::now();
-    let graph = match args.output.is_some() || args.passes.is_some() {
+    let of_forest = matches!(args.output, None | Some(Output::Margin | Output::Contributions));
+    let graph = match !of_forest || args.passes.is_some() {
         true if predict_graph::may_be_a_graph(&args.model) => {
             Some(predict_graph::load_any(&args.model, &args.limits))
         }
         true => {
-            let what =
-                "--output and --passes are for classical models, ONNX files; margins of a forest are timed";
+            let what = "--passes and outputs other than margin and contributions are for classical models, ONNX files; \
+                        of a forest these two are timed";
             return Err(Error::Request(what.into()));
         }
         false => predict_graph::load(&args.model, &args.limits),
@@ -124,6 +127,10 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     }
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
+    let explainer = match args.output {
+        Some(Output::Contributions) => Some(explainer(args, forest, backend)?),
+        _ => None,
+    };
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
@@ -132,13 +139,50 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
     }
     let pool = pool_of(args.threads)?;
-    let (compile_ms, results) = pool.install(|| time_all(args, backend, forest, &choice, &rows))?;
+    let (compile_ms, results) = pool.install(|| match &explainer {
+        Some((explainer, compile_ms)) => {
+            Ok((*compile_ms, time_contributions(args, forest, explainer, &rows)?))
+        }
+        None => time_all(args, backend, forest, &choice, &rows),
+    })?;
     report(args, (backend.name(), args.sum.sum.name()), [load_ms, compile_ms], results)
 }
 
 fn pool_of(threads: u16) -> Result<rayon::ThreadPool> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build();
     pool.map_err(|e| Error::Request(format!("--threads {threads}: {e}; ask for fewer")))
+}
+
+/// Prepares contributions, and returns the milliseconds that this took.
+fn explainer(args: &Bench, forest: &Forest, backend: Backend) -> Result<(Explainer, f64)> {
+    if backend != Backend::Cpu || args.schedule != "default" {
+        let what = "contributions are computed on the CPU, and without a schedule; leave out --backend and --schedule";
+        return Err(Error::Request(what.into()));
+    }
+    let start = Instant::now();
+    let explainer = Explainer::new(forest).map_err(|error| Error::file(&args.model, error.to_string()))?;
+    Ok((explainer, start.elapsed().as_secs_f64() * 1e3))
+}
+
+/// Returns the times of each batch size for contributions.
+fn time_contributions(
+    args: &Bench,
+    forest: &Forest,
+    explainer: &Explainer,
+    rows: &Matrix<f32>,
+) -> Result<Vec<Timing>> {
+    each_batch(args, |batch, time| {
+        let pool = RowPool::of_rows(forest, &rows.values, batch)?;
+        let mut out = vec![0.0; batch * explainer.width()];
+        let mut batches = (0..pool.batches()).cycle().map(|n| pool.batch(n));
+        let timed = time(Box::new(|| {
+            let rows = cpu::Rows::new(batches.next().unwrap_or_default(), pool.columns())?;
+            explainer.contributions_into(&rows, &mut out)?;
+            std::hint::black_box(&out);
+            Ok(())
+        }))?;
+        Ok((timed, explainer.plan()))
+    })
 }
 
 /// Times a graph of classical operators.
