@@ -182,17 +182,16 @@ impl ForestFunction {
     }
 
     /// Returns the results for a batch of the function's columns.
-    fn evaluate(
-        &self,
-        model: &Model,
-        reader: &BatchReader<'_>,
-        batch: &RecordBatch,
-    ) -> Result<ArrayRef> {
+    fn evaluate(&self, model: &Model, reader: &BatchReader<'_>, batch: &RecordBatch) -> Result<ArrayRef> {
         let columns = reader.columns(batch).map_err(|e| self.refused(&e))?;
         let columns = columns.columns();
         let floats = match self.output {
-            ForestOutput::Value => model.predictor.values_of_columns(&columns).map_err(|e| self.refused(&e))?,
-            ForestOutput::Margin => model.predictor.margins_of_columns(&columns).map_err(|e| self.refused(&e))?,
+            ForestOutput::Value => {
+                model.predictor.values_of_columns(&columns).map_err(|e| self.refused(&e))?
+            }
+            ForestOutput::Margin => {
+                model.predictor.margins_of_columns(&columns).map_err(|e| self.refused(&e))?
+            }
             ForestOutput::Class => {
                 let slots = model.predictor.leaf_slots_of_columns(&columns).map_err(|e| self.refused(&e))?;
                 return self.classes(model, &slots, batch.num_rows());

@@ -45,8 +45,8 @@ use std::sync::{Arc, OnceLock};
 /// expected at a split is the mean of its children, weighted by their [covers](crate::forest::Covers).
 ///
 /// Every leaf's share is an integral of a polynomial of the features on its path, computed by a Gauss quadrature that is
-/// exact for the depth of the tree (Yu, Bifet, Read, Xu: *Linear TreeSHAP*, NeurIPS 2022, for the polynomial). The cost of a
-/// tree is `leaves x ceil(depth / 2)`; rows lie side by side in registers.
+/// exact for paths of up to 22 features and within 2^-30 for longer ones (Yu, Bifet, Read, Xu: *Linear TreeSHAP*, NeurIPS
+/// 2022, for the polynomial). The cost of a tree is `leaves x ceil(depth / 2)`; rows lie side by side in registers.
 ///
 /// ```
 /// use fangorn::{Predictor, contributions::Explainer, cpu::Rows, import};

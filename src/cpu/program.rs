@@ -179,11 +179,6 @@ impl Program {
         self.engines.blends().is_some()
     }
 
-    /// Returns the type in which the forest's producer compares.
-    pub(crate) fn compare(&self) -> CompareType {
-        self.compare
-    }
-
     /// Returns whether trees read ranks of rows, and not the values.
     pub(crate) fn ranks_rows(&self) -> bool {
         self.ranker.is_some()

@@ -270,6 +270,7 @@ impl<'f> PredictorBuilder<'f> {
             leaf_width: forest.leaf_width(),
             scale: forest.scale.0 as f32,
             transform: forest.transform,
+            compare: forest.compare,
             ids,
             pool: self.pool.clone(),
             warnings: Vec::new(),

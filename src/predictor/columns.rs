@@ -109,7 +109,7 @@ impl Predictor {
         doubles: impl Fn(&Rows<'_, f64>, &mut [R]) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
         let source = Columns::new(columns)?;
-        let in_doubles = self.plans.large().compare() == CompareType::F64;
+        let in_doubles = self.compare == CompareType::F64;
         match in_doubles && !columns.iter().all(Column::holds_singles) {
             true => self.in_blocks(&source, width, doubles),
             false => self.in_blocks(&source, width, singles),

@@ -49,6 +49,8 @@ pub struct Predictor {
     leaf_width: usize,
     scale: f32,
     transform: Transform,
+    /// The type in which the producer compares.
+    compare: CompareType,
     /// The leaf id of each leaf slot.
     ids: Vec<u32>,
     /// The pool that runs large batches; `None` for the current rayon pool of each call.

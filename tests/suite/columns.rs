@@ -152,7 +152,18 @@ fn one(seed: u64, seen: &mut [usize; TYPES.len()]) {
         let expected: Vec<u32> =
             rows.chunks_exact(width).flat_map(|row| reference::leaf_slots(forest, row)).collect();
         let what = format!("seed {seed}, rows {first} to {}", first + batch);
-        assert!(predictor.leaf_slots_of_columns(&columns).expect("slots") == expected, "{what}");
+        let found = predictor.leaf_slots_of_columns(&columns).expect("slots");
+        if let Some(at) = found.iter().zip(&expected).position(|(found, expected)| found != expected) {
+            let (row, tree) = (at / trees, at % trees);
+            let types: Vec<&str> = kept.iter().map(|kept| kept.dtype).collect();
+            panic!(
+                "{what}: row {row}, tree {tree}: slot {}, should be {}; columns {types:?}, {:?}, in {:?}",
+                found[at],
+                expected[at],
+                &rows[row * width..][..width],
+                forest.compare
+            );
+        }
         let margins = predictor.margins_of_columns(&columns).expect("margins");
         let outputs = forest.outputs as usize;
         for (row, found) in margins.chunks_exact(outputs).enumerate() {
