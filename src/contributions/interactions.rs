@@ -3,22 +3,18 @@
 use rayon::prelude::*;
 
 use super::{
-    kernel::Scratch,
-    lanes::{Array, Lanes},
+    kernel::{Run, Scratch},
+    lanes::{self, Lanes, Work},
     pairs::{Above, GroupPairs, OutputPairs, Pairs, TreePairs},
-    program::{FIRST, Group, OutputProgram, Pass, Program, Step, StepKind, TreeProgram},
-    run::{Block, Cell},
+    program::{Group, OutputProgram, Pass, Program, StepKind, TreeProgram},
+    run::{Block, Cell, LEAST_ROWS},
 };
-use crate::{
-    cpu::{Read, Row, Rows},
-    isa::{self, Isa},
-};
+use crate::cpu::{Read, Row, Rows};
 
-/// Rows of a block are a multiple of the longest register, and at most so many.
-const ROWS: usize = 16;
+/// The most rows of a block.
 const MOST_ROWS: usize = 128;
 
-/// Bytes of a block's sums that a block of more than [`ROWS`] rows may take.
+/// Bytes of a block's sums that a block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
 
 /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`. The values are compared as
@@ -36,17 +32,10 @@ pub(super) fn run<T: Row + Read<C>, C: Cell>(
     }
     let sums = pairs.outputs.iter().map(|output| output.pairs.len()).max().unwrap_or(0);
     let bytes = (program.columns.len() + sums) * size_of::<f64>() + program.columns.len() * size_of::<C>();
-    let count = (BLOCK_BYTES / bytes.max(1)).clamp(ROWS, MOST_ROWS) / ROWS * ROWS;
+    let count = (BLOCK_BYTES / bytes.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
     out.par_chunks_mut(count * of_row).enumerate().for_each(|(b, out)| {
         let rows = rows.slice(b * count, count);
-        // Whole registers; rows past the end are zeros.
-        let room = rows.len().next_multiple_of(ROWS);
-        let mut values = vec![C::default(); program.columns.len() * room];
-        for (column, values) in program.columns.iter().zip(values.chunks_exact_mut(room)) {
-            rows.read_column(0, *column as usize, values);
-        }
-        let block = Block { program, values: &values, room, rows: rows.len() };
-        InteractionBlock { block, pairs }.run(out);
+        lanes::run(&InteractionBlock { block: Block::<C>::new(program, &rows), pairs }, out);
     });
 }
 
@@ -69,42 +58,9 @@ struct PairScratch<V> {
     cells: Vec<V>,
 }
 
-impl<C: Cell> InteractionBlock<'_, C> {
-    fn run(&self, out: &mut [f32]) {
-        match isa::isa() {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 if isa::fma() => {
-                // SAFETY: `isa` and `fma` say that the machine has these instructions.
-                unsafe { self.run_avx512(out) }
-            }
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 if isa::fma() => {
-                // SAFETY: `isa` and `fma` say that the machine has these instructions.
-                unsafe { self.run_avx2(out) }
-            }
-            Isa::Neon => self.run_as::<Array<8, true>>(out),
-            _ => self.run_as::<Array<8, false>>(out),
-        }
-    }
-
-    /// # Safety
-    /// The machine has AVX-512 F, DQ and BW, and FMA.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512dq,avx512bw,fma")]
-    unsafe fn run_avx512(&self, out: &mut [f32]) {
-        self.run_as::<Array<16, true>>(out);
-    }
-
-    /// # Safety
-    /// The machine has AVX2 and FMA.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn run_avx2(&self, out: &mut [f32]) {
-        self.run_as::<Array<8, true>>(out);
-    }
-
+impl<C: Cell> Work for InteractionBlock<'_, C> {
     #[inline(always)]
-    fn run_as<V: Lanes>(&self, out: &mut [f32]) {
+    fn run<V: Lanes>(&self, out: &mut [f32]) {
         let program = self.block.program;
         let of = |length: usize| vec![V::splat(0.0); length];
         let stack = (program.deepest + 2) * super::program::MOST_POINTS;
@@ -128,7 +84,9 @@ impl<C: Cell> InteractionBlock<'_, C> {
             self.write(o, (output, pairs), &sums, out);
         }
     }
+}
 
+impl<C: Cell> InteractionBlock<'_, C> {
     /// Adds what a group's trees give the rows of one register, which begins at row `first`. The sums of pairs come after
     /// those of `features` features.
     #[inline(always)]
@@ -218,32 +176,6 @@ fn run_pass<V: Lanes>(
     }
 }
 
-/// What a split does to the rows of a register at each point: the part of the left child, and the change.
-struct Parts<V, const M: usize> {
-    left: [V; M],
-    change: [V; M],
-}
-
-#[inline(always)]
-fn parts<V: Lanes, const M: usize>(step: &Step, pass: &Pass, goes_left: V, reached: V) -> Parts<V, M> {
-    let share = V::splat(step.share);
-    if step.parts == FIRST {
-        let left = |q: usize| {
-            let at = V::splat(pass.at[q]);
-            share.mul_add(V::splat(1.0 - pass.at[q]), at.and(goes_left))
-        };
-        let change = V::select(goes_left, V::splat(1.0 - step.share), V::splat(-step.share));
-        return Parts { left: std::array::from_fn(left), change: [change; M] };
-    }
-    let (lists, _) = pass.parts[4 * M * step.parts as usize..][..4 * M].as_chunks::<M>();
-    let after =
-        |q: usize, yes: &[f32; M], no: &[f32; M]| V::select(goes_left, V::splat(yes[q]), V::splat(no[q]));
-    Parts {
-        left: std::array::from_fn(|q| V::select(reached, after(q, &lists[0], &lists[1]), share)),
-        change: std::array::from_fn(|q| after(q, &lists[2], &lists[3]).and(reached)),
-    }
-}
-
 #[inline(always)]
 fn steps<V: Lanes, const M: usize>(
     tree: &TreeProgram,
@@ -253,6 +185,8 @@ fn steps<V: Lanes, const M: usize>(
     scratch: &mut PairScratch<V>,
 ) {
     let PairScratch { of_tree, paths, belows, taken, cells } = scratch;
+    let Scratch { left, reached, sums, .. } = of_tree;
+    let run = Run::<V, M>::new(pass, left, reached);
     let (paths, _) = paths.as_chunks_mut::<M>();
     let (belows, _) = belows.as_chunks_mut::<M>();
     let (ups, _) = ups.as_chunks::<M>();
@@ -266,10 +200,8 @@ fn steps<V: Lanes, const M: usize>(
             top -= 1;
             continue;
         }
-        let goes_left = of_tree.left[step.split as usize];
-        let all = V::splat(f32::from_bits(u32::MAX));
-        let reached = if step.parts == FIRST { all } else { of_tree.reached[step.split as usize] };
-        let Parts { left, change } = parts::<V, M>(step, pass, goes_left, reached);
+        let (goes_left, reached) = run.masks(step);
+        let left = run.parts(step).left;
         let path = paths[top];
         let [of_left, of_right] = step.leaves.map(V::splat);
         let (lefts, rights) = match step.kind {
@@ -298,8 +230,9 @@ fn steps<V: Lanes, const M: usize>(
         };
         let difference: [V; M] = std::array::from_fn(|q| lefts[q].sub(rights[q]));
         belows[count - 1] = std::array::from_fn(|q| left[q].mul_add(difference[q], rights[q]));
+        let change = run.changes(step);
         let terms: [V; M] = std::array::from_fn(|q| path[q].mul(change[q]).mul(difference[q]));
-        let sum = &mut of_tree.sums[step.feature as usize];
+        let sum = &mut sums[step.feature as usize];
         *sum = terms.iter().fold(*sum, |sum, term| sum.add(*term));
         let from = if ended == 0 { 0 } else { pairs.ends[ended - 1] };
         let above = &pairs.above[from as usize..pairs.ends[ended] as usize];

@@ -48,7 +48,7 @@ pub(super) fn run<V: Lanes>(tree: &TreeProgram, pass: &Pass, scratch: &mut Scrat
 }
 
 /// What all steps of a pass share.
-struct Run<'a, V, const M: usize> {
+pub(super) struct Run<'a, V, const M: usize> {
     at: [V; M],
     rest: [V; M],
     parts: &'a [f32],
@@ -57,14 +57,45 @@ struct Run<'a, V, const M: usize> {
 }
 
 /// A split's numbers for the rows of a register: at each point, the part of the left child.
-struct SplitParts<V, const M: usize> {
-    left: [V; M],
+pub(super) struct SplitParts<V, const M: usize> {
+    pub(super) left: [V; M],
 }
 
-impl<V: Lanes, const M: usize> Run<'_, V, M> {
+impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
+    /// `left` and `reached` are those of [`Scratch`].
+    #[inline(always)]
+    pub(super) fn new(pass: &'a Pass, left: &'a [V], reached: &'a [V]) -> Self {
+        Self {
+            at: std::array::from_fn(|q| V::splat(pass.at[q])),
+            rest: std::array::from_fn(|q| V::splat(1.0 - pass.at[q])),
+            parts: &pass.parts,
+            left,
+            reached,
+        }
+    }
+
+    /// Returns the rows that go left at a split, and those that reach it by the sides of its feature's splits above.
+    #[inline(always)]
+    pub(super) fn masks(&self, step: &Step) -> (V, V) {
+        let all = V::splat(f32::from_bits(u32::MAX));
+        let reached = if step.parts == FIRST { all } else { self.reached[step.split as usize] };
+        (self.left[step.split as usize], reached)
+    }
+
+    /// Returns the change of a split at each point: what a contribution is multiplied with.
+    #[inline(always)]
+    pub(super) fn changes(&self, step: &Step) -> [V; M] {
+        let (goes_left, reached) = self.masks(step);
+        if step.parts == FIRST {
+            return [V::select(goes_left, V::splat(1.0 - step.share), V::splat(-step.share)); M];
+        }
+        let [.., yes, no] = self.numbers(step);
+        std::array::from_fn(|q| V::select(goes_left, V::splat(yes[q]), V::splat(no[q])).and(reached))
+    }
+
     /// Returns the part of the left child at each point.
     #[inline(always)]
-    fn parts(&self, step: &Step) -> SplitParts<V, M> {
+    pub(super) fn parts(&self, step: &Step) -> SplitParts<V, M> {
         let goes_left = self.left[step.split as usize];
         let share = V::splat(step.share);
         if step.parts == FIRST {
@@ -114,13 +145,7 @@ fn steps<V: Lanes, const M: usize>(tree: &TreeProgram, pass: &Pass, scratch: &mu
     let Scratch { left, reached, paths, belows, sums } = scratch;
     let (paths, _) = paths.as_chunks_mut::<M>();
     let (belows, _) = belows.as_chunks_mut::<M>();
-    let run = Run {
-        at: std::array::from_fn(|q| V::splat(pass.at[q])),
-        rest: std::array::from_fn(|q| V::splat(1.0 - pass.at[q])),
-        parts: &pass.parts,
-        left,
-        reached,
-    };
+    let run = Run::<V, M>::new(pass, left, reached);
     paths[0] = std::array::from_fn(|q| V::splat(pass.weights[q]));
     // The index of the top of `paths`, and the number of entries of `belows`.
     let (mut top, mut count) = (0, 0);

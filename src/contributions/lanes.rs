@@ -1,6 +1,8 @@
 //! Rows side by side: one number of each of some rows, as many as a register holds. A mask is such a vector whose lanes
 //! have all bits set or none.
 
+use crate::isa::{self, Isa};
+
 /// One `f32` of each of `WIDTH` rows.
 pub(super) trait Lanes: Copy {
     /// Number of rows.
@@ -99,4 +101,44 @@ impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
     fn less_or_nan(self, other: Self) -> Self {
         self.mask(other, |a, b| a < b || a.is_nan() || b.is_nan())
     }
+}
+
+/// Work on a block of rows, a register at a time.
+pub(super) trait Work {
+    /// Writes the results of the block's rows.
+    fn run<V: Lanes>(&self, out: &mut [f32]);
+}
+
+/// Runs work with the longest registers that the machine has.
+pub(super) fn run(work: &impl Work, out: &mut [f32]) {
+    match isa::isa() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 if isa::fma() => {
+            // SAFETY: `isa` and `fma` say that the machine has these instructions.
+            unsafe { run_avx512(work, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 if isa::fma() => {
+            // SAFETY: `isa` and `fma` say that the machine has these instructions.
+            unsafe { run_avx2(work, out) }
+        }
+        Isa::Neon => work.run::<Array<8, true>>(out),
+        _ => work.run::<Array<8, false>>(out),
+    }
+}
+
+/// # Safety
+/// The machine has AVX-512 F, DQ and BW, and FMA.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,fma")]
+unsafe fn run_avx512(work: &impl Work, out: &mut [f32]) {
+    work.run::<Array<16, true>>(out);
+}
+
+/// # Safety
+/// The machine has AVX2 and FMA.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn run_avx2(work: &impl Work, out: &mut [f32]) {
+    work.run::<Array<8, true>>(out);
 }

@@ -27,15 +27,17 @@ mod quadrature;
 pub mod reference;
 mod run;
 
+use std::sync::{Arc, OnceLock};
+
 use crate::{
     cpu::{Row, Rows},
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest},
 };
-pub use interventional::Interventional;
 use pairs::Pairs;
 use program::Program;
-use std::sync::{Arc, OnceLock};
+
+pub use interventional::Interventional;
 
 /// Explains a forest's margins: path-dependent SHAP values, as XGBoost's `pred_contribs` and LightGBM's `pred_contrib`
 /// compute them. It is immutable and `Send + Sync`.
@@ -95,8 +97,8 @@ impl Explainer {
             return Err(Error::Contributions(format!(
                 "the model has no covers (how much training data reached each node), which path-dependent contributions \
                  need; ONNX files never hold covers, other files lose them where one is negative or missing: {}",
-                "hand over the model file of XGBoost, LightGBM or CatBoost itself, or, in Rust, explain the model against a background of \
-                 rows, by contributions::Interventional"
+                "hand over the model file of XGBoost, LightGBM or CatBoost itself, or, in Rust, explain the model against a \
+                 background of rows, by contributions::Interventional"
             )));
         }
         let forest = &*oblivious::explained(forest);

@@ -4,20 +4,19 @@ use rayon::prelude::*;
 
 use super::{
     kernel::{self, Scratch},
-    lanes::{Array, Lanes},
+    lanes::{self, Lanes, Work},
     program::{Group, OutputProgram, Program, Question, TreeProgram},
 };
 use crate::{
     cpu::{Read, Row, Rows},
     forest::{Side, reference},
-    isa::{self, Isa},
 };
 
 /// The most rows of a block.
 const MOST_ROWS: usize = 256;
 
 /// Rows of a block where it has many columns.
-const LEAST_ROWS: usize = 16;
+pub(super) const LEAST_ROWS: usize = 16;
 
 /// Bytes of a block's values and sums that a block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -50,14 +49,7 @@ pub(super) fn run<T: Row + Read<C>, C: Cell>(program: &Program, rows: &Rows<'_, 
     let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
     out.par_chunks_mut(count * width).enumerate().for_each(|(b, out)| {
         let rows = rows.slice(b * count, count);
-        // Whole registers; rows past the end are zeros.
-        let room = rows.len().next_multiple_of(LEAST_ROWS);
-        let mut values = vec![C::default(); program.columns.len() * room];
-        for (column, values) in program.columns.iter().zip(values.chunks_exact_mut(room)) {
-            rows.read_column(0, *column as usize, values);
-        }
-        let block = Block { program, values: &values, room, rows: rows.len() };
-        block.run(out);
+        lanes::run(&Block::<C>::new(program, &rows), out);
     });
 }
 
@@ -65,48 +57,15 @@ pub(super) fn run<T: Row + Read<C>, C: Cell>(program: &Program, rows: &Rows<'_, 
 pub(super) struct Block<'a, C> {
     pub(super) program: &'a Program,
     /// The values of the program's columns, column after column, `room` values each.
-    pub(super) values: &'a [C],
+    pub(super) values: Vec<C>,
     /// Rows with the padding after them.
     pub(super) room: usize,
     pub(super) rows: usize,
 }
 
-impl<C: Cell> Block<'_, C> {
-    fn run(&self, out: &mut [f32]) {
-        match isa::isa() {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 if isa::fma() => {
-                // SAFETY: `isa` and `fma` say that the machine has these instructions.
-                unsafe { self.run_avx512(out) }
-            }
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 if isa::fma() => {
-                // SAFETY: `isa` and `fma` say that the machine has these instructions.
-                unsafe { self.run_avx2(out) }
-            }
-            Isa::Neon => self.run_as::<Array<8, true>>(out),
-            _ => self.run_as::<Array<8, false>>(out),
-        }
-    }
-
-    /// # Safety
-    /// The machine has AVX-512 F, DQ and BW, and FMA.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512dq,avx512bw,fma")]
-    unsafe fn run_avx512(&self, out: &mut [f32]) {
-        self.run_as::<Array<16, true>>(out);
-    }
-
-    /// # Safety
-    /// The machine has AVX2 and FMA.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn run_avx2(&self, out: &mut [f32]) {
-        self.run_as::<Array<8, true>>(out);
-    }
-
+impl<C: Cell> Work for Block<'_, C> {
     #[inline(always)]
-    fn run_as<V: Lanes>(&self, out: &mut [f32]) {
+    fn run<V: Lanes>(&self, out: &mut [f32]) {
         let program = self.program;
         let mut scratch = Scratch::<V>::new(program.most_splits, program.deepest, program.most_features);
         let mut sums = Vec::new();
@@ -121,6 +80,18 @@ impl<C: Cell> Block<'_, C> {
             }
             self.write(o, output, &sums, out);
         }
+    }
+}
+
+impl<'a, C: Cell> Block<'a, C> {
+    /// Reads rows: whole registers of them, and rows past the end are zeros.
+    pub(super) fn new<T: Row + Read<C>>(program: &'a Program, rows: &Rows<'_, T>) -> Self {
+        let room = rows.len().next_multiple_of(LEAST_ROWS);
+        let mut values = vec![C::default(); program.columns.len() * room];
+        for (column, values) in program.columns.iter().zip(values.chunks_exact_mut(room)) {
+            rows.read_column(0, *column as usize, values);
+        }
+        Self { program, values, room, rows: rows.len() }
     }
 
     /// Adds the contributions of a group's trees for the rows of one register, which begins at row `first`.

@@ -49,3 +49,14 @@ fn lines_of_interactions_add_up_to_contributions() {
         }
     }
 }
+
+/// A bench times contributions, and says by which algorithm.
+#[test]
+fn contributions_are_timed() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let bench =
+        ["bench", &model, "--rows", &rows, "--batch", "4", "--seconds", "0.01", "--output", "contributions"];
+    let found = prints(&[&bench[..], &["--json"]].concat());
+    assert!(found.contains("quadrature"), "{found}");
+    refuses(&[&bench[..], &["--backend", "reference"]].concat(), &["contributions", "--backend"]);
+}

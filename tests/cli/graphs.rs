@@ -1,6 +1,10 @@
 //! `fangorn predict` of classical models, which are graphs and no forests alone.
 
-use arrow_array::RecordBatch;
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, cast::AsArray, types::Float32Type,
+};
 
 use crate::{
     Scratch,
@@ -60,6 +64,10 @@ fn models_of_texts_predict_from_a_table() {
     assert_eq!(found.lines().count(), 2, "{found}");
     let alone = scratch.file("alone.csv", "text\n\"the cat, and a dog\"\n\"\"\n");
     assert_eq!(prints(&["predict", &model, "--rows", &alone, "--output", "class"]), found);
+    let parquet = scratch.path("texts.parquet");
+    let texts = Arc::new(StringArray::from(vec![Some("the cat, and a dog"), None])) as ArrayRef;
+    write_parquet(&parquet, &RecordBatch::try_from_iter([("X", texts)]).expect("a table"), 1);
+    assert_eq!(prints(&["predict", &model, "--rows", &parquet, "--output", "class"]), found);
     refuses(&["predict", &model, "--rows", &table, "--by-position"], &["named.csv", "3 columns", "takes 1"]);
     let doubled = scratch.file("doubled.csv", "X,X\na,b\n");
     refuses(&["predict", &model, "--rows", &doubled], &["doubled.csv", "more than once", "X"]);
@@ -110,9 +118,6 @@ fn columns_are_found_by_their_names() {
 
 /// Reads a CSV of the named models: `city` is a text, `id` an integer, all others are floats.
 fn typed(path: &str) -> RecordBatch {
-    use arrow_array::{ArrayRef, Float32Array, Int64Array, StringArray};
-    use std::sync::Arc;
-
     let mut reader = csv::Reader::from_path(path).expect("a CSV");
     let names: Vec<String> = reader.headers().expect("a header").iter().map(str::to_owned).collect();
     let records: Vec<csv::StringRecord> = reader.records().map(|record| record.expect("a record")).collect();
@@ -150,7 +155,6 @@ fn graphs_predict_part_by_part() {
         assert_eq!(names, ["city", "id", "value_0", "value_1"]);
         assert_eq!(found.column(0), table.column_by_name("city").expect("cities"));
         for output in [0, 1] {
-            use arrow_array::{cast::AsArray, types::Float32Type};
             let column = found.column(2 + output).as_primitive::<Float32Type>().values();
             assert_eq!(column.len(), 60);
             for (found, expected) in column.iter().zip(expected[output..].iter().step_by(2)) {

@@ -88,7 +88,7 @@ impl<T> Matrix<T> {
 impl<T: Number> Matrix<T> {
     /// Returns columns of so many rows as a matrix that stands column after column.
     pub fn of_columns(rows: usize, columns: &[Column<'_>]) -> Self {
-        let mut values = vec![T::cast(f64::NAN); rows * columns.len()];
+        let mut values = vec![T::cast(0.0); rows * columns.len()];
         for (column, into) in columns.iter().zip(values.chunks_exact_mut(rows.max(1))) {
             column.read(0, into);
         }
