@@ -285,6 +285,47 @@ fn contributions_against_a_background_add_up_on_long_paths_and_without_covers() 
     }
 }
 
+/// A tree that asks each feature once, each split below the one before.
+fn chain(features: u32) -> Forest {
+    let mut builder = Forest::builder(features as usize, 1);
+    let mut tree = builder.tree(0);
+    for feature in 0..features {
+        let next = 2 * feature + 1;
+        tree.split(feature, Predicate::Less { threshold: 0.5f32.into() }, Side::Left, next, next + 1);
+        tree.leaf(feature, &[1.0 + f64::from(feature * feature % 7)]);
+    }
+    tree.leaf(features, &[-3.0]);
+    builder.build().expect("a forest")
+}
+
+/// A path of 14 features has a map of patterns in place of a table.
+#[test]
+fn contributions_against_a_background_are_the_definition_on_a_long_path() {
+    let (forest, features) = (chain(14), 14);
+    let background: Vec<f32> = (0..5 * features).map(|at| (at * 7 % 11) as f32 / 11.0).collect();
+    let rows: Vec<f32> = (0..4 * features).map(|at| if at % 9 == 4 { 0.0 } else { 0.9 }).collect();
+    let of_background: Vec<&[f32]> = background.chunks_exact(features).collect();
+    let exact = |row| reference::interventional_by_subsets(&forest, row, &of_background);
+    let expected: Vec<f64> = rows.chunks_exact(features).flat_map(exact).collect();
+    assert_close("a path of 14 features", &against(&forest, &background, &rows, 4), &expected);
+}
+
+#[test]
+fn what_has_no_contributions_against_a_background_is_refused() {
+    let refused = |forest: &Forest, background: &[f32]| {
+        let columns = forest.features.len();
+        let background = Rows::new(background, columns).expect("rows");
+        Interventional::new(forest, &background).map(drop).expect_err("refused").to_string()
+    };
+    let long = refused(&chain(65), &[0.0; 65]);
+    assert!(long.contains("more than 64 features") && long.contains("path-dependent"), "{long}");
+    let empty = refused(&chain(3), &[]);
+    assert!(empty.contains("background has 0 rows"), "{empty}");
+    let wide = Rows::new(&[0f32; 8], 4).expect("rows");
+    assert!(Interventional::new(&chain(3), &wide).is_err());
+    assert!(Interventional::new(&chain(64), &Rows::new(&[0f32; 64], 64).expect("rows")).is_ok());
+}
+
 #[test]
 fn producers_agree() {
     let mut compared = 0;

@@ -494,7 +494,9 @@ fn run_graph(
         && why_whole.is_none()
         && let Some(rows) = RowsInParts::open(&args.rows, &columns, args.table, &args.keep, args.on_error)?
     {
-        let run_line = args.run_line(&format!("graph {:016x}", hash_of(&args.model)));
+        // The instruction set, too: products of floats depend on it.
+        let key = PlanKey::here(&columns, rayon::current_num_threads(), args.sum.sum);
+        let run_line = args.run_line(&format!("graph {:016x} {key:?}", hash_of(&args.model)));
         let work = Scoring { args, columns: columns.features.len(), run_line, names: &names, sink };
         rows.score(&work, |matrix: &mut Matrix<f64>| scorer.predict(&inputs.of_rows(matrix)?))?;
         return Ok(Outcome::Done);
