@@ -3,11 +3,11 @@
 use rayon::prelude::*;
 
 use super::{
-    kernel::{Run, Scratch},
-    lanes::{self, Lanes, Work},
+    kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch},
+    lanes::{self, Lanes, Work, at_points},
     pairs::{Above, GroupPairs, OutputPairs, Pairs, TreePairs},
-    program::{Group, OutputProgram, Pass, Program, StepKind, TreeProgram},
-    run::{Block, Cell, LEAST_ROWS},
+    program::{FIRST, Group, OutputProgram, Pass, Program, StepKind, TreeProgram},
+    run::{Block, LEAST_ROWS, Values, add},
 };
 use crate::cpu::{Read, Row, Rows};
 
@@ -19,12 +19,12 @@ const BLOCK_BYTES: usize = 4 << 20;
 
 /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`. The values are compared as
 /// `C`.
-pub(super) fn run<T: Row + Read<C>, C: Cell>(
-    program: &Program,
-    pairs: &Pairs,
-    rows: &Rows<'_, T>,
-    out: &mut [f32],
-) {
+pub(super) fn run<T, C>(program: &Program, pairs: &Pairs, rows: &Rows<'_, T>, out: &mut [f32])
+where
+    T: Row + Read<C>,
+    C: Copy + Default + Send + Sync,
+    Values: From<Vec<C>>,
+{
     let width = program.width + 1;
     let of_row = program.outputs.len() * width * width;
     if out.is_empty() {
@@ -35,39 +35,33 @@ pub(super) fn run<T: Row + Read<C>, C: Cell>(
     let count = (BLOCK_BYTES / bytes.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
     out.par_chunks_mut(count * of_row).enumerate().for_each(|(b, out)| {
         let rows = rows.slice(b * count, count);
-        lanes::run(&InteractionBlock { block: Block::<C>::new(program, &rows), pairs }, out);
+        lanes::run(&InteractionBlock { block: Block::new(program, &rows), pairs }, out);
     });
 }
 
 /// A block of rows.
-struct InteractionBlock<'a, C> {
-    block: Block<'a, C>,
+struct InteractionBlock<'a> {
+    block: Block<'a>,
     pairs: &'a Pairs,
 }
 
-/// Scratch of a thread, for the rows of one register.
+/// Scratch of a thread, for the rows of some registers.
 struct PairScratch<V> {
-    /// Masks, and the sums of the group's features.
+    /// Masks, stacks, and the sums of the group's features.
     of_tree: Scratch<V>,
-    /// The stacks of `kernel`, a number for each point and level.
-    paths: Vec<V>,
-    belows: Vec<V>,
     /// For each level, the rows that took the path's sides at all splits on the level's feature.
-    taken: Vec<V>,
+    taken: Vec<Registers<V>>,
     /// The interactions of the group's pairs.
-    cells: Vec<V>,
+    cells: Vec<Registers<V>>,
 }
 
-impl<C: Cell> Work for InteractionBlock<'_, C> {
+impl Work for InteractionBlock<'_> {
     #[inline(always)]
     fn run<V: Lanes>(&self, out: &mut [f32]) {
         let program = self.block.program;
-        let of = |length: usize| vec![V::splat(0.0); length];
-        let stack = (program.deepest + 2) * super::program::MOST_POINTS;
+        let of = |length: usize| vec![[V::splat(0.0); MOST_REGISTERS]; length];
         let mut scratch = PairScratch {
             of_tree: Scratch::new(program.most_splits, program.deepest, program.most_features),
-            paths: of(stack),
-            belows: of(stack),
             taken: of(program.deepest + 2),
             cells: of(self.pairs.most_cells),
         };
@@ -77,7 +71,7 @@ impl<C: Cell> Work for InteractionBlock<'_, C> {
             sums.clear();
             sums.resize((output.columns.len() + pairs.pairs.len()) * self.block.room, 0.0f64);
             for (group, of_group) in output.groups.iter().zip(&pairs.groups) {
-                for first in (0..self.block.room).step_by(V::WIDTH) {
+                for first in (0..self.block.room).step_by(MOST_REGISTERS * V::WIDTH) {
                     self.run_group((group, of_group), output.columns.len(), first, &mut scratch, &mut sums);
                 }
             }
@@ -86,9 +80,9 @@ impl<C: Cell> Work for InteractionBlock<'_, C> {
     }
 }
 
-impl<C: Cell> InteractionBlock<'_, C> {
-    /// Adds what a group's trees give the rows of one register, which begins at row `first`. The sums of pairs come after
-    /// those of `features` features.
+impl InteractionBlock<'_> {
+    /// Adds what a group's trees give the rows of some registers, the first of which begins at row `first`. The sums of pairs
+    /// come after those of `features` features.
     #[inline(always)]
     fn run_group<V: Lanes>(
         &self,
@@ -98,25 +92,21 @@ impl<C: Cell> InteractionBlock<'_, C> {
         scratch: &mut PairScratch<V>,
         sums: &mut [f64],
     ) {
-        scratch.of_tree.sums[..group.features.len()].fill(V::splat(0.0));
-        scratch.cells[..pairs.places.len()].fill(V::splat(0.0));
+        let registers = self.block.registers::<V>(first);
+        scratch.of_tree.sums[..group.features.len()].fill([V::splat(0.0); MOST_REGISTERS]);
+        scratch.cells[..pairs.places.len()].fill([V::splat(0.0); MOST_REGISTERS]);
         for (tree, of_tree) in group.trees.iter().zip(&pairs.trees) {
             self.block.ask(tree, first, &mut scratch.of_tree);
             for (pass, ups) in tree.passes.iter().zip(&of_tree.ups) {
-                run_pass(tree, pass, of_tree, ups, scratch);
+                run_pass((tree, of_tree), (pass, ups), registers, scratch);
             }
         }
-        let mut add = |place: usize, added: V| {
-            let mut values = [0f32; 16];
-            added.store(&mut values);
-            let sums = &mut sums[place * self.block.room + first..][..V::WIDTH];
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value));
-        };
         for (feature, added) in group.features.iter().zip(&scratch.of_tree.sums) {
-            add(*feature as usize, *added);
+            add(&added[..registers], &mut sums[*feature as usize * self.block.room + first..]);
         }
         for (place, added) in pairs.places.iter().zip(&scratch.cells) {
-            add(features + *place as usize, *added);
+            let place = features + *place as usize;
+            add(&added[..registers], &mut sums[place * self.block.room + first..]);
         }
     }
 
@@ -158,41 +148,37 @@ impl<C: Cell> InteractionBlock<'_, C> {
 /// Adds a tree's interactions at the points of one pass.
 #[inline(always)]
 fn run_pass<V: Lanes>(
-    tree: &TreeProgram,
-    pass: &Pass,
-    pairs: &TreePairs,
-    ups: &[f32],
+    tree: (&TreeProgram, &TreePairs),
+    pass: (&Pass, &[f32]),
+    registers: usize,
     scratch: &mut PairScratch<V>,
 ) {
-    match pass.at.len() {
-        1 => steps::<V, 1>(tree, pass, pairs, ups, scratch),
-        2 => steps::<V, 2>(tree, pass, pairs, ups, scratch),
-        3 => steps::<V, 3>(tree, pass, pairs, ups, scratch),
-        4 => steps::<V, 4>(tree, pass, pairs, ups, scratch),
-        5 => steps::<V, 5>(tree, pass, pairs, ups, scratch),
-        6 => steps::<V, 6>(tree, pass, pairs, ups, scratch),
-        7 => steps::<V, 7>(tree, pass, pairs, ups, scratch),
-        _ => steps::<V, 8>(tree, pass, pairs, ups, scratch),
+    match pass.0.at.len() {
+        1 => steps::<V, 1>(tree, pass, registers, scratch),
+        2 => steps::<V, 2>(tree, pass, registers, scratch),
+        3 => steps::<V, 3>(tree, pass, registers, scratch),
+        4 => steps::<V, 4>(tree, pass, registers, scratch),
+        5 => steps::<V, 5>(tree, pass, registers, scratch),
+        6 => steps::<V, 6>(tree, pass, registers, scratch),
+        7 => steps::<V, 7>(tree, pass, registers, scratch),
+        _ => steps::<V, 8>(tree, pass, registers, scratch),
     }
 }
 
 #[inline(always)]
 fn steps<V: Lanes, const M: usize>(
-    tree: &TreeProgram,
-    pass: &Pass,
-    pairs: &TreePairs,
-    ups: &[f32],
+    (tree, pairs): (&TreeProgram, &TreePairs),
+    (pass, ups): (&Pass, &[f32]),
+    registers: usize,
     scratch: &mut PairScratch<V>,
 ) {
-    let PairScratch { of_tree, paths, belows, taken, cells } = scratch;
-    let Scratch { left, reached, sums, .. } = of_tree;
-    let run = Run::<V, M>::new(pass, left, reached);
-    let (paths, _) = paths.as_chunks_mut::<M>();
-    let (belows, _) = belows.as_chunks_mut::<M>();
+    let PairScratch { of_tree, taken, cells } = scratch;
+    let Scratch { left, reached, stacks, sums } = of_tree;
+    let (paths, belows) = stacks.of_pass::<M>(pass);
+    let run = Run::<V, M>::new(pass);
     let (ups, _) = ups.as_chunks::<M>();
     // `g` of rows that left the path at some split on the feature.
-    let down: [V; M] = std::array::from_fn(|q| V::splat(-1.0 / (1.0 - pass.at[q])));
-    paths[0] = std::array::from_fn(|q| V::splat(pass.weights[q]));
+    let down: [V; M] = at_points(|q| V::splat(-1.0 / (1.0 - pass.at[q])));
     // The index of the top of `paths`, the number of entries of `belows`, and the number of splits that ended.
     let (mut top, mut count, mut ended) = (0, 0, 0);
     for step in &tree.steps {
@@ -200,55 +186,67 @@ fn steps<V: Lanes, const M: usize>(
             top -= 1;
             continue;
         }
-        let (goes_left, reached) = run.masks(step);
-        let left = run.parts(step).left;
-        let path = paths[top];
-        let [of_left, of_right] = step.leaves.map(V::splat);
-        let (lefts, rights) = match step.kind {
-            StepKind::Left => {
-                taken[top] = reached.and(goes_left);
-                top += 1;
-                paths[top] = std::array::from_fn(|q| path[q].mul(left[q]));
-                continue;
+        let (left, reached) = (&left[step.split as usize], &reached[step.split as usize]);
+        let all = V::splat(f32::from_bits(u32::MAX));
+        let masks =
+            |r: usize| Masks { left: left[r], reached: if step.parts == FIRST { all } else { reached[r] } };
+        if matches!(step.kind, StepKind::Left | StepKind::Right) {
+            let (path, child) = paths.split_at_mut(top + 1);
+            for r in 0..registers {
+                let (masks, path) = (masks(r), &path[top][r]);
+                let parts = run.parts(step, masks);
+                (taken[top][r], child[0][r]) = match step.kind {
+                    StepKind::Left => (masks.reached.and(masks.left), at_points(|q| path[q].mul(parts[q]))),
+                    _ => {
+                        let right = at_points(|q| path[q].sub(path[q].mul(parts[q])));
+                        (masks.reached.and_not(masks.left), right)
+                    }
+                };
             }
-            StepKind::Right => {
-                taken[top] = reached.and_not(goes_left);
-                top += 1;
-                paths[top] = std::array::from_fn(|q| path[q].sub(path[q].mul(left[q])));
-                continue;
-            }
-            StepKind::Leaves => {
-                count += 1;
-                ([of_left; M], [of_right; M])
-            }
-            StepKind::RightLeaf => (belows[count - 1], [of_right; M]),
-            StepKind::LeftLeaf => ([of_left; M], belows[count - 1]),
-            StepKind::Join | StepKind::Back => {
-                count -= 1;
-                (belows[count - 1], belows[count])
-            }
-        };
-        let difference: [V; M] = std::array::from_fn(|q| lefts[q].sub(rights[q]));
-        belows[count - 1] = std::array::from_fn(|q| left[q].mul_add(difference[q], rights[q]));
-        let change = run.changes(step);
-        let terms: [V; M] = std::array::from_fn(|q| path[q].mul(change[q]).mul(difference[q]));
-        let sum = &mut sums[step.feature as usize];
-        *sum = terms.iter().fold(*sum, |sum, term| sum.add(*term));
+            top += 1;
+            continue;
+        }
         let from = if ended == 0 { 0 } else { pairs.ends[ended - 1] };
         let above = &pairs.above[from as usize..pairs.ends[ended] as usize];
         ended += 1;
-        let mut without = terms[0].mul(down[0]);
-        for q in 1..M {
-            without = terms[q].mul_add(down[q], without);
+        match step.kind {
+            StepKind::Leaves => count += 1,
+            StepKind::Join => count -= 1,
+            _ => {}
         }
-        for Above { level, edge, cell } in above {
-            let up = &ups[*edge as usize];
-            let mut with = terms[0].mul(V::splat(up[0]));
-            for q in 1..M {
-                with = terms[q].mul_add(V::splat(up[q]), with);
+        let (of_left, of_right) = ([V::splat(step.leaves[0]); M], [V::splat(step.leaves[1]); M]);
+        for r in 0..registers {
+            let (masks, path) = (masks(r), &paths[top][r]);
+            let (lefts, rights) = match step.kind {
+                StepKind::Leaves => (of_left, of_right),
+                StepKind::RightLeaf => (belows[count - 1][r], of_right),
+                StepKind::LeftLeaf => (of_left, belows[count - 1][r]),
+                _ => (belows[count - 1][r], belows[count][r]),
+            };
+            let parts = run.parts(step, masks);
+            let difference: [V; M] = at_points(|q| lefts[q].sub(rights[q]));
+            belows[count - 1][r] = at_points(|q| parts[q].mul_add(difference[q], rights[q]));
+            let change = run.changes(step, masks);
+            let terms: [V; M] = at_points(|q| path[q].mul(change[q]).mul(difference[q]));
+            let sum = &mut sums[step.feature as usize][r];
+            *sum = terms.iter().fold(*sum, |sum, term| sum.add(*term));
+            let without = weighted(&terms, |q| down[q]);
+            for Above { level, edge, cell } in above {
+                let up = &ups[*edge as usize];
+                let with = weighted(&terms, |q| V::splat(up[q]));
+                let cell = &mut cells[*cell as usize][r];
+                *cell = cell.add(V::select(taken[*level as usize][r], with, without));
             }
-            let cell = &mut cells[*cell as usize];
-            *cell = cell.add(V::select(taken[*level as usize], with, without));
         }
     }
+}
+
+/// Returns the sum of the terms, each times its weight.
+#[inline(always)]
+fn weighted<V: Lanes, const M: usize>(terms: &[V; M], weight: impl Fn(usize) -> V) -> V {
+    let mut sum = terms[0].mul(weight(0));
+    for q in 1..M {
+        sum = terms[q].mul_add(weight(q), sum);
+    }
+    sum
 }

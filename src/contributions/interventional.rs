@@ -15,7 +15,6 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use super::run::Cell;
 use crate::{
     cpu::{Read, Row, Rows},
     error::{Error, Result},
@@ -379,7 +378,11 @@ fn values<T: Row>(forest: &Forest, columns: &[u32], rows: &Rows<'_, T>) -> Vec<f
     }
 }
 
-fn values_as<T: Row + Read<C>, C: Cell>(columns: &[u32], rows: &Rows<'_, T>) -> Vec<f64> {
+fn values_as<T, C>(columns: &[u32], rows: &Rows<'_, T>) -> Vec<f64>
+where
+    T: Row + Read<C>,
+    C: Copy + Default + Into<f64>,
+{
     let mut column = vec![C::default(); rows.len()];
     let mut all = Vec::with_capacity(columns.len() * rows.len());
     for number in columns {

@@ -1,49 +1,75 @@
-//! Runs a tree's steps for the rows of one register, at all points of a pass.
+//! Runs a tree's steps for the rows of some registers, at all points of a pass.
 
 use super::{
-    lanes::Lanes,
-    program::{FIRST, Pass, Step, StepKind, TreeProgram},
+    lanes::{Lanes, at_points},
+    program::{FIRST, MOST_POINTS, Pass, Step, StepKind, TreeProgram},
 };
 
-/// Scratch of a thread: masks and stacks for the rows of one register.
+/// Registers of rows that take each step together, at most. What a step is, is asked once for all of them: a processor
+/// can't foresee the steps of a large tree.
+pub(super) const MOST_REGISTERS: usize = 4;
+
+/// Registers that take each step together.
+pub(super) type Registers<T> = [T; MOST_REGISTERS];
+
+/// Scratch of a thread: masks and stacks for the rows of some registers.
 pub(super) struct Scratch<V> {
     /// For each split of the tree, the rows that go left.
-    pub(super) left: Vec<V>,
+    pub(super) left: Vec<Registers<V>>,
     /// For each split with its feature above it, the rows that took the path's sides at the splits above.
-    pub(super) reached: Vec<V>,
-    /// A number for each point and level of the path.
+    pub(super) reached: Vec<Registers<V>>,
+    /// The two stacks, with a number for each level of the path, register and point.
+    pub(super) stacks: Stacks<V>,
+    /// The contributions of the group's features.
+    pub(super) sums: Vec<Registers<V>>,
+}
+
+/// The stacks of a tree's steps; `program` says what is on them.
+pub(super) struct Stacks<V> {
     paths: Vec<V>,
     belows: Vec<V>,
-    /// The contributions of the group's features.
-    pub(super) sums: Vec<V>,
+}
+
+/// The levels of a stack, with the numbers of `M` points.
+pub(super) type Levels<V, const M: usize> = [Registers<[V; M]>];
+
+impl<V: Lanes> Stacks<V> {
+    fn new(deepest: usize) -> Self {
+        let room = vec![V::splat(0.0); (deepest + 2) * MOST_POINTS * MOST_REGISTERS];
+        Self { paths: room.clone(), belows: room }
+    }
+
+    /// Returns the stack of paths, whose lowest level has the weights of the points, and the stack of what is below.
+    #[inline(always)]
+    pub(super) fn of_pass<const M: usize>(&mut self, pass: &Pass) -> (&mut Levels<V, M>, &mut Levels<V, M>) {
+        let (paths, _) = self.paths.as_chunks_mut::<M>();
+        let (paths, _) = paths.as_chunks_mut::<MOST_REGISTERS>();
+        let (belows, _) = self.belows.as_chunks_mut::<M>();
+        let (belows, _) = belows.as_chunks_mut::<MOST_REGISTERS>();
+        paths[0] = [at_points(|q| V::splat(pass.weights[q])); MOST_REGISTERS];
+        (paths, belows)
+    }
 }
 
 impl<V: Lanes> Scratch<V> {
     pub(super) fn new(splits: usize, deepest: usize, features: usize) -> Self {
-        let of = |length: usize| vec![V::splat(0.0); length];
-        let stack = (deepest + 2) * super::program::MOST_POINTS;
-        Self {
-            left: of(splits),
-            reached: of(splits),
-            paths: of(stack),
-            belows: of(stack),
-            sums: of(features),
-        }
+        let of = |length: usize| vec![[V::splat(0.0); MOST_REGISTERS]; length];
+        Self { left: of(splits), reached: of(splits), stacks: Stacks::new(deepest), sums: of(features) }
     }
 }
 
-/// Adds a tree's contributions at the points of one pass to [`Scratch::sums`].
+/// Adds a tree's contributions at the points of one pass to [`Scratch::sums`], for the rows of the first `registers` registers.
 #[inline(always)]
-pub(super) fn run<V: Lanes>(tree: &TreeProgram, pass: &Pass, scratch: &mut Scratch<V>) {
+pub(super) fn run<V: Lanes>(tree: &TreeProgram, pass: &Pass, registers: usize, scratch: &mut Scratch<V>) {
     match pass.at.len() {
-        1 => steps::<V, 1>(tree, pass, scratch),
-        2 => steps::<V, 2>(tree, pass, scratch),
-        3 => steps::<V, 3>(tree, pass, scratch),
-        4 => steps::<V, 4>(tree, pass, scratch),
-        5 => steps::<V, 5>(tree, pass, scratch),
-        6 => steps::<V, 6>(tree, pass, scratch),
-        7 => steps::<V, 7>(tree, pass, scratch),
-        _ => steps::<V, 8>(tree, pass, scratch),
+        1 => steps::<V, 1>(tree, pass, registers, scratch),
+        2 => steps::<V, 2>(tree, pass, registers, scratch),
+        3 => steps::<V, 3>(tree, pass, registers, scratch),
+        4 => steps::<V, 4>(tree, pass, registers, scratch),
+        5 => steps::<V, 5>(tree, pass, registers, scratch),
+        6 => steps::<V, 6>(tree, pass, registers, scratch),
+        7 => steps::<V, 7>(tree, pass, registers, scratch),
+        _ => steps::<V, 8>(tree, pass, registers, scratch),
     }
 }
 
@@ -52,63 +78,49 @@ pub(super) struct Run<'a, V, const M: usize> {
     at: [V; M],
     rest: [V; M],
     parts: &'a [f32],
-    left: &'a [V],
-    reached: &'a [V],
 }
 
-/// A split's numbers for the rows of a register: at each point, the part of the left child.
-pub(super) struct SplitParts<V, const M: usize> {
-    pub(super) left: [V; M],
+/// The rows of one register at a split.
+#[derive(Clone, Copy)]
+pub(super) struct Masks<V> {
+    /// Those that go left.
+    pub(super) left: V,
+    /// Those that took the path's sides at the splits above on the same feature, where there are such splits.
+    pub(super) reached: V,
 }
 
 impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
-    /// `left` and `reached` are those of [`Scratch`].
     #[inline(always)]
-    pub(super) fn new(pass: &'a Pass, left: &'a [V], reached: &'a [V]) -> Self {
+    pub(super) fn new(pass: &'a Pass) -> Self {
         Self {
-            at: std::array::from_fn(|q| V::splat(pass.at[q])),
-            rest: std::array::from_fn(|q| V::splat(1.0 - pass.at[q])),
+            at: at_points(|q| V::splat(pass.at[q])),
+            rest: at_points(|q| V::splat(1.0 - pass.at[q])),
             parts: &pass.parts,
-            left,
-            reached,
         }
-    }
-
-    /// Returns the rows that go left at a split, and those that reach it by the sides of its feature's splits above.
-    #[inline(always)]
-    pub(super) fn masks(&self, step: &Step) -> (V, V) {
-        let all = V::splat(f32::from_bits(u32::MAX));
-        let reached = if step.parts == FIRST { all } else { self.reached[step.split as usize] };
-        (self.left[step.split as usize], reached)
     }
 
     /// Returns the change of a split at each point: what a contribution is multiplied with.
     #[inline(always)]
-    pub(super) fn changes(&self, step: &Step) -> [V; M] {
-        let (goes_left, reached) = self.masks(step);
+    pub(super) fn changes(&self, step: &Step, masks: Masks<V>) -> [V; M] {
         if step.parts == FIRST {
-            return [V::select(goes_left, V::splat(1.0 - step.share), V::splat(-step.share)); M];
+            return [V::select(masks.left, V::splat(1.0 - step.share), V::splat(-step.share)); M];
         }
         let [.., yes, no] = self.numbers(step);
-        std::array::from_fn(|q| V::select(goes_left, V::splat(yes[q]), V::splat(no[q])).and(reached))
+        at_points(|q| V::select(masks.left, V::splat(yes[q]), V::splat(no[q])).and(masks.reached))
     }
 
     /// Returns the part of the left child at each point.
     #[inline(always)]
-    pub(super) fn parts(&self, step: &Step) -> SplitParts<V, M> {
-        let goes_left = self.left[step.split as usize];
+    pub(super) fn parts(&self, step: &Step, masks: Masks<V>) -> [V; M] {
         let share = V::splat(step.share);
         if step.parts == FIRST {
-            let part = |q: usize| share.mul_add(self.rest[q], self.at[q].and(goes_left));
-            return SplitParts { left: std::array::from_fn(part) };
+            return at_points(|q| share.mul_add(self.rest[q], self.at[q].and(masks.left)));
         }
-        let reached = self.reached[step.split as usize];
         let [yes, no, ..] = self.numbers(step);
-        let part = |q: usize| {
-            let after = V::select(goes_left, V::splat(yes[q]), V::splat(no[q]));
-            V::select(reached, after, share)
-        };
-        SplitParts { left: std::array::from_fn(part) }
+        at_points(|q| {
+            let after = V::select(masks.left, V::splat(yes[q]), V::splat(no[q]));
+            V::select(masks.reached, after, share)
+        })
     }
 
     /// Returns the four lists of a split that has its feature above it.
@@ -120,86 +132,97 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
 
     /// Returns the integral of `path x change x difference`.
     #[inline(always)]
-    fn contribution(&self, step: &Step, path: &[V; M], difference: impl Fn(usize) -> V) -> V {
-        let goes_left = self.left[step.split as usize];
+    fn contribution(&self, step: &Step, masks: Masks<V>, path: &[V; M], difference: &[V; M]) -> V {
         if step.parts == FIRST {
             // The change is the same at all points.
-            let mut sum = path[0].mul(difference(0));
-            for (q, path) in path.iter().enumerate().skip(1) {
-                sum = path.mul_add(difference(q), sum);
+            let mut sum = path[0].mul(difference[0]);
+            for q in 1..M {
+                sum = path[q].mul_add(difference[q], sum);
             }
-            return sum.mul(V::select(goes_left, V::splat(1.0 - step.share), V::splat(-step.share)));
+            return sum.mul(V::select(masks.left, V::splat(1.0 - step.share), V::splat(-step.share)));
         }
         let [.., yes, no] = self.numbers(step);
-        let term = |q: usize| path[q].mul(V::select(goes_left, V::splat(yes[q]), V::splat(no[q])));
-        let mut sum = term(0).mul(difference(0));
+        let term = |q: usize| path[q].mul(V::select(masks.left, V::splat(yes[q]), V::splat(no[q])));
+        let mut sum = term(0).mul(difference[0]);
         for q in 1..M {
-            sum = term(q).mul_add(difference(q), sum);
+            sum = term(q).mul_add(difference[q], sum);
         }
-        sum.and(self.reached[step.split as usize])
+        sum.and(masks.reached)
     }
 }
 
 #[inline(always)]
-fn steps<V: Lanes, const M: usize>(tree: &TreeProgram, pass: &Pass, scratch: &mut Scratch<V>) {
-    let Scratch { left, reached, paths, belows, sums } = scratch;
-    let (paths, _) = paths.as_chunks_mut::<M>();
-    let (belows, _) = belows.as_chunks_mut::<M>();
-    let run = Run::<V, M>::new(pass, left, reached);
-    paths[0] = std::array::from_fn(|q| V::splat(pass.weights[q]));
+fn steps<V: Lanes, const M: usize>(
+    tree: &TreeProgram,
+    pass: &Pass,
+    registers: usize,
+    scratch: &mut Scratch<V>,
+) {
+    let Scratch { left, reached, stacks, sums } = scratch;
+    let (paths, belows) = stacks.of_pass::<M>(pass);
+    let registers = registers.min(MOST_REGISTERS);
+    let run = Run::<V, M>::new(pass);
     // The index of the top of `paths`, and the number of entries of `belows`.
     let (mut top, mut count) = (0, 0);
     for step in &tree.steps {
-        let path = paths[top];
+        let (left, reached) = (&left[step.split as usize], &reached[step.split as usize]);
+        let masks = |r: usize| Masks { left: left[r], reached: reached[r] };
+        let (of_left, of_right) = (V::splat(step.leaves[0]), V::splat(step.leaves[1]));
         match step.kind {
             StepKind::Left => {
-                let parts = run.parts(step).left;
+                let [path, child] = &mut paths[top..top + 2] else { return };
+                for r in 0..registers {
+                    let parts = run.parts(step, masks(r));
+                    child[r] = at_points(|q| path[r][q].mul(parts[q]));
+                }
                 top += 1;
-                paths[top] = std::array::from_fn(|q| path[q].mul(parts[q]));
-                continue;
             }
             StepKind::Right => {
-                let parts = run.parts(step).left;
+                let [path, child] = &mut paths[top..top + 2] else { return };
+                for r in 0..registers {
+                    let parts = run.parts(step, masks(r));
+                    child[r] = at_points(|q| path[r][q].sub(path[r][q].mul(parts[q])));
+                }
                 top += 1;
-                paths[top] = std::array::from_fn(|q| path[q].sub(path[q].mul(parts[q])));
-                continue;
             }
-            StepKind::Back => {
-                top -= 1;
-                continue;
-            }
-            StepKind::Leaves | StepKind::RightLeaf | StepKind::LeftLeaf | StepKind::Join => {}
-        }
-        let parts = run.parts(step).left;
-        let [of_left, of_right] = step.leaves.map(V::splat);
-        let added = match step.kind {
+            StepKind::Back => top -= 1,
             StepKind::Leaves => {
-                let difference = of_left.sub(of_right);
-                belows[count] = std::array::from_fn(|q| parts[q].mul_add(difference, of_right));
+                let (path, below) = (&paths[top], &mut belows[count]);
+                let sum = &mut sums[step.feature as usize];
+                let difference = [of_left.sub(of_right); M];
+                for r in 0..registers {
+                    let parts = run.parts(step, masks(r));
+                    below[r] = at_points(|q| parts[q].mul_add(difference[q], of_right));
+                    sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
+                }
                 count += 1;
-                run.contribution(step, &path, |_| difference)
             }
-            StepKind::RightLeaf => {
-                let below = belows[count - 1];
-                let difference: [V; M] = std::array::from_fn(|q| below[q].sub(of_right));
-                belows[count - 1] = std::array::from_fn(|q| parts[q].mul_add(difference[q], of_right));
-                run.contribution(step, &path, |q| difference[q])
+            StepKind::RightLeaf | StepKind::LeftLeaf => {
+                let (path, below) = (&paths[top], &mut belows[count - 1]);
+                let sum = &mut sums[step.feature as usize];
+                for r in 0..registers {
+                    let parts = run.parts(step, masks(r));
+                    let (lefts, rights) = match step.kind {
+                        StepKind::RightLeaf => (below[r], [of_right; M]),
+                        _ => ([of_left; M], below[r]),
+                    };
+                    let difference = at_points(|q| lefts[q].sub(rights[q]));
+                    below[r] = at_points(|q| parts[q].mul_add(difference[q], rights[q]));
+                    sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
+                }
             }
-            StepKind::LeftLeaf => {
-                let below = belows[count - 1];
-                let difference: [V; M] = std::array::from_fn(|q| of_left.sub(below[q]));
-                belows[count - 1] = std::array::from_fn(|q| parts[q].mul_add(difference[q], below[q]));
-                run.contribution(step, &path, |q| difference[q])
-            }
-            _ => {
-                let (lefts, rights) = (belows[count - 2], belows[count - 1]);
-                let difference: [V; M] = std::array::from_fn(|q| lefts[q].sub(rights[q]));
+            StepKind::Join => {
                 count -= 1;
-                belows[count - 1] = std::array::from_fn(|q| parts[q].mul_add(difference[q], rights[q]));
-                run.contribution(step, &path, |q| difference[q])
+                let [lefts, rights] = &mut belows[count - 1..count + 1] else { return };
+                let path = &paths[top];
+                let sum = &mut sums[step.feature as usize];
+                for r in 0..registers {
+                    let parts = run.parts(step, masks(r));
+                    let difference = at_points(|q| lefts[r][q].sub(rights[r][q]));
+                    lefts[r] = at_points(|q| parts[q].mul_add(difference[q], rights[r][q]));
+                    sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
+                }
             }
-        };
-        let sum = &mut sums[step.feature as usize];
-        *sum = sum.add(added);
+        }
     }
 }

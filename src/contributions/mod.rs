@@ -97,8 +97,8 @@ impl Explainer {
             return Err(Error::Contributions(format!(
                 "the model has no covers (how much training data reached each node), which path-dependent contributions \
                  need; ONNX files never hold covers, other files lose them where one is negative or missing: {}",
-                "hand over the model file of XGBoost, LightGBM or CatBoost itself, or, in Rust, explain the model against a \
-                 background of rows, by contributions::Interventional"
+                "hand over the model file of XGBoost, LightGBM or CatBoost itself, or explain the model against a background of \
+                 rows, with --background FILE (in Rust, contributions::Interventional)"
             )));
         }
         let forest = &*oblivious::explained(forest);

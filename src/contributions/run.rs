@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{
-    kernel::{self, Scratch},
+    kernel::{self, MOST_REGISTERS, Scratch},
     lanes::{self, Lanes, Work},
     program::{Group, OutputProgram, Program, Question, TreeProgram},
 };
@@ -21,26 +21,31 @@ pub(super) const LEAST_ROWS: usize = 16;
 /// Bytes of a block's values and sums that a block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// The type in which a block's values are compared.
-pub(super) trait Cell: Copy + Default + Send + Sync + Into<f64> {
-    /// Returns the values as `f32` values, where they are.
-    fn singles(values: &[Self]) -> Option<&[f32]>;
+/// A block's values, in the type in which they are compared.
+pub(super) enum Values {
+    Singles(Vec<f32>),
+    Doubles(Vec<f64>),
 }
 
-impl Cell for f32 {
-    fn singles(values: &[Self]) -> Option<&[f32]> {
-        Some(values)
+impl From<Vec<f32>> for Values {
+    fn from(values: Vec<f32>) -> Self {
+        Self::Singles(values)
     }
 }
 
-impl Cell for f64 {
-    fn singles(_: &[Self]) -> Option<&[f32]> {
-        None
+impl From<Vec<f64>> for Values {
+    fn from(values: Vec<f64>) -> Self {
+        Self::Doubles(values)
     }
 }
 
 /// Writes the contributions of rows, whose values are compared as `C`, into `out`, `rows x outputs x (features + 1)`.
-pub(super) fn run<T: Row + Read<C>, C: Cell>(program: &Program, rows: &Rows<'_, T>, out: &mut [f32]) {
+pub(super) fn run<T, C>(program: &Program, rows: &Rows<'_, T>, out: &mut [f32])
+where
+    T: Row + Read<C>,
+    C: Copy + Default + Send + Sync,
+    Values: From<Vec<C>>,
+{
     let width = program.outputs.len() * (program.width + 1);
     if out.is_empty() {
         return;
@@ -49,21 +54,21 @@ pub(super) fn run<T: Row + Read<C>, C: Cell>(program: &Program, rows: &Rows<'_, 
     let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
     out.par_chunks_mut(count * width).enumerate().for_each(|(b, out)| {
         let rows = rows.slice(b * count, count);
-        lanes::run(&Block::<C>::new(program, &rows), out);
+        lanes::run(&Block::new(program, &rows), out);
     });
 }
 
 /// A block of rows.
-pub(super) struct Block<'a, C> {
+pub(super) struct Block<'a> {
     pub(super) program: &'a Program,
     /// The values of the program's columns, column after column, `room` values each.
-    pub(super) values: Vec<C>,
+    pub(super) values: Values,
     /// Rows with the padding after them.
     pub(super) room: usize,
     pub(super) rows: usize,
 }
 
-impl<C: Cell> Work for Block<'_, C> {
+impl Work for Block<'_> {
     #[inline(always)]
     fn run<V: Lanes>(&self, out: &mut [f32]) {
         let program = self.program;
@@ -74,7 +79,7 @@ impl<C: Cell> Work for Block<'_, C> {
             sums.clear();
             sums.resize(output.columns.len() * self.room, 0.0f64);
             for group in &output.groups {
-                for first in (0..self.room).step_by(V::WIDTH) {
+                for first in (0..self.room).step_by(MOST_REGISTERS * V::WIDTH) {
                     self.run_group(group, first, &mut scratch, &mut sums);
                 }
             }
@@ -83,70 +88,88 @@ impl<C: Cell> Work for Block<'_, C> {
     }
 }
 
-impl<'a, C: Cell> Block<'a, C> {
+impl<'a> Block<'a> {
     /// Reads rows: whole registers of them, and rows past the end are zeros.
-    pub(super) fn new<T: Row + Read<C>>(program: &'a Program, rows: &Rows<'_, T>) -> Self {
+    pub(super) fn new<T, C>(program: &'a Program, rows: &Rows<'_, T>) -> Self
+    where
+        T: Row + Read<C>,
+        C: Copy + Default,
+        Values: From<Vec<C>>,
+    {
         let room = rows.len().next_multiple_of(LEAST_ROWS);
         let mut values = vec![C::default(); program.columns.len() * room];
         for (column, values) in program.columns.iter().zip(values.chunks_exact_mut(room)) {
             rows.read_column(0, *column as usize, values);
         }
-        Self { program, values, room, rows: rows.len() }
+        Self { program, values: values.into(), room, rows: rows.len() }
     }
 
-    /// Adds the contributions of a group's trees for the rows of one register, which begins at row `first`.
+    /// Returns the number of registers that begin at row `first`, at most [`MOST_REGISTERS`].
+    #[inline(always)]
+    pub(super) fn registers<V: Lanes>(&self, first: usize) -> usize {
+        ((self.room - first) / V::WIDTH).min(MOST_REGISTERS)
+    }
+
+    /// Adds the contributions of a group's trees for the rows of some registers, the first of which begins at row `first`.
     #[inline(always)]
     fn run_group<V: Lanes>(&self, group: &Group, first: usize, scratch: &mut Scratch<V>, sums: &mut [f64]) {
-        scratch.sums[..group.features.len()].fill(V::splat(0.0));
+        let registers = self.registers::<V>(first);
+        scratch.sums[..group.features.len()].fill([V::splat(0.0); MOST_REGISTERS]);
         for tree in &group.trees {
             self.ask(tree, first, scratch);
             for pass in &tree.passes {
-                kernel::run(tree, pass, scratch);
+                kernel::run(tree, pass, registers, scratch);
             }
         }
         for (feature, added) in group.features.iter().zip(&scratch.sums) {
-            let mut values = [0f32; 16];
-            added.store(&mut values);
-            let sums = &mut sums[*feature as usize * self.room + first..][..V::WIDTH];
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value));
+            let sums = &mut sums[*feature as usize * self.room + first..];
+            add(&added[..registers], sums);
         }
     }
 
-    /// Asks the rows of one register all questions of a tree.
+    /// Asks the rows of some registers all questions of a tree. The first register begins at row `first`.
     #[inline(always)]
     pub(super) fn ask<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
+        let registers = self.registers::<V>(first);
         for (s, split) in tree.splits.iter().enumerate() {
-            let values = &self.values[split.column as usize * self.room + first..][..V::WIDTH];
-            let left = match (split.question, C::singles(values)) {
-                (Question::Less { threshold, missing_left: false }, Some(values)) => {
-                    V::load(values).less(V::splat(threshold))
-                }
-                (Question::Less { threshold, missing_left: true }, Some(values)) => {
-                    V::load(values).less_or_nan(V::splat(threshold))
-                }
-                (question, _) => self.ask_each(question, values),
-            };
-            scratch.left[s] = left;
+            let at = split.column as usize * self.room + first;
+            for (r, left) in scratch.left[s][..registers].iter_mut().enumerate() {
+                let at = at + r * V::WIDTH;
+                *left = match (split.question, &self.values) {
+                    (Question::Less { threshold, missing_left: false }, Values::Singles(values)) => {
+                        V::load(&values[at..]).less(V::splat(threshold))
+                    }
+                    (Question::Less { threshold, missing_left: true }, Values::Singles(values)) => {
+                        V::load(&values[at..]).less_or_nan(V::splat(threshold))
+                    }
+                    (question, Values::Singles(values)) => self.ask_each(question, &values[at..]),
+                    (question, Values::Doubles(values)) => self.ask_each(question, &values[at..]),
+                };
+            }
             if let Some((above, side)) = split.above {
                 let above = above as usize;
-                // A split without its feature above it is reached by all rows.
-                let all = match tree.splits[above].above {
-                    Some(_) => scratch.reached[above],
-                    None => V::splat(f32::from_bits(u32::MAX)),
-                };
-                scratch.reached[s] = match side {
-                    Side::Left => all.and(scratch.left[above]),
-                    Side::Right => all.and_not(scratch.left[above]),
-                };
+                let (before, here) = scratch.reached.split_at_mut(s);
+                for (r, reached) in here[0][..registers].iter_mut().enumerate() {
+                    let left = scratch.left[above][r];
+                    // A split without its feature above it is reached by all rows.
+                    let all = match tree.splits[above].above {
+                        Some(_) => before[above][r],
+                        None => V::splat(f32::from_bits(u32::MAX)),
+                    };
+                    *reached = match side {
+                        Side::Left => all.and(left),
+                        Side::Right => all.and_not(left),
+                    };
+                }
             }
         }
     }
 
     /// Asks row by row.
     #[inline(always)]
-    fn ask_each<V: Lanes>(&self, question: Question, values: &[C]) -> V {
+    fn ask_each<V: Lanes>(&self, question: Question, values: &[impl Copy + Into<f64>]) -> V {
         let mut left = [0f32; 16];
-        for (left, x) in left.iter_mut().zip(values) {
+        for (left, x) in left[..V::WIDTH].iter_mut().zip(values) {
             let x: f64 = (*x).into();
             let goes_left = match question {
                 Question::Less { threshold, missing_left } => {
@@ -178,5 +201,15 @@ impl<'a, C: Cell> Block<'a, C> {
             }
             out[width - 1] = output.bias as f32;
         }
+    }
+}
+
+/// Adds registers to the sums of their rows.
+#[inline(always)]
+pub(super) fn add<V: Lanes>(added: &[V], sums: &mut [f64]) {
+    for (added, sums) in added.iter().zip(sums.chunks_exact_mut(V::WIDTH)) {
+        let mut values = [0f32; 16];
+        added.store(&mut values);
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value));
     }
 }

@@ -1,6 +1,9 @@
 //! Rows side by side: one number of each of some rows, as many as a register holds. A mask is such a vector whose lanes
 //! have all bits set or none.
 
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use crate::isa::{self, Isa};
 
 /// One `f32` of each of `WIDTH` rows.
@@ -27,6 +30,18 @@ pub(super) trait Lanes: Copy {
     fn less(self, other: Self) -> Self;
     /// Returns the mask of the lanes that are less than `other` or NaN, for an `other` that is not NaN.
     fn less_or_nan(self, other: Self) -> Self;
+}
+
+/// Returns a value for each of `M` points.
+///
+/// `std::array::from_fn` is not always inlined, and outside of [`run`] nothing is compiled for the machine's registers.
+#[inline(always)]
+pub(super) fn at_points<V: Lanes, const M: usize>(value: impl Fn(usize) -> V) -> [V; M] {
+    let mut values = [V::splat(0.0); M];
+    for (q, at) in values.iter_mut().enumerate() {
+        *at = value(q);
+    }
+    values
 }
 
 /// `N` rows in an array, for every machine. `FMA` says that the code that uses it is compiled for a machine that
@@ -122,6 +137,7 @@ pub(super) fn run(work: &impl Work, out: &mut [f32]) {
             // SAFETY: `isa` and `fma` say that the machine has these instructions.
             unsafe { run_avx2(work, out) }
         }
+        #[cfg(target_arch = "aarch64")]
         Isa::Neon => work.run::<Array<8, true>>(out),
         _ => work.run::<Array<8, false>>(out),
     }
@@ -132,7 +148,7 @@ pub(super) fn run(work: &impl Work, out: &mut [f32]) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,fma")]
 unsafe fn run_avx512(work: &impl Work, out: &mut [f32]) {
-    work.run::<Array<16, true>>(out);
+    work.run::<x86::Avx512>(out);
 }
 
 /// # Safety
@@ -140,5 +156,5 @@ unsafe fn run_avx512(work: &impl Work, out: &mut [f32]) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn run_avx2(work: &impl Work, out: &mut [f32]) {
-    work.run::<Array<8, true>>(out);
+    work.run::<x86::Avx2>(out);
 }
