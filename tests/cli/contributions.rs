@@ -27,6 +27,47 @@ fn a_model_without_covers_is_refused_by_name() {
     refuses(&run, &["--sum", "contributions"]);
 }
 
+/// With a background, models without covers have contributions, too: they add up to margins, and the bias is the mean
+/// margin of the background. A background of the row itself leaves nothing to explain.
+#[test]
+fn a_background_explains_models_with_and_without_covers() {
+    for (name, file) in
+        [("churn", "rows.csv"), ("onnx-logistic", "rows.npy"), ("lightgbm-binary", "rows.npy")]
+    {
+        let (model, rows) = (model(name), zoo(name, file));
+        let margins = csv::<f64>(&prints(&["predict", &model, "--rows", &rows, "--output", "margin"]));
+        let run = ["predict", &model, "--rows", &rows, "--output", "contributions", "--background", &rows];
+        let text = prints(&run);
+        let values = csv::<f64>(text.split_once('\n').expect("a header").1);
+        assert_eq!(values.len(), margins.len(), "{name}");
+        let mean = margins.iter().map(|margin| margin[0]).sum::<f64>() / margins.len() as f64;
+        for (row, margin) in values.iter().zip(&margins) {
+            assert!(
+                (row[row.len() - 1] - mean).abs() < 1e-4,
+                "{name}: bias {} for {mean}",
+                row[row.len() - 1]
+            );
+            assert!((row.iter().sum::<f64>() - margin[0]).abs() < 1e-4, "{name}");
+        }
+        assert!(
+            values.iter().any(|row| row[..row.len() - 1].iter().any(|value| value.abs() > 1e-3)),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_background_is_for_contributions_and_has_rows() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.csv"));
+    let run = ["predict", &model, "--rows", &rows, "--background", &rows];
+    refuses(&run, &["--background", "--output contributions"]);
+    let run = ["predict", &model, "--rows", &rows, "--output", "interactions", "--background", &rows];
+    refuses(&run, &["--background", "--output contributions"]);
+    let run =
+        ["predict", &model, "--rows", &rows, "--output", "contributions", "--background", "nowhere.csv"];
+    refuses(&run, &["nowhere.csv"]);
+}
+
 #[test]
 fn lines_of_interactions_add_up_to_contributions() {
     let rows = zoo("churn", "rows.csv");

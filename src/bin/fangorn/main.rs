@@ -15,6 +15,7 @@ mod diff;
 mod error;
 mod explain;
 mod explain_graph;
+mod explanation;
 mod graph;
 mod inspect;
 mod limits;

@@ -6,8 +6,7 @@ use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
     auto::PlanKey,
-    contributions::Explainer,
-    cpu::Rows,
+    contributions,
     forest::{ClassRule, Classes, CompareType, reference},
     graph::Graph,
     sum::Contract,
@@ -19,6 +18,7 @@ use crate::{
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
+    explanation::{Explanation, MOST_NAMED_COLUMNS},
     library_error,
     limits::LimitsChoice,
     output::{Sink, Table, Values},
@@ -53,7 +53,7 @@ pub enum Output {
 
 impl Output {
     /// Returns the name of the column that holds it.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Margin => "margin",
             Self::Value => "value",
@@ -72,10 +72,11 @@ impl Output {
   fangorn predict model.ubj --rows rows.csv --output class -o classes.npy
   fangorn predict model.ubj --rows people.parquet --keep id,date -o scores.parquet
   fangorn predict model.ubj --rows rows.csv --output contributions -o why.csv
+  fangorn predict model.ubj --rows rows.csv --output contributions --background usual.csv -o why.csv
   fangorn predict model.ubj --rows rows.csv --output interactions -o pairs.npy")]
 pub struct Predict {
     /// The model file, in any format that fangorn reads
-    model: PathBuf,
+    pub(crate) model: PathBuf,
     /// The rows, .npy, .csv, .parquet, .arrow or .libsvm; - reads CSV from standard input. They are predicted part by part,
     /// so they may be larger than memory. The backends reference and cpu read them as f64 where the model
     /// compares in f64 (LightGBM, say); in all other cases they are read as f32
@@ -83,22 +84,26 @@ pub struct Predict {
     rows: PathBuf,
     /// What to predict
     #[arg(long, value_enum, default_value = "value")]
-    output: Output,
+    pub(crate) output: Output,
     /// reference, cpu, flex, ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
     #[arg(long, default_value = "cpu")]
     backend: String,
     /// A preset's name, or a file with one directive a line
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
-    schedule: String,
+    pub(crate) schedule: String,
     #[command(flatten)]
-    answer: PredictionArgs,
+    pub(crate) answer: PredictionArgs,
     #[command(flatten)]
     profile: ProfileChoice,
     #[command(flatten)]
-    sum: SumChoice,
+    pub(crate) sum: SumChoice,
     /// Where to write, .npy, .csv, .parquet or .arrow; without it, CSV goes to standard output
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
+    /// With --output contributions, rows that say what is expected of a feature that is not known, some hundred usual ones:
+    /// contributions are interventional then, and need no covers. Read whole, in the formats of --rows
+    #[arg(long, value_name = "FILE")]
+    pub(crate) background: Option<PathBuf>,
     /// Columns of the rows' file to write before the predictions; .npy has none. A CSV that is written gets a
     /// header then
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
@@ -113,9 +118,9 @@ pub struct Predict {
     /// A file of expected values, .npy or .csv, which are printed beside the predicted ones; exit with 1
     /// where they differ by more than 1e-5 of max(1, |expected|)
     #[arg(long, value_name = "FILE")]
-    expect: Option<PathBuf>,
+    pub(crate) expect: Option<PathBuf>,
     #[command(flatten)]
-    table: TableChoice,
+    pub(crate) table: TableChoice,
     #[command(flatten)]
     limits: LimitsChoice,
 }
@@ -165,8 +170,13 @@ impl Predict {
         let rows = std::fs::metadata(&self.rows).ok();
         let modified = rows.as_ref().and_then(|rows| rows.modified().ok());
         let length = rows.map(|rows| rows.len());
-        // Files of schedules and profiles, and variables that choose instructions.
-        let files = [hash_of(Path::new(&self.schedule)), self.profile.profile.as_deref().map_or(0, hash_of)];
+        // Files of schedules, profiles and backgrounds, and variables that choose instructions.
+        let of_option = |file: &Option<PathBuf>| file.as_deref().map_or(0, hash_of);
+        let files = [
+            hash_of(Path::new(&self.schedule)),
+            of_option(&self.profile.profile),
+            of_option(&self.background),
+        ];
         let variables: Vec<_> =
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FANGORN_")).collect();
         let arguments: Vec<String> = std::env::args_os()
@@ -190,6 +200,9 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
+    if args.background.is_some() && args.output != Output::Contributions {
+        return Err(Error::Request("--background is for --output contributions; leave it out".into()));
+    }
     let sink = Sink::new(args.o.as_deref())?;
     let whole = args.reads_whole(&sink)?;
     let contents = match args.answer.load(&args.model, &args.limits) {
@@ -200,11 +213,11 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         },
     };
     let forest = &contents.forest;
-    let explainer = match args.output {
-        Output::Contributions | Output::Interactions => Some(explainer(args, forest, backend, &sink)?),
+    let explanation = match args.output {
+        Output::Contributions | Output::Interactions => Some(Explanation::new(args, forest, backend, &sink)?),
         _ => None,
     };
-    let explainer = explainer.as_ref();
+    let explanation = explanation.as_ref();
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
@@ -235,10 +248,10 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         };
         let done = match doubles {
             true => rows.score(&work, |matrix: &mut Matrix<f64>| {
-                predict_part(args, forest, &engine, explainer, matrix)
+                predict_part(args, forest, &engine, explanation, matrix)
             }),
             false => rows.score(&work, |matrix: &mut Matrix<f32>| {
-                predict_part(args, forest, &engine, explainer, matrix)
+                predict_part(args, forest, &engine, explanation, matrix)
             }),
         };
         done?;
@@ -246,40 +259,11 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let table = match doubles && !rows::holds_singles(&args.rows) {
-        true => read_and_predict::<f64>(args, forest, engine, explainer)?,
-        false => read_and_predict::<f32>(args, forest, engine, explainer)?,
+        true => read_and_predict::<f64>(args, forest, engine, explanation)?,
+        false => read_and_predict::<f32>(args, forest, engine, explanation)?,
     };
     let names = names(args.output, forest, table.columns);
     finish(args, table, names, &sink)
-}
-
-/// The most columns of interactions in a table, whose columns have names.
-const MOST_NAMED_COLUMNS: usize = 1 << 16;
-
-/// Prepares contributions or interactions, and refuses options that are about other ways to predict.
-fn explainer(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Explainer> {
-    let what = format!("{}s", args.output.name());
-    let refused = |why: String| Err(Error::Request(format!("{why}, with --output {what}; leave it out")));
-    if backend != Backend::Cpu {
-        return refused(format!("--backend: {what} are computed on the CPU"));
-    }
-    if args.schedule != "default" {
-        return refused(format!("--schedule: {what} need all leaves, so there is no walk to schedule"));
-    }
-    if args.sum.sum != Contract::Any {
-        return refused(format!("--sum: {what} keep no contract of sums"));
-    }
-    let explainer = Explainer::new(forest).map_err(|error| Error::file(&args.model, error.to_string()))?;
-    let columns = explainer.interactions_width().unwrap_or(usize::MAX);
-    let is_table = args.expect.is_none() && !matches!(sink, Sink::Npy(_));
-    if args.output == Output::Interactions && is_table && columns > MOST_NAMED_COLUMNS {
-        return Err(Error::Request(format!(
-            "--output interactions: {columns} columns, one for each output and two of {} features and the bias, are too many \
-             for a table; name the output .npy, or ask for contributions",
-            forest.features.len()
-        )));
-    }
-    Ok(explainer)
 }
 
 /// Returns the names of the columns of an output of several columns. A cell of interactions has the names of its line and
@@ -329,12 +313,12 @@ fn predict_part<T: Cell>(
     args: &Predict,
     forest: &Forest,
     engine: &Engine<'_>,
-    explainer: Option<&Explainer>,
+    explanation: Option<&Explanation>,
     matrix: &mut Matrix<T>,
 ) -> Result<Table> {
     args.answer.mark_missing(forest, matrix);
-    match explainer {
-        Some(explainer) => explain(explainer, matrix, args.output),
+    match explanation {
+        Some(explanation) => explanation.table(matrix, args.output),
         None => predict(forest, engine, matrix, None, args.output),
     }
 }
@@ -521,12 +505,12 @@ fn read_and_predict<'f, T: Cell>(
     args: &Predict,
     forest: &Forest,
     engine: impl FnOnce() -> Result<Engine<'f>>,
-    explainer: Option<&Explainer>,
+    explanation: Option<&Explanation>,
 ) -> Result<Table> {
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
     args.answer.mark_missing(forest, &mut rows);
-    if let Some(explainer) = explainer {
-        return explain(explainer, &rows, args.output);
+    if let Some(explanation) = explanation {
+        return explanation.table(&rows, args.output);
     }
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let engine = engine()?;
@@ -629,21 +613,6 @@ fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     }
 }
 
-/// Returns the contributions to each row's margins, or the interactions.
-fn explain<T: Cell>(explainer: &Explainer, rows: &Matrix<T>, output: Output) -> Result<Table> {
-    let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
-    let of_rows = |view: Rows<'_, T>| match output {
-        Output::Interactions => explainer.interactions(&view),
-        _ => explainer.contributions(&view),
-    };
-    let values = view.and_then(of_rows).map_err(library_error)?;
-    let columns = match output {
-        Output::Interactions => explainer.interactions_width().unwrap_or(0),
-        _ => explainer.width(),
-    };
-    Ok(Table { rows: rows.rows, columns, values: Values::Floats(values) })
-}
-
 fn predict<T: Cell>(
     forest: &Forest,
     engine: &Engine<'_>,
@@ -672,7 +641,8 @@ fn predict<T: Cell>(
             (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
         Output::Contributions | Output::Interactions => {
-            return explain(&Explainer::new(forest).map_err(library_error)?, rows, output);
+            let explainer = contributions::Explainer::new(forest).map_err(library_error)?;
+            return Explanation::Paths(explainer).table(rows, output);
         }
     };
     Ok(Table { rows: rows.rows, columns, values })

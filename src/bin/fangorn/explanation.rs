@@ -1,0 +1,100 @@
+//! `fangorn predict --output contributions` and `--output interactions`: what explains the rows.
+
+use std::path::Path;
+
+use fangorn::{
+    Forest,
+    contributions::{Explainer, Interventional},
+    cpu::Rows,
+    forest::CompareType,
+    sum::Contract,
+};
+
+use crate::{
+    backend::Backend,
+    error::{Error, Result},
+    library_error,
+    output::{Sink, Table, Values},
+    predict::{Output, Predict},
+    rows::{self, Cell, Matrix},
+};
+
+/// The most columns of interactions in a table, whose columns have names.
+pub const MOST_NAMED_COLUMNS: usize = 1 << 16;
+
+/// What explains rows.
+pub enum Explanation {
+    /// The covers of the paths say what is expected of a feature that is not known.
+    Paths(Explainer),
+    /// The rows of a background say so.
+    Background(Interventional),
+}
+
+impl Explanation {
+    /// Prepares contributions or interactions.
+    ///
+    /// # Errors
+    /// An option is about other ways to predict, the model can't be explained, or the background can't be read.
+    pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Self> {
+        let what = format!("{}s", args.output.name());
+        let refused = |why: String| Err(Error::Request(format!("{why}, with --output {what}; leave it out")));
+        if backend != Backend::Cpu {
+            return refused(format!("--backend: {what} are computed on the CPU"));
+        }
+        if args.schedule != "default" {
+            return refused(format!("--schedule: {what} need all leaves, so there is no walk to schedule"));
+        }
+        if args.sum.sum != Contract::Any {
+            return refused(format!("--sum: {what} keep no contract of sums"));
+        }
+        let of_model = |error: fangorn::Error| Error::file(&args.model, error.to_string());
+        if let Some(background) = &args.background {
+            let explainer = match forest.compare {
+                CompareType::F64 => against_background::<f64>(args, background, forest),
+                CompareType::F32 => against_background::<f32>(args, background, forest),
+            };
+            return explainer.map(Self::Background);
+        }
+        let explainer = Explainer::new(forest).map_err(of_model)?;
+        let columns = explainer.interactions_width().unwrap_or(usize::MAX);
+        let is_table = args.expect.is_none() && !matches!(sink, Sink::Npy(_));
+        if args.output == Output::Interactions && is_table && columns > MOST_NAMED_COLUMNS {
+            return Err(Error::Request(format!(
+                "--output interactions: {columns} columns, one for each output and two of {} features and the bias, are too \
+                 many for a table; name the output .npy, or ask for contributions",
+                forest.features.len()
+            )));
+        }
+        Ok(Self::Paths(explainer))
+    }
+
+    /// Returns the contributions to each row's margins, or the interactions.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn table<T: Cell>(&self, rows: &Matrix<T>, output: Output) -> Result<Table> {
+        let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
+        let view = view.map_err(library_error)?;
+        let (values, columns) = match (self, output) {
+            (Self::Paths(explainer), Output::Interactions) => {
+                (explainer.interactions(&view), explainer.interactions_width().unwrap_or(0))
+            }
+            (Self::Paths(explainer), _) => (explainer.contributions(&view), explainer.width()),
+            (Self::Background(explainer), _) => (explainer.contributions(&view), explainer.width()),
+        };
+        let values = values.map_err(library_error)?;
+        Ok(Table { rows: rows.rows, columns, values: Values::Floats(values) })
+    }
+}
+
+/// Reads the background, whose missing values are marked as those of the rows are.
+fn against_background<T: Cell>(args: &Predict, path: &Path, forest: &Forest) -> Result<Interventional> {
+    let mut rows = rows::read_rows::<T>(path, forest, args.table)?;
+    args.answer.mark_missing(forest, &mut rows);
+    let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
+    let explainer = view.and_then(|view| Interventional::new(forest, &view));
+    explainer.map_err(|error| match error {
+        fangorn::Error::Rows(what) => Error::file(path, what),
+        error => Error::file(&args.model, error.to_string()),
+    })
+}
