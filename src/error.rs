@@ -74,6 +74,9 @@ pub enum Error {
     /// A forest whose margins can't be explained.
     #[error("contributions: {0}")]
     Contributions(String),
+    /// A question about a model over many rows that can't be answered.
+    #[error("insight: {0}")]
+    Insight(String),
     /// An epilogue that can't follow the forest.
     #[error("epilogue: {0}")]
     Epilogue(String),

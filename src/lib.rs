@@ -18,6 +18,7 @@ pub mod file;
 pub mod forest;
 pub mod graph;
 pub mod import;
+pub mod insight;
 mod isa;
 mod layout;
 mod mir;
@@ -59,6 +60,16 @@ struct BookOnTables;
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/contributions.md")]
 struct BookOnContributions;
+
+/// The book's examples of importances and dependences.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/insight.md")]
+struct BookOnInsight;
+
+/// The book's example of drift.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/drift.md")]
+struct BookOnDrift;
 
 /// The book's example of self-checks.
 #[cfg(doctest)]

@@ -20,7 +20,7 @@ fn options() -> LoadOptions {
         memory_bytes: 1 << 24,
         string_bytes: 1 << 12,
     };
-    LoadOptions { limits, iteration_range: None, raw_categories: true }
+    LoadOptions { limits, iteration_range: None, raw_categories: true, gains: true }
 }
 
 /// Reads bytes as a model of a format. What loads keeps the rules and predicts as the reference does; what does not is

@@ -191,6 +191,7 @@ impl ProbeBuilder<'_> {
 }
 
 /// Pseudo-random numbers from a seed (splitmix64; Steele, Lea and Flood, 2014).
+#[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

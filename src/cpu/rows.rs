@@ -204,6 +204,17 @@ impl<'a, T: Row> Rows<'a, T> {
         self.columns
     }
 
+    /// Returns the value at a row and a column.
+    pub(crate) fn value(&self, row: usize, column: usize) -> T {
+        self.data[row * self.row_stride + column * self.column_stride]
+    }
+
+    /// Returns a copy of the rows, one after the other.
+    pub(crate) fn to_vec(&self) -> Vec<T> {
+        let of_row = |row| (0..self.columns).map(move |column| self.value(row, column));
+        (0..self.rows).flat_map(of_row).collect()
+    }
+
     /// Returns whether the values of a row follow each other.
     pub fn is_unit(&self) -> bool {
         self.column_stride == 1

@@ -1,8 +1,8 @@
 //! Builders for forests that a program makes itself, for example from a format that has no importer here.
 
 use super::{
-    Aggregate, CategoryRule, CategorySet, Classes, CompareType, Covers, EarlyStop, Feature, Forest, Node,
-    Predicate, Producer, Real, Side, Targets, Transform, Tree, VerifyError,
+    Aggregate, CategoryRule, CategorySet, Classes, CompareType, Covers, EarlyStop, Feature, Forest, Gains,
+    Node, Predicate, Producer, Real, Side, Targets, Transform, Tree, VerifyError,
 };
 
 /// Builds a [`Forest`] tree by tree.
@@ -28,6 +28,8 @@ pub struct ForestBuilder {
     vector_leaves: bool,
     /// The covers of the trees that have some, with the index of the tree.
     covers: Vec<(usize, Vec<Real>)>,
+    /// The gains of the trees that have some, with the index of the tree.
+    gains: Vec<(usize, Vec<Real>)>,
 }
 
 /// Builds one tree. Nodes get numbers in the order in which they are added, from 0, the root. A split names
@@ -36,6 +38,7 @@ pub struct ForestBuilder {
 pub struct TreeBuilder<'b> {
     forest: &'b mut Forest,
     covers: &'b mut Vec<(usize, Vec<Real>)>,
+    gains: &'b mut Vec<(usize, Vec<Real>)>,
     tree: usize,
 }
 
@@ -45,7 +48,13 @@ impl Forest {
     /// is no transform.
     pub fn builder(features: usize, outputs: u32) -> ForestBuilder {
         let forest = Self::empty(features, outputs);
-        ForestBuilder { forest, targets: Vec::new(), vector_leaves: false, covers: Vec::new() }
+        ForestBuilder {
+            forest,
+            targets: Vec::new(),
+            vector_leaves: false,
+            covers: Vec::new(),
+            gains: Vec::new(),
+        }
     }
 
     /// Returns a forest without trees.
@@ -65,6 +74,7 @@ impl Forest {
             transform: Transform::Identity,
             classes: Classes::default(),
             covers: None,
+            gains: None,
         }
     }
 }
@@ -172,7 +182,12 @@ impl ForestBuilder {
 
     fn begin(&mut self) -> TreeBuilder<'_> {
         self.forest.trees.push(Tree { nodes: Vec::new(), ids: Vec::new() });
-        TreeBuilder { tree: self.forest.trees.len() - 1, forest: &mut self.forest, covers: &mut self.covers }
+        TreeBuilder {
+            tree: self.forest.trees.len() - 1,
+            forest: &mut self.forest,
+            covers: &mut self.covers,
+            gains: &mut self.gains,
+        }
     }
 
     /// Returns the finished forest.
@@ -191,9 +206,9 @@ impl ForestBuilder {
             self.forest.targets = Targets::One(self.targets);
         }
         // Contributions need the covers of all trees.
-        if !self.covers.is_empty() && self.covers.iter().map(|(t, _)| *t).eq(0..self.forest.trees.len()) {
-            self.forest.covers = Covers::new(self.covers.into_iter().map(|(_, covers)| covers).collect());
-        }
+        let trees = self.forest.trees.len();
+        self.forest.covers = of_all_trees(self.covers, trees).and_then(Covers::new);
+        self.forest.gains = of_all_trees(self.gains, trees).and_then(Gains::new);
         let depths = self.forest.verified_depths()?;
         Ok((self.forest, depths))
     }
@@ -210,6 +225,12 @@ impl ForestBuilder {
         self.vector_leaves = targets.is_none();
         self.targets = targets.unwrap_or_default();
     }
+}
+
+/// Returns the numbers of all trees, or `None` where a tree has none.
+fn of_all_trees(numbers: Vec<(usize, Vec<Real>)>, trees: usize) -> Option<Vec<Vec<Real>>> {
+    let all = !numbers.is_empty() && numbers.iter().map(|(t, _)| *t).eq(0..trees);
+    all.then(|| numbers.into_iter().map(|(_, numbers)| numbers).collect())
 }
 
 impl TreeBuilder<'_> {
@@ -239,6 +260,12 @@ impl TreeBuilder<'_> {
     /// has covers if all of its trees have some, and if all covers are finite and not negative.
     pub fn covers(&mut self, covers: impl IntoIterator<Item = f64>) {
         self.covers.push((self.tree, covers.into_iter().map(Real).collect()));
+    }
+
+    /// Sets the gains of the tree's nodes, in the order of the nodes: how much each split improved the objective, and 0 for
+    /// a leaf. A forest has gains if all of its trees have some, and if all gains are finite.
+    pub fn gains(&mut self, gains: impl IntoIterator<Item = f64>) {
+        self.gains.push((self.tree, gains.into_iter().map(Real).collect()));
     }
 
     fn push(&mut self, node: Node, id: u32) -> u32 {

@@ -39,23 +39,31 @@ impl Covers {
         &self,
         nodes: impl ExactSizeIterator<Item = usize>,
     ) -> Option<(String, String)> {
-        if self.trees.len() != nodes.len() {
-            return Some((
-                "covers".into(),
-                format!("covers of {} trees for {}", self.trees.len(), nodes.len()),
-            ));
-        }
-        for (t, (covers, nodes)) in self.trees.iter().zip(nodes).enumerate() {
-            if covers.len() != nodes {
-                return Some((format!("tree {t}"), format!("{} covers for {nodes} nodes", covers.len())));
-            }
-            if let Some(n) = covers.iter().position(|cover| !is_sound(cover.0)) {
-                let rule = format!("cover {:?}, where a finite number from 0 on is expected", covers[n]);
-                return Some((format!("tree {t}, node {n}"), rule));
-            }
-        }
-        None
+        broken_rule(&self.trees, nodes, ("cover", "a finite number from 0 on"), is_sound)
     }
+}
+
+/// Returns the place of the first rule that numbers of nodes break, and the rule: there is one for each node, and each is
+/// sound. The words are for one of them, and for what is expected.
+pub(super) fn broken_rule(
+    trees: &[Vec<Real>],
+    nodes: impl ExactSizeIterator<Item = usize>,
+    (what, expected): (&str, &str),
+    is_sound: fn(f64) -> bool,
+) -> Option<(String, String)> {
+    if trees.len() != nodes.len() {
+        return Some((format!("{what}s"), format!("{what}s of {} trees for {}", trees.len(), nodes.len())));
+    }
+    for (t, (numbers, nodes)) in trees.iter().zip(nodes).enumerate() {
+        if numbers.len() != nodes {
+            return Some((format!("tree {t}"), format!("{} {what}s for {nodes} nodes", numbers.len())));
+        }
+        if let Some(n) = numbers.iter().position(|number| !is_sound(number.0)) {
+            let rule = format!("{what} {:?}, where {expected} is expected", numbers[n]);
+            return Some((format!("tree {t}, node {n}"), rule));
+        }
+    }
+    None
 }
 
 fn is_sound(cover: f64) -> bool {

@@ -38,10 +38,12 @@ pub struct Forest {
     pub classes: Classes,
     /// How much of the training data reached each node, if the file says so.
     pub covers: Option<Covers>,
+    /// How much each split improved the objective in training, if the file says so and the caller asks for it.
+    pub gains: Option<Gains>,
 }
 
 impl Hash for Forest {
-    /// Hashes everything that a prediction depends on, so everything but the covers.
+    /// Hashes everything that a prediction depends on, so everything but the covers and the gains.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self {
             producer,
@@ -58,6 +60,7 @@ impl Hash for Forest {
             transform,
             classes,
             covers: _,
+            gains: _,
         } = self;
         (producer, features, outputs, trees, targets, leaf_values).hash(state);
         (sets, base_score, aggregate, compare, scale, transform, classes).hash(state);

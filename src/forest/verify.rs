@@ -83,8 +83,10 @@ impl Forest {
                 format!("value {i} is {:?}, not a finite number", self.leaf_values[i]),
             );
         }
-        let nodes = self.trees.iter().map(|tree| tree.nodes.len());
-        if let Some((place, rule)) = self.covers.as_ref().and_then(|covers| covers.broken_rule(nodes)) {
+        let nodes = || self.trees.iter().map(|tree| tree.nodes.len());
+        let covers = self.covers.as_ref().and_then(|covers| covers.broken_rule(nodes()));
+        let broken = covers.or_else(|| self.gains.as_ref().and_then(|gains| gains.broken_rule(nodes())));
+        if let Some((place, rule)) = broken {
             return fail(&place, rule);
         }
         let taken: Vec<AtomicBool> = (0..self.leaf_count()).map(|_| AtomicBool::new(false)).collect();

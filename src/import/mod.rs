@@ -57,6 +57,10 @@ pub struct LoadOptions {
     /// categories may be texts. If it is false, a model whose splits ask for texts is refused, since no
     /// number in a row could match them.
     pub raw_categories: bool,
+    /// Whether to read how much each split improved the objective, where the file says so (XGBoost, LightGBM). Only
+    /// [importances](crate::insight::SplitImportances) need these [gains](crate::forest::Gains), and they take 8 bytes a
+    /// node.
+    pub gains: bool,
 }
 
 /// The remedy for a model whose categories are texts.

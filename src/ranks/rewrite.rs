@@ -36,6 +36,7 @@ pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &Column
         transform: forest.transform,
         classes: forest.classes.clone(),
         covers: forest.covers.clone(),
+        gains: None,
     }
 }
 

@@ -81,6 +81,9 @@ fn every_command_has_help_with_an_example() {
         &["tune"],
         &["explain"],
         &["sql"],
+        &["importance"],
+        &["drift"],
+        &["report"],
         &["cache"],
         &["cache", "list"],
     ] {

@@ -8,6 +8,7 @@ mod batches;
 mod book;
 mod contributions;
 mod graphs;
+mod insight;
 mod models;
 mod outputs;
 mod parts;

@@ -19,6 +19,7 @@ mod graphs;
 mod graphs_of_networks;
 mod graphs_of_texts;
 mod guard;
+mod insight;
 mod kernels;
 mod linear_leaves;
 mod papers;

@@ -82,7 +82,12 @@ impl PredictionArgs {
     /// The importer refuses the file, or `--iterations best` is given and the file names no best round.
     pub fn load(&self, model: &Path, limits: &LimitsChoice) -> Result<Contents> {
         let load = |iteration_range| {
-            let options = LoadOptions { iteration_range, limits: limits.limits(), raw_categories: true };
+            let options = LoadOptions {
+                iteration_range,
+                limits: limits.limits(),
+                raw_categories: true,
+                ..LoadOptions::default()
+            };
             Contents::load(model, &options).map_err(library_error)
         };
         if let Some(Iterations::Range(range)) = &self.iterations {

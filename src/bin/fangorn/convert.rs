@@ -58,7 +58,12 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     }
     AtomicFile::check(&args.o)?;
     let iteration_range = args.iteration_range.clone();
-    let options = LoadOptions { iteration_range, limits: args.limits.limits(), raw_categories: true };
+    let options = LoadOptions {
+        iteration_range,
+        limits: args.limits.limits(),
+        raw_categories: true,
+        ..LoadOptions::default()
+    };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
         let choice = Choice::new(name, &contents.forest, Device::Cpu)?;

@@ -10,6 +10,7 @@ use fangorn::{
     Forest, Predictor,
     cpu::NamedPlan,
     forest::{CategoryRule, Node, Predicate, Profile},
+    insight::Histogram,
     plan::{Request, check},
     schedule::{Device, Preset},
 };
@@ -97,13 +98,6 @@ struct Report {
     plans: Option<Vec<PlanOfBatches>>,
     /// Preset schedules that can't run this model, and why.
     refused: Vec<Refusal>,
-}
-
-#[derive(Debug, Serialize)]
-struct Histogram {
-    least: f64,
-    largest: f64,
-    counts: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -220,7 +214,7 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
         min_leaf_depth: stats.min_leaf_depth,
         depths: stats.depths,
         leaf_depths: stats.leaf_depths,
-        leaf_values: histogram(forest),
+        leaf_values: Histogram::new(forest.leaf_values.iter().map(|value| value.0), BINS),
         category_sets: forest.sets.len(),
         category_rules: category_rules(forest),
         zeros_missing: zeros_missing(forest),
@@ -251,23 +245,6 @@ fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
 
 /// Bins of the histogram of leaf values.
 const BINS: usize = 12;
-
-fn histogram(forest: &Forest) -> Histogram {
-    let values = || forest.leaf_values.iter().map(|v| v.0);
-    let [least, largest] =
-        [values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)];
-    let bins = if least < largest { BINS } else { 1 };
-    let mut counts = vec![0; bins];
-    for value in values() {
-        // Halving both keeps the differences finite.
-        let part = (value / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0) * bins as f64;
-        counts[(part as usize).min(bins - 1)] += 1;
-    }
-    match forest.leaf_values.is_empty() {
-        true => Histogram { least: 0.0, largest: 0.0, counts: Vec::new() },
-        false => Histogram { least, largest, counts },
-    }
-}
 
 fn category_rules(forest: &Forest) -> Vec<&'static str> {
     let text = |rule| match rule {

@@ -12,11 +12,14 @@ mod cache;
 mod compare;
 mod convert;
 mod diff;
+mod drift;
+mod drift_plot;
 mod error;
 mod explain;
 mod explain_graph;
 mod explanation;
 mod graph;
+mod importance;
 mod inspect;
 mod limits;
 mod lower;
@@ -25,11 +28,14 @@ mod output;
 mod predict;
 mod predict_graph;
 mod profile;
+mod report;
+mod row_source;
 mod rows;
 mod schedule;
 mod score;
 mod sql;
 mod sum;
+mod svg;
 mod table_format;
 mod tables;
 mod tune;
@@ -77,6 +83,12 @@ enum Command {
     Lower(lower::Lower),
     /// Count how many rows reach each leaf, for schedules that use the counts
     Profile(profile::Count),
+    /// Say which features a model uses, and how much
+    Importance(importance::Importance),
+    /// Compare the distributions of two tables, as a model sees them
+    Drift(drift::DriftArgs),
+    /// Make a page that shows what a model does with some rows
+    Report(report::Report),
     /// Time predictions by batch size
     Bench(bench::Bench),
     /// Find a fast schedule for each batch size
@@ -123,6 +135,9 @@ fn main() -> ExitCode {
         Command::Convert(args) => convert::run(args),
         Command::Lower(args) => lower::run(args),
         Command::Profile(args) => profile::run(args),
+        Command::Importance(args) => importance::run(args),
+        Command::Drift(args) => drift::run(args),
+        Command::Report(args) => report::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Measure(args) => measure::run(args),
         Command::Explain(args) => explain::run(args),

@@ -19,6 +19,7 @@ use crate::{
     compare,
     error::{Error, Result},
     explanation::{Explanation, MOST_NAMED_COLUMNS},
+    importance::feature_name,
     library_error,
     limits::LimitsChoice,
     output::{Sink, Table, Values},
@@ -274,8 +275,7 @@ fn names(output: Output, forest: &Forest, columns: usize) -> ColumnNames {
     {
         return ColumnNames::Numbered(output.name(), columns);
     }
-    let features = forest.features.iter().enumerate();
-    let of_features = features.map(|(f, feature)| feature.name.clone().unwrap_or(format!("f{f}")));
+    let of_features = (0..forest.features.len()).map(|f| feature_name(forest, f));
     let singles: Vec<String> = of_features.chain(["bias".to_owned()]).collect();
     let cell = |a: usize, b: usize| match a == b {
         true => singles[a].clone(),

@@ -205,7 +205,8 @@ impl<'f> Trees<'_, 'f> {
             budget.trees(self.count, || Place::Text { line: line.number, column: 1 })?;
             let output = (self.count - 1) % self.header.outputs;
             if self.is_chosen((self.count - 1) / self.header.outputs) {
-                tree::grow(&fields, output as u32, builder, budget, self.models.as_deref_mut())?;
+                let (models, gains) = (self.models.as_deref_mut(), self.options.gains);
+                tree::grow(&fields, output as u32, builder, budget, models, gains)?;
             }
             line = next;
         }

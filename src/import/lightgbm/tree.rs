@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The fields of a tree that the importer reads.
-pub(super) const READ: [&str; 17] = [
+pub(super) const READ: [&str; 18] = [
     "num_leaves",
     "num_cat",
     "split_feature",
@@ -30,20 +30,21 @@ pub(super) const READ: [&str; 17] = [
     "leaf_coeff",
     "leaf_count",
     "internal_count",
+    "split_gain",
 ];
 
 /// The fields of a tree that the importer passes over.
-pub(super) const IGNORED: [&str; 5] =
-    ["split_gain", "leaf_weight", "internal_value", "internal_weight", "shrinkage"];
+pub(super) const IGNORED: [&str; 4] = ["leaf_weight", "internal_value", "internal_weight", "shrinkage"];
 
 /// Adds the tree of these fields to the forest. The tree adds to the output `output`. Linear models of its leaves are
-/// added to `models`, and refused where that is `None`.
+/// added to `models`, and refused where that is `None`. `wants_gains` says whether to read the gains of its splits.
 pub(super) fn grow(
     fields: &Fields<'_>,
     output: u32,
     builder: &mut ForestBuilder,
     budget: &mut Budget<'_>,
     models: Option<&mut LeafModels>,
+    wants_gains: bool,
 ) -> Result<(), ImportError> {
     let stated = fields.need("num_leaves")?;
     let leaves = stated.number::<i32>()?;
@@ -63,6 +64,7 @@ pub(super) fn grow(
     };
     let sets = category_sets(fields, builder, budget)?;
     let covers = covers(fields, leaves as usize)?;
+    let gains = if wants_gains { gains(fields, leaves as usize)? } else { None };
     let features = builder.features_mut().len();
     let mut tree = builder.tree(output);
     // In a tree of one leaf, the lists of splits are empty or left out.
@@ -84,7 +86,28 @@ pub(super) fn grow(
     if let Some(covers) = covers {
         tree.covers(covers);
     }
+    if let Some(gains) = gains {
+        tree.gains(gains);
+    }
     Ok(())
+}
+
+/// Returns the gains of the nodes, splits before leaves. Returns `None` where the file has none. A tree of one leaf has no
+/// split, and may lack their list.
+fn gains(fields: &Fields<'_>, leaves: usize) -> Result<Option<Vec<f64>>, ImportError> {
+    if leaves == 1 {
+        return Ok(Some(vec![0.0]));
+    }
+    if fields.get("split_gain").is_none() {
+        return Ok(None);
+    }
+    let mut gains = Vec::with_capacity(2 * leaves - 1);
+    let mut list = fields.list("split_gain", leaves - 1)?;
+    for _ in 1..leaves {
+        gains.push(list.next::<f64>()?.0);
+    }
+    gains.resize(2 * leaves - 1, 0.0);
+    Ok(Some(gains))
 }
 
 /// Returns the covers of the nodes, splits before leaves: how many rows reached each, as LightGBM's own contributions take

@@ -2,6 +2,7 @@
 //! them.
 
 mod categories;
+mod gains;
 mod objective;
 mod schema;
 mod tree;
@@ -48,9 +49,14 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
     let (targets, rounds) = trees(model, path, options, outputs, &mut builder)?;
     let grown = builder.finish();
     let best = attributes.and_then(|attributes| attributes.best_iteration);
+    let gains = match options.gains {
+        true => gains::read(bytes, encoding, &options.limits, &grown)?,
+        false => None,
+    };
     let all_have_covers = !grown.trees.is_empty() && grown.covers.len() == grown.trees.len();
     let forest = Forest {
         covers: if all_have_covers { Covers::new(grown.covers) } else { None },
+        gains,
         producer: Producer {
             library: "xgboost".into(),
             version: document.version.iter().map(u32::to_string).collect::<Vec<_>>().join("."),
@@ -244,6 +250,7 @@ fn trees(
         // Trees are taken out one by one, so that the file's arrays are freed as the forest grows.
         if let Some(tree) = slots[place].take() {
             builder.grow(tree, weight, &format!("{path}.trees[{place}]"))?;
+            builder.note_place(place);
         }
     }
     Ok((tree_info[chosen].to_vec(), starts.len() - 1))

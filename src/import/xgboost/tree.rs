@@ -25,6 +25,8 @@ pub(super) struct GrownTrees {
     pub vector_leaves: bool,
     /// The covers of the trees that have some.
     pub covers: Vec<Vec<Real>>,
+    /// The place of each tree in the file.
+    pub places: Vec<usize>,
 }
 
 /// Builds the trees one after another, under limits that hold for all trees together.
@@ -47,12 +49,18 @@ impl<'l> TreeBuilder<'l> {
             sets: Vec::new(),
             vector_leaves: false,
             covers: Vec::new(),
+            places: Vec::new(),
         };
         Self { features, outputs, limits, budget: Budget::new(limits), slots: 0, leaf_width: None, grown }
     }
 
     pub(super) fn finish(self) -> GrownTrees {
         self.grown
+    }
+
+    /// Notes the place in the file of the tree that was grown last.
+    pub(super) fn note_place(&mut self, place: usize) {
+        self.grown.places.push(place);
     }
 
     /// Builds the tree at `path`, with its leaf values multiplied by `weight`.

@@ -1,0 +1,260 @@
+//! `fangorn drift`: how far two tables are apart, as a model sees them.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use clap::{Args, value_parser};
+use fangorn::{
+    Forest, Predictor,
+    insight::{Bin, Drift, DriftCounter, FeatureBins, FeatureDrift},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Outcome,
+    atomic_file::AtomicFile,
+    drift_plot,
+    error::{Error, Result, one_line},
+    importance::{aligned, csv_path, feature_name, number},
+    library_error,
+    limits::LimitsChoice,
+    load_model,
+    output::{self, Table, Values},
+    row_source::{RowSource, view},
+    rows::{Cell, Matrix, TableChoice},
+};
+
+/// Compare the distributions of two tables, as a model sees them.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  fangorn drift model.ubj --base train.parquet --rows today.csv
+  fangorn drift model.ubj --base train.csv --rows today.csv -o drift.csv --plot drift.svg --fail-above 0.25")]
+pub struct DriftArgs {
+    /// The model file, in any format that fangorn reads
+    model: PathBuf,
+    /// The rows to compare with, those of the training say: .npy, .csv, .parquet, .arrow or .libsvm. Both tables are read
+    /// part by part, so they may be larger than memory
+    #[arg(long, value_name = "FILE")]
+    base: PathBuf,
+    /// The rows to look at; - reads CSV from standard input
+    #[arg(long, value_name = "FILE")]
+    rows: PathBuf,
+    /// The number of bins of a feature or a tree, about: the model's thresholds cut values into bins, and neighbours are
+    /// joined until each has at least one in N of the base's rows
+    #[arg(long, value_name = "N", default_value = "20", value_parser = value_parser!(u16).range(2..=1000))]
+    bins: u16,
+    /// Exit with 1 where a feature's index is above this number
+    #[arg(long, value_name = "PSI", value_parser = psi_limit)]
+    fail_above: Option<f64>,
+    /// Print JSON, with all bins
+    #[arg(long)]
+    json: bool,
+    /// Where to write a table of all features and trees, .csv
+    #[arg(short, value_name = "FILE.csv", value_parser = csv_path)]
+    o: Option<PathBuf>,
+    /// Plot the features that differ most
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
+}
+
+fn psi_limit(text: &str) -> Result<f64, String> {
+    let limit = text.parse::<f64>().ok().filter(|limit| limit.is_finite() && *limit >= 0.0);
+    limit.ok_or_else(|| "a number from 0 on is expected".into())
+}
+
+/// The most features and trees that the text lists.
+const MOST_FEATURES: usize = 20;
+const MOST_TREES: usize = 5;
+
+/// Runs the command.
+///
+/// # Errors
+/// The model or a table is wrong, or an output can't be written.
+pub fn run(args: &DriftArgs) -> Result<Outcome> {
+    for path in args.o.iter().chain(&args.plot) {
+        AtomicFile::check(path)?;
+    }
+    if args.base == Path::new("-") && args.rows == Path::new("-") {
+        return Err(Error::Request("--base and --rows are both standard input; name a file for one".into()));
+    }
+    let forest = load_model(&args.model, &args.limits)?;
+    if forest.used_columns().is_empty() {
+        return Err(Error::file(&args.model, "it has no split, so all rows are alike to it"));
+    }
+    let bins = FeatureBins::new(&forest).map_err(library_error)?;
+    let predictor = Predictor::new(&forest).map_err(library_error)?;
+    let count = |path: &Path| -> Result<DriftCounter> {
+        let source = RowSource::open(path, &forest, args.table, None)?;
+        match source.reads_doubles() {
+            true => count::<f64>(&forest, &bins, &predictor, &source),
+            false => count::<f32>(&forest, &bins, &predictor, &source),
+        }
+    };
+    let (base, rows) = (count(&args.base)?, count(&args.rows)?);
+    let drift = Drift::new(&forest, &bins, [&base, &rows], args.bins.into()).map_err(library_error)?;
+    if let Some(path) = &args.o {
+        let text = csv(&forest, &drift);
+        AtomicFile::write(path, |out| out.write_all(text.as_bytes()))?;
+    }
+    if let Some(path) = &args.plot {
+        let svg = drift_plot::svg(&forest, &drift);
+        AtomicFile::write(path, |out| out.write_all(svg.as_bytes()))?;
+    }
+    let text = match args.json {
+        true => {
+            serde_json::to_string_pretty(&json(args, &forest, &drift))
+                .map_err(|e| Error::Defect(e.to_string()))?
+                + "\n"
+        }
+        false => table(&forest, &drift),
+    };
+    output::print(&text)?;
+    let largest = drift.features.first().map_or(0.0, |feature| feature.psi);
+    match args.fail_above {
+        Some(limit) if largest > limit => Ok(Outcome::Differs),
+        _ => Ok(Outcome::Done),
+    }
+}
+
+/// Counts the rows of a table. Each thread counts for itself.
+fn count<T: Cell>(
+    forest: &Forest,
+    bins: &FeatureBins,
+    predictor: &Predictor,
+    source: &RowSource<'_>,
+) -> Result<DriftCounter> {
+    let idle: Mutex<Vec<DriftCounter>> = Mutex::new(Vec::new());
+    let poisoned = || Error::Defect("a thread that counts has panicked".into());
+    let one = |rows: &Matrix<T>| {
+        let free = idle.lock().map_err(|_| poisoned())?.pop();
+        let mut counter = free.unwrap_or_else(|| DriftCounter::new(forest, bins));
+        counter.count(bins, predictor, &view(rows)?).map_err(library_error)?;
+        idle.lock().map_err(|_| poisoned())?.push(counter);
+        Ok(Table { rows: rows.rows, columns: 0, values: Values::Ints(Vec::new()) })
+    };
+    source.each(1, one, |_| Ok(()))?;
+    let mut all = DriftCounter::new(forest, bins);
+    idle.lock().map_err(|_| poisoned())?.iter().for_each(|counter| all.merge(counter));
+    Ok(all)
+}
+
+/// Returns what the values of a bin are, in words.
+pub fn bin_text(forest: &Forest, feature: u32, bin: Bin) -> String {
+    match bin {
+        Bin::Numbers { from: None, below: None } => "all values".into(),
+        Bin::Numbers { from: None, below: Some(below) } => format!("below {}", number(below)),
+        Bin::Numbers { from: Some(from), below: None } => format!("from {} on", number(from)),
+        Bin::Numbers { from: Some(from), below: Some(below) } => {
+            format!("{} to {}", number(from), number(below))
+        }
+        Bin::Category(category) => {
+            let names = &forest.features[feature as usize].categories;
+            names.get(category as usize).cloned().unwrap_or_else(|| format!("category {category}"))
+        }
+        Bin::OtherCategories => "other categories".into(),
+        Bin::Missing => "missing".into(),
+    }
+}
+
+/// Returns the shares of the base's rows and of the other table's in each bin.
+pub fn shares(feature: &FeatureDrift, rows: [u64; 2]) -> Vec<[f64; 2]> {
+    let share = |counts: [u64; 2]| [0, 1].map(|side| counts[side] as f64 / rows[side].max(1) as f64);
+    feature.bins.iter().map(|(_, counts)| share(*counts)).collect()
+}
+
+/// Returns the bin whose share has changed most, with its shares.
+fn most_changed(forest: &Forest, feature: &FeatureDrift, rows: [u64; 2]) -> String {
+    let shares = shares(feature, rows);
+    let change = |at: &usize| (shares[*at][1] - shares[*at][0]).abs();
+    let most = (0..shares.len()).max_by(|a, b| change(a).total_cmp(&change(b)));
+    match most.filter(|at| change(at) > 0.0) {
+        None => String::new(),
+        Some(at) => {
+            let [base, rows] = shares[at].map(|share| format!("{:.1} %", 100.0 * share));
+            let bin = one_line(&bin_text(forest, feature.feature, feature.bins[at].0));
+            format!("{bin}: {base} -> {rows}")
+        }
+    }
+}
+
+fn table(forest: &Forest, drift: &Drift) -> String {
+    let [base, rows] = drift.rows;
+    let mut text = format!("base {base} rows, compared with {rows} rows\n\n");
+    let mut lines = vec![["feature", "psi", "by chance", "largest change"].map(str::to_owned).to_vec()];
+    for feature in drift.features.iter().take(MOST_FEATURES) {
+        lines.push(vec![
+            one_line(&feature_name(forest, feature.feature as usize)),
+            format!("{:.4}", feature.psi),
+            format!("{:.4}", feature.by_chance),
+            most_changed(forest, feature, drift.rows),
+        ]);
+    }
+    text += &aligned(&lines);
+    let more = |text: &mut String, all: usize, most: usize, what: &str| {
+        if all > most {
+            let _ = writeln!(text, "and {} more {what}; --json lists every one", all - most);
+        }
+    };
+    more(&mut text, drift.features.len(), MOST_FEATURES, "features");
+    let mut lines = vec![["tree", "psi", "by chance"].map(str::to_owned).to_vec()];
+    for tree in drift.trees.iter().take(MOST_TREES) {
+        lines.push(vec![tree.tree.to_string(), format!("{:.4}", tree.psi), format!("{:.4}", tree.by_chance)]);
+    }
+    text.push('\n');
+    text += &aligned(&lines);
+    more(&mut text, drift.trees.len(), MOST_TREES, "trees");
+    text
+}
+
+fn csv(forest: &Forest, drift: &Drift) -> String {
+    let mut text = "kind,name,psi,by_chance,bins\n".to_owned();
+    for feature in &drift.features {
+        let name = feature_name(forest, feature.feature as usize);
+        let (psi, chance, bins) = (feature.psi, feature.by_chance, feature.bins.len());
+        let _ = writeln!(text, "feature,{},{psi:?},{chance:?},{bins}", output::quoted(&name));
+    }
+    for tree in &drift.trees {
+        let (psi, chance, bins) = (tree.psi, tree.by_chance, tree.bins.len());
+        let _ = writeln!(text, "tree,{},{psi:?},{chance:?},{bins}", tree.tree);
+    }
+    text
+}
+
+fn json(args: &DriftArgs, forest: &Forest, drift: &Drift) -> Value {
+    let feature = |of: &FeatureDrift| {
+        let bin = |(bin, [base, rows]): &(Bin, [u64; 2])| {
+            let text = bin_text(forest, of.feature, *bin);
+            match bin {
+                Bin::Numbers { from, below } => {
+                    json!({"bin": text, "from": from, "below": below, "base": base, "rows": rows})
+                }
+                _ => json!({"bin": text, "base": base, "rows": rows}),
+            }
+        };
+        json!({
+            "feature": feature_name(forest, of.feature as usize),
+            "column": of.feature,
+            "psi": of.psi,
+            "by_chance": of.by_chance,
+            "bins": of.bins.iter().map(bin).collect::<Vec<_>>(),
+        })
+    };
+    let trees = drift.trees.iter().map(
+        |tree| json!({"tree": tree.tree, "psi": tree.psi, "by_chance": tree.by_chance, "bins": tree.bins}),
+    );
+    json!({
+        "model": args.model.display().to_string(),
+        "base": {"file": args.base.display().to_string(), "rows": drift.rows[0]},
+        "rows": {"file": args.rows.display().to_string(), "rows": drift.rows[1]},
+        "features": drift.features.iter().map(feature).collect::<Vec<_>>(),
+        "trees": trees.collect::<Vec<_>>(),
+    })
+}

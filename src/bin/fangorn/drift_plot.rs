@@ -1,0 +1,79 @@
+//! The plot of `fangorn drift`: the indices of the features that differ most, and their distributions.
+
+use fangorn::{
+    Forest,
+    insight::{Drift, FeatureDrift},
+};
+
+use crate::{
+    drift::{bin_text, shares},
+    importance::{feature_name, number},
+    svg::{Anchor, Scale, Svg},
+};
+
+/// The most features that are drawn.
+const MOST: usize = 8;
+/// Width and height of a panel, in pixels.
+const PANEL: [f64; 2] = [440.0, 190.0];
+const COLUMNS: usize = 2;
+const MARGIN: f64 = 12.0;
+
+/// Draws the features that differ most, as SVG.
+pub fn svg(forest: &Forest, drift: &Drift) -> String {
+    let features = &drift.features[..drift.features.len().min(MOST)];
+    let lines = features.len().div_ceil(COLUMNS);
+    let head = 44.0;
+    let mut all =
+        Svg::new(COLUMNS as f64 * (PANEL[0] + MARGIN) + MARGIN, head + lines as f64 * (PANEL[1] + MARGIN));
+    let [base, rows] = drift.rows;
+    let title = format!("Drift of {rows} rows against a base of {base}");
+    all.text([MARGIN, 20.0], Anchor::Start, "strong", &title);
+    all.bar([MARGIN, 28.0], [10.0, 10.0], "bar", "base");
+    all.text([MARGIN + 15.0, 37.0], Anchor::Start, "soft", "base");
+    all.bar([MARGIN + 60.0, 28.0], [10.0, 10.0], "other", "rows");
+    all.text([MARGIN + 75.0, 37.0], Anchor::Start, "soft", "rows");
+    for (at, feature) in features.iter().enumerate() {
+        let place = [
+            MARGIN + (at % COLUMNS) as f64 * (PANEL[0] + MARGIN),
+            head + (at / COLUMNS) as f64 * (PANEL[1] + MARGIN),
+        ];
+        all.put(place, &panel(forest, feature, drift.rows));
+    }
+    all.file(&title)
+}
+
+/// Draws the shares of both tables in each bin of a feature.
+fn panel(forest: &Forest, feature: &FeatureDrift, rows: [u64; 2]) -> Svg {
+    let [width, height] = PANEL;
+    let mut svg = Svg::new(width, height);
+    let name = feature_name(forest, feature.feature as usize);
+    svg.name([0.0, 14.0], Anchor::Start, &name, width - 110.0);
+    svg.text([width, 14.0], Anchor::End, "soft", &format!("PSI {}", number(feature.psi)));
+    let shares = shares(feature, rows);
+    let most = shares.iter().flatten().fold(0.0f64, |most, share| most.max(*share));
+    let (left, bottom) = (34.0, height - 22.0);
+    let y = Scale::new([0.0, most], [bottom, 24.0]);
+    for tick in y.ticks(3) {
+        svg.line([left, y.of(tick)], [width, y.of(tick)], "axis");
+        let text = format!("{} %", number(100.0 * tick));
+        svg.text([left - 4.0, y.of(tick) + 4.0], Anchor::End, "soft small", &text);
+    }
+    let step = (width - left) / shares.len().max(1) as f64;
+    for (at, (shares, (bin, _))) in shares.iter().zip(&feature.bins).enumerate() {
+        let text = bin_text(forest, feature.feature, *bin);
+        for (side, class) in ["bar", "other"].into_iter().enumerate() {
+            let x = left + step * (at as f64 + 0.12 + 0.38 * side as f64);
+            let top = y.of(shares[side]);
+            let title = format!("{text}: {:.2} %", 100.0 * shares[side]);
+            svg.bar([x, top], [step * 0.38, bottom - top], class, &title);
+        }
+    }
+    let ends = [(0, left, Anchor::Start), (shares.len().saturating_sub(1), width, Anchor::End)];
+    for (at, x, anchor) in ends.into_iter().take(shares.len().min(2)) {
+        if let Some((bin, _)) = feature.bins.get(at) {
+            let text = crate::svg::fitted(&bin_text(forest, feature.feature, *bin), 190.0);
+            svg.text([x, height - 8.0], anchor, "soft small", &text);
+        }
+    }
+    svg
+}

@@ -1,0 +1,451 @@
+//! `fangorn importance`: which features a model uses, and how much.
+
+use std::{
+    fmt::Write as _,
+    io::{IsTerminal, Write as _},
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum, value_parser};
+use fangorn::{
+    Forest, Predictor,
+    contributions::Explainer,
+    import::{self, LoadOptions},
+    insight::{MeanContributions, Metric, PermutationOptions, SplitImportances, permutation},
+};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use serde_json::{Value, json};
+
+use crate::{
+    Outcome,
+    atomic_file::AtomicFile,
+    error::{Error, Result, one_line},
+    library_error,
+    limits::LimitsChoice,
+    output::{self, Table, Values},
+    row_source::{RowSource, SampleChoice, view},
+    rows::{Cell, TableChoice},
+};
+
+/// A kind of importance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Number of splits on the feature (XGBoost's weight, LightGBM's split)
+    Weight,
+    /// Mean gain of its splits (XGBoost's gain)
+    Gain,
+    /// Gain of its splits, added up (XGBoost's total_gain, LightGBM's gain)
+    TotalGain,
+    /// Mean cover of its splits (XGBoost's cover)
+    Cover,
+    /// Cover of its splits, added up (XGBoost's total_cover)
+    TotalCover,
+    /// Mean magnitude of its contributions to the rows, added up over the outputs
+    Contribution,
+    /// How much larger the loss is where its column is shuffled
+    Permutation,
+}
+
+impl Kind {
+    /// Returns the name of the column that holds it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Gain => "gain",
+            Self::TotalGain => "total_gain",
+            Self::Cover => "cover",
+            Self::TotalCover => "total_cover",
+            Self::Contribution => "contribution",
+            Self::Permutation => "permutation",
+        }
+    }
+}
+
+/// How wrong predictions are, for permutations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MetricChoice {
+    /// Minus the logarithm of the label's probability
+    Logloss,
+    /// The share of wrong classes
+    Error,
+    /// The mean square of the difference
+    SquaredError,
+    /// The mean magnitude of the difference
+    AbsoluteError,
+}
+
+/// Labels, and what permutations need beside them.
+#[derive(Clone, Debug, Args)]
+pub struct LabelArgs {
+    /// The column of the rows' file that holds the labels, for permutation importances
+    #[arg(long, value_name = "COLUMN")]
+    pub label: Option<String>,
+    /// How wrong predictions are, for permutations; without it, the objective's usual metric: logloss where values are
+    /// probabilities, error for other classifiers, else squared-error
+    #[arg(long, value_enum)]
+    pub metric: Option<MetricChoice>,
+    /// How often a column is shuffled
+    #[arg(long, value_name = "N", default_value = "5", value_parser = value_parser!(u16).range(1..=1000))]
+    pub repeats: u16,
+}
+
+impl LabelArgs {
+    /// Returns the metric: the chosen one, or the usual one of the model's objective.
+    pub fn metric(&self, forest: &Forest) -> Metric {
+        match self.metric {
+            None => Metric::of(forest),
+            Some(MetricChoice::Logloss) => Metric::LogLoss,
+            Some(MetricChoice::Error) => Metric::Error,
+            Some(MetricChoice::SquaredError) => Metric::SquaredError,
+            Some(MetricChoice::AbsoluteError) => Metric::AbsoluteError,
+        }
+    }
+}
+
+/// Say which features a model uses, and how much.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  fangorn importance model.ubj
+  fangorn importance model.ubj --rows rows.csv --kind contribution -o importance.csv
+  fangorn importance model.ubj --rows rows.csv --label churned --kind permutation,gain")]
+pub struct Importance {
+    /// The model file, in any format that fangorn reads
+    model: PathBuf,
+    /// Rows for contribution and permutation, .npy, .csv, .parquet, .arrow or .libsvm; - reads CSV from standard input
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
+    /// What to compute; the first one sorts. Without it, what the model's file and the other options allow
+    #[arg(long, value_enum, value_name = "KIND,…", value_delimiter = ',')]
+    kind: Vec<Kind>,
+    #[command(flatten)]
+    labels: LabelArgs,
+    #[command(flatten)]
+    sample: SampleChoice,
+    /// Print JSON, with every feature
+    #[arg(long)]
+    json: bool,
+    /// Where to write a table of every feature, .csv
+    #[arg(short, value_name = "FILE.csv", value_parser = csv_path)]
+    o: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
+}
+
+/// Reads the name of a CSV file.
+pub fn csv_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
+        true => Ok(path),
+        false => Err("its name has to end in .csv".into()),
+    }
+}
+
+/// Returns what a feature is called: its name, or `f` and its column.
+pub fn feature_name(forest: &Forest, feature: usize) -> String {
+    forest.features[feature].name.clone().unwrap_or(format!("f{feature}"))
+}
+
+/// Returns the remedy for a model whose file has no gains.
+pub fn no_gains(forest: &Forest) -> String {
+    let library = &*forest.producer.library;
+    match library {
+        "xgboost" | "lightgbm" => {
+            "the file has no gains: a .fangorn file keeps none, and others may lack them; hand over the model file of \
+             XGBoost or LightGBM, or use --kind weight, cover or contribution"
+                .into()
+        }
+        _ => format!(
+            "files of {library} hold no gains; use --kind weight, contribution, or permutation with --rows and --label"
+        ),
+    }
+}
+
+/// Returns the remedy for a model whose file has no covers.
+fn no_covers() -> &'static str {
+    "the file has no covers (how much training data reached each node); hand over the model file of XGBoost, LightGBM or \
+     CatBoost itself, or use --kind weight, or permutation with --rows and --label"
+}
+
+/// Loads a model's forest with the gains of its splits.
+///
+/// # Errors
+/// The importer refuses the file.
+pub fn load_with_gains(path: &Path, limits: &LimitsChoice) -> Result<Forest> {
+    let options =
+        LoadOptions { limits: limits.limits(), raw_categories: true, gains: true, ..LoadOptions::default() };
+    import::load(path, &options).map_err(library_error)
+}
+
+/// An importance of each feature.
+struct Column {
+    kind: Kind,
+    values: Vec<f64>,
+    /// The standard deviation over the repeats of permutations.
+    deviation: Option<Vec<f64>>,
+    /// What the numbers are of: rows, metric, seed.
+    note: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The options, the model or the rows are wrong, or the output can't be written.
+pub fn run(args: &Importance) -> Result<Outcome> {
+    if let Some(path) = &args.o {
+        AtomicFile::check(path)?;
+    }
+    let forest = load_with_gains(&args.model, &args.limits)?;
+    let splits = SplitImportances::new(&forest);
+    let kinds = kinds(args, &forest, &splits)?;
+    let mut columns = Vec::new();
+    for kind in kinds {
+        columns.push(column(args, &forest, &splits, kind)?);
+    }
+    let mut order: Vec<usize> = (0..forest.features.len()).collect();
+    if let Some(first) = columns.first() {
+        // Sorting is stable, so equal importances stay in the order of columns.
+        order.sort_by(|a, b| first.values[*b].total_cmp(&first.values[*a]));
+    }
+    if let Some(path) = &args.o {
+        let text = csv(&forest, &columns, &order);
+        AtomicFile::write(path, |out| out.write_all(text.as_bytes()))?;
+    }
+    let text = match args.json {
+        true => json(args, &forest, &columns, &order)?,
+        false if args.o.is_some() => String::new(),
+        false => table(args, &forest, &columns, &order),
+    };
+    output::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// Returns the kinds that the options ask for, or else those that the model and the options allow.
+fn kinds(args: &Importance, forest: &Forest, splits: &SplitImportances) -> Result<Vec<Kind>> {
+    let refused = |kind: Kind, why: String| {
+        let name = kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        Err(Error::file(&args.model, format!("--kind {name}: {why}")))
+    };
+    let (has_rows, has_label) = (args.rows.is_some(), args.labels.label.is_some());
+    if has_label && !has_rows {
+        return Err(Error::Request("--label names a column of the rows; give --rows, too".into()));
+    }
+    if args.kind.is_empty() {
+        let all = [
+            (Kind::Permutation, has_label),
+            (Kind::Contribution, has_rows && Explainer::new(forest).is_ok()),
+            (Kind::TotalGain, splits.total_gain.is_some()),
+            (Kind::TotalCover, splits.total_cover.is_some()),
+            (Kind::Weight, true),
+        ];
+        return Ok(all.into_iter().filter(|(_, there)| *there).map(|(kind, _)| kind).collect());
+    }
+    for kind in &args.kind {
+        match kind {
+            Kind::Gain | Kind::TotalGain if splits.total_gain.is_none() => {
+                return refused(*kind, no_gains(forest));
+            }
+            Kind::Cover | Kind::TotalCover if splits.total_cover.is_none() => {
+                return refused(*kind, no_covers().into());
+            }
+            Kind::Contribution if !has_rows => {
+                return refused(*kind, "it is a mean over rows; give --rows".into());
+            }
+            Kind::Permutation if !has_label => {
+                return refused(*kind, "it compares predictions with labels; give --rows and --label".into());
+            }
+            _ => (),
+        }
+    }
+    Ok(args.kind.clone())
+}
+
+fn column(args: &Importance, forest: &Forest, splits: &SplitImportances, kind: Kind) -> Result<Column> {
+    let none = Vec::new;
+    let of_splits = |values: Vec<f64>| Column { kind, values, deviation: None, note: None };
+    Ok(match kind {
+        Kind::Weight => of_splits(splits.weight.iter().map(|weight| *weight as f64).collect()),
+        Kind::Gain => of_splits(splits.gain().unwrap_or_else(none)),
+        Kind::TotalGain => of_splits(splits.total_gain.clone().unwrap_or_else(none)),
+        Kind::Cover => of_splits(splits.cover().unwrap_or_else(none)),
+        Kind::TotalCover => of_splits(splits.total_cover.clone().unwrap_or_else(none)),
+        Kind::Contribution | Kind::Permutation => {
+            let rows = args.rows.as_deref().unwrap_or(Path::new("-"));
+            let label = args.labels.label.as_deref().filter(|_| kind == Kind::Permutation);
+            let source = RowSource::open(rows, forest, args.table, label)?;
+            match (kind, source.reads_doubles()) {
+                (Kind::Contribution, true) => of_contributions::<f64>(&args.model, forest, &source)?,
+                (Kind::Contribution, false) => of_contributions::<f32>(&args.model, forest, &source)?,
+                (_, true) => of_permutations::<f64>(args, forest, &source)?,
+                (_, false) => of_permutations::<f32>(args, forest, &source)?,
+            }
+        }
+    })
+}
+
+fn of_contributions<T: Cell>(model: &Path, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
+    let explainer = Explainer::new(forest).map_err(|error| Error::file(model, error.to_string()))?;
+    let mut means = MeanContributions::new(forest);
+    let explain = |rows: &crate::rows::Matrix<T>| {
+        let values = explainer.contributions(&view(rows)?).map_err(library_error)?;
+        Ok(Table { rows: rows.rows, columns: explainer.width(), values: Values::Floats(values) })
+    };
+    source.each(explainer.width(), explain, |table| match table.values {
+        Values::Floats(values) => means.add(&values).map_err(library_error),
+        _ => Ok(()),
+    })?;
+    let note = Some(format!("contribution is the mean magnitude over {} rows", means.rows()));
+    Ok(Column { kind: Kind::Contribution, values: means.total(), deviation: None, note })
+}
+
+fn of_permutations<T: Cell>(args: &Importance, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
+    let sampled = source.sample::<T>(args.sample, None)?;
+    let options = PermutationOptions {
+        metric: args.labels.metric(forest),
+        repeats: args.labels.repeats.into(),
+        seed: args.sample.seed,
+    };
+    let predictor = Predictor::new(forest).map_err(library_error)?;
+    let bar = match std::io::stderr().is_terminal() {
+        true => ProgressBar::with_draw_target(
+            Some(forest.used_columns().len() as u64),
+            ProgressDrawTarget::stderr(),
+        ),
+        false => ProgressBar::hidden(),
+    };
+    let found =
+        permutation(forest, &predictor, &view(&sampled.rows)?, &sampled.labels, options, |_| bar.inc(1))
+            .map_err(library_error)?;
+    bar.finish_and_clear();
+    let note = format!(
+        "permutation is how much larger {} is than {}, over {} of {} rows, {} repeats, seed {}",
+        options.metric,
+        number(found.baseline),
+        sampled.rows.rows,
+        sampled.seen,
+        options.repeats,
+        options.seed
+    );
+    Ok(Column {
+        kind: Kind::Permutation,
+        values: found.mean,
+        deviation: Some(found.deviation),
+        note: Some(note),
+    })
+}
+
+/// Returns a number with four digits that count.
+pub fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 {
+        "0".into()
+    } else if !(1e-4..1e7).contains(&magnitude) {
+        format!("{value:.3e}")
+    } else {
+        let whole = magnitude.log10().floor() as i32 + 1;
+        let text = format!("{value:.*}", (4 - whole).max(0) as usize);
+        match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text,
+        }
+    }
+}
+
+fn table(args: &Importance, forest: &Forest, columns: &[Column], order: &[usize]) -> String {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let mut head = vec!["feature".to_owned()];
+    for column in columns {
+        head.push(column.kind.name().into());
+        head.extend(column.deviation.as_ref().map(|_| "±".to_owned()));
+    }
+    lines.push(head);
+    let is_used = |f: &usize| columns.iter().any(|column| column.values[*f] != 0.0);
+    for f in order.iter().copied().filter(is_used) {
+        let mut line = vec![one_line(&feature_name(forest, f))];
+        for column in columns {
+            line.push(number(column.values[f]));
+            line.extend(column.deviation.as_ref().map(|deviation| number(deviation[f])));
+        }
+        lines.push(line);
+    }
+    let mut text = aligned(&lines);
+    let unused = forest.features.len() - order.iter().filter(|f| is_used(f)).count();
+    if unused > 0 {
+        let _ = writeln!(text, "and {unused} features with nothing");
+    }
+    let notes: Vec<&String> = columns.iter().filter_map(|column| column.note.as_ref()).collect();
+    if !notes.is_empty() {
+        text.push('\n');
+    }
+    for note in notes {
+        let _ = writeln!(text, "{note}");
+    }
+    if args.kind.is_empty() && forest.gains.is_none() {
+        let _ = writeln!(text, "\nno gain: {}", no_gains(forest));
+    }
+    text
+}
+
+/// Returns lines of cells in columns, the first one to the left and all others to the right.
+pub fn aligned(lines: &[Vec<String>]) -> String {
+    let width = |at: usize| {
+        lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len)).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let mut row = String::new();
+        for (at, cell) in line.iter().enumerate() {
+            let pad = " ".repeat(widths[at].saturating_sub(cell.chars().count()));
+            row += &if at == 0 { format!("{cell}{pad}") } else { format!("  {pad}{cell}") };
+        }
+        text += row.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn csv(forest: &Forest, columns: &[Column], order: &[usize]) -> String {
+    let mut text = "feature".to_owned();
+    for column in columns {
+        let _ = write!(text, ",{}", column.kind.name());
+        if column.deviation.is_some() {
+            let _ = write!(text, ",{}_deviation", column.kind.name());
+        }
+    }
+    text.push('\n');
+    for f in order {
+        text += &output::quoted(&feature_name(forest, *f));
+        for column in columns {
+            let _ = write!(text, ",{:?}", column.values[*f]);
+            if let Some(deviation) = &column.deviation {
+                let _ = write!(text, ",{:?}", deviation[*f]);
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn json(args: &Importance, forest: &Forest, columns: &[Column], order: &[usize]) -> Result<String> {
+    let feature = |f: &usize| {
+        let mut of = serde_json::Map::new();
+        of.insert("feature".into(), feature_name(forest, *f).into());
+        of.insert("column".into(), (*f).into());
+        for column in columns {
+            of.insert(column.kind.name().into(), column.values[*f].into());
+            if let Some(deviation) = &column.deviation {
+                of.insert(format!("{}_deviation", column.kind.name()), deviation[*f].into());
+            }
+        }
+        Value::Object(of)
+    };
+    let notes: Vec<&String> = columns.iter().filter_map(|column| column.note.as_ref()).collect();
+    let report = json!({
+        "model": args.model.display().to_string(),
+        "notes": notes,
+        "features": order.iter().map(feature).collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string_pretty(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n")
+}

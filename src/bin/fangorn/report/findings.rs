@@ -1,0 +1,207 @@
+//! What the page shows. All numbers are the library's.
+
+use std::io::IsTerminal as _;
+
+use fangorn::{
+    Forest, Predictor,
+    contributions::{Explainer, Interventional},
+    cpu::Rows,
+    forest::ForestStats,
+    insight::{
+        Dependence, Grid, Histogram, MeanContributions, PermutationImportances, PermutationOptions,
+        SplitImportances, dependence, permutation, thresholds,
+    },
+};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+
+use super::Report;
+use crate::{
+    error::Result,
+    library_error,
+    row_source::{RowSource, view},
+    rows::{Cell, Matrix},
+};
+
+/// The most features that have a dependence plot.
+const DEPENDENCES: usize = 6;
+/// The most features that have a histogram of thresholds.
+const THRESHOLDS: usize = 4;
+/// The most values of a feature in a dependence plot.
+const POINTS: usize = 30;
+/// The most rows that a dependence is the mean of.
+const DEPENDENCE_ROWS: usize = 500;
+/// The most rows of a background, where the file says nothing about the training data.
+const BACKGROUND_ROWS: usize = 100;
+/// Bins of histograms.
+const BINS: usize = 24;
+
+/// Everything that the page shows.
+pub struct Findings {
+    /// Number of rows that were drawn.
+    pub rows: usize,
+    /// Number of rows in the file.
+    pub seen: u64,
+    /// The values of the rows that were drawn, column after column.
+    pub columns: Vec<Vec<f64>>,
+    /// The values of the row that is explained.
+    pub row: Vec<f64>,
+    /// The predicted values of that row.
+    pub row_values: Vec<f32>,
+    pub splits: SplitImportances,
+    /// Contributions, or why there are none.
+    pub explained: Result<Explained, String>,
+    /// The permutation importances, where there are labels, with their options.
+    pub permuted: Option<(PermutationOptions, PermutationImportances)>,
+    /// The columns that some split reads, the most important one first.
+    pub order: Vec<usize>,
+    pub dependences: Vec<Dependence>,
+    pub stats: ForestStats,
+    pub leaf_values: Histogram,
+    /// Histograms of thresholds, with their features.
+    pub thresholds: Vec<(usize, Histogram)>,
+}
+
+/// Contributions of the rows that were drawn.
+pub struct Explained {
+    /// What is expected where nothing of a row is known.
+    pub expected: String,
+    pub means: MeanContributions,
+    /// The contributions to one output, `rows x (features + 1)`.
+    pub of_rows: Vec<f32>,
+    /// The contributions of the row that is explained to one output, the bias last.
+    pub of_row: Vec<f32>,
+}
+
+impl Findings {
+    /// Reads the rows, and computes what the page shows.
+    pub fn of<T: Cell>(args: &Report, forest: &Forest, source: &RowSource<'_>) -> Result<Self> {
+        let sampled = source.sample::<T>(args.sample, Some(args.row))?;
+        let row = sampled.chosen.unwrap_or_default();
+        let row = Matrix::of_rows(1, sampled.rows.columns, row);
+        let rows = &sampled.rows;
+        let predictor = Predictor::new(forest).map_err(library_error)?;
+        let splits = SplitImportances::new(forest);
+        let explained = explained(args, forest, rows, &row).map_err(|error| error.to_string());
+        let bar = progress(forest, args.labels.label.is_some());
+        let permuted = match args.labels.label {
+            None => None,
+            Some(_) => {
+                let options = PermutationOptions {
+                    metric: args.labels.metric(forest),
+                    repeats: args.labels.repeats.into(),
+                    seed: args.sample.seed,
+                };
+                let labels = &sampled.labels;
+                let found = permutation(forest, &predictor, &view(rows)?, labels, options, |_| bar.inc(1));
+                Some((options, found.map_err(library_error)?))
+            }
+        };
+        let order = order(forest, &splits, explained.as_ref().ok());
+        let columns: Vec<Vec<f64>> = (0..rows.columns)
+            .map(|c| rows.values.iter().skip(c).step_by(rows.columns).map(|v| (*v).into()).collect())
+            .collect();
+        let mut dependences = Vec::new();
+        for feature in order.iter().take(DEPENDENCES) {
+            let grid = Grid::of_column(forest, *feature as u32, central(&columns[*feature]), POINTS);
+            let some = rows.slice(0, rows.rows.min(DEPENDENCE_ROWS));
+            let found = dependence(&predictor, &view(&some)?, *feature as u32, &grid);
+            dependences.push(found.map_err(library_error)?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        let of_thresholds = |feature: usize| {
+            let found = Histogram::new(thresholds(forest, feature as u32).into_iter(), BINS);
+            (!found.counts.is_empty()).then_some((feature, found))
+        };
+        Ok(Self {
+            rows: rows.rows,
+            seen: sampled.seen,
+            row: row.values.iter().map(|v| (*v).into()).collect(),
+            row_values: predictor.values(&view(&row)?).map_err(library_error)?,
+            thresholds: order.iter().copied().filter_map(of_thresholds).take(THRESHOLDS).collect(),
+            columns,
+            splits,
+            explained,
+            permuted,
+            order,
+            dependences,
+            stats: forest.stats(),
+            leaf_values: Histogram::new(forest.leaf_values.iter().map(|value| value.0), BINS),
+        })
+    }
+}
+
+fn progress(forest: &Forest, has_labels: bool) -> ProgressBar {
+    let permutations = if has_labels { forest.used_columns().len() } else { 0 };
+    match std::io::stderr().is_terminal() {
+        true => ProgressBar::with_draw_target(
+            Some((permutations + DEPENDENCES) as u64),
+            ProgressDrawTarget::stderr(),
+        ),
+        false => ProgressBar::hidden(),
+    }
+}
+
+/// Returns the contributions of rows, and of the row that is explained. Without covers they are against some of the rows.
+fn explained<T: Cell>(
+    args: &Report,
+    forest: &Forest,
+    rows: &Matrix<T>,
+    row: &Matrix<T>,
+) -> fangorn::Result<Explained> {
+    let of = |rows| {
+        Rows::<T>::strided(
+            rows,
+            [rows.len() / forest.features.len().max(1), forest.features.len()],
+            [forest.features.len(), 1],
+        )
+    };
+    let (all, one) = (of(&rows.values)?, of(&row.values)?);
+    let (expected, of_all, of_one) = match Explainer::new(forest) {
+        Ok(explainer) => (
+            "by the training data that went each way (path-dependent)".to_owned(),
+            explainer.contributions(&all)?,
+            explainer.contributions(&one)?,
+        ),
+        Err(_) => {
+            let background = all.slice(0, BACKGROUND_ROWS);
+            let explainer = Interventional::new(forest, &background)?;
+            let expected = format!(
+                "by {} of the rows as a background, for the model's file says nothing of the training data",
+                background.len()
+            );
+            (expected, explainer.contributions(&all)?, explainer.contributions(&one)?)
+        }
+    };
+    let mut means = MeanContributions::new(forest);
+    means.add(&of_all)?;
+    let width = forest.features.len() + 1;
+    let of_output = |all: &[f32]| -> Vec<f32> {
+        let outputs = forest.outputs as usize;
+        all.chunks_exact(width).skip(args.of_output as usize).step_by(outputs).flatten().copied().collect()
+    };
+    Ok(Explained { expected, means, of_rows: of_output(&of_all), of_row: of_output(&of_one) })
+}
+
+/// Returns the columns that some split reads, the most important one first: by contributions to the output that is drawn,
+/// else by gain, else by the number of splits.
+fn order(forest: &Forest, splits: &SplitImportances, explained: Option<&Explained>) -> Vec<usize> {
+    let by = match (explained, &splits.total_gain) {
+        (Some(explained), _) => explained.means.total(),
+        (None, Some(gain)) => gain.clone(),
+        (None, None) => splits.weight.iter().map(|weight| *weight as f64).collect(),
+    };
+    let mut order: Vec<usize> = forest.used_columns().into_iter().map(|column| column as usize).collect();
+    order.sort_by(|a, b| by[*b].total_cmp(&by[*a]));
+    order
+}
+
+/// Returns a column without the least and the largest hundredth of its values, so that a few far values do not squeeze all
+/// others. Missing values stay.
+fn central(column: &[f64]) -> Vec<f64> {
+    let mut present: Vec<f64> = column.iter().copied().filter(|value| !value.is_nan()).collect();
+    present.sort_by(f64::total_cmp);
+    let cut = present.len() / 100;
+    let missing = column.iter().copied().find(|value| value.is_nan());
+    present[cut..present.len() - cut].iter().copied().chain(missing).collect()
+}

@@ -1,0 +1,92 @@
+//! `fangorn report`: one page that shows what a model does with some rows.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `findings` | what the page shows: all numbers, none of them made here |
+//! | `charts` | the kinds of pictures |
+//! | `page` | the page |
+
+mod charts;
+mod findings;
+mod page;
+
+use std::{io::Write as _, path::PathBuf};
+
+use clap::Args;
+
+use crate::{
+    Outcome,
+    atomic_file::AtomicFile,
+    error::{Error, Result},
+    importance::{LabelArgs, load_with_gains},
+    limits::LimitsChoice,
+    output,
+    row_source::{RowSource, SampleChoice},
+    rows::TableChoice,
+};
+use findings::Findings;
+
+/// Make a page that shows what a model does with some rows.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  fangorn report model.ubj --rows rows.csv -o report.html
+  fangorn report model.ubj --rows rows.parquet --label churned --row 17 -o report.html")]
+pub struct Report {
+    /// The model file, in any format that fangorn reads
+    model: PathBuf,
+    /// Rows like those that are predicted, .npy, .csv, .parquet, .arrow or .libsvm; - reads CSV from standard input
+    #[arg(long, value_name = "FILE")]
+    rows: PathBuf,
+    #[command(flatten)]
+    labels: LabelArgs,
+    /// The number of the row whose prediction is explained, counted from 0
+    #[arg(long, value_name = "N", default_value = "0")]
+    row: u64,
+    /// The number of the output whose contributions and dependences are drawn, counted from 0, of a model that has several
+    #[arg(long, value_name = "N", default_value = "0")]
+    of_output: u32,
+    #[command(flatten)]
+    sample: SampleChoice,
+    /// Where to write the page
+    #[arg(short, value_name = "FILE.html", default_value = "report.html")]
+    o: PathBuf,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The options, the model or the rows are wrong, or the page can't be written.
+pub fn run(args: &Report) -> Result<Outcome> {
+    AtomicFile::check(&args.o)?;
+    let forest = load_with_gains(&args.model, &args.limits)?;
+    if forest.used_columns().is_empty() {
+        return Err(Error::file(&args.model, "it has no split, so there is nothing to show"));
+    }
+    if args.of_output >= forest.outputs {
+        let what = format!(
+            "--of-output {}: the model has {} outputs, counted from 0",
+            args.of_output, forest.outputs
+        );
+        return Err(Error::Request(what));
+    }
+    let source = RowSource::open(&args.rows, &forest, args.table, args.labels.label.as_deref())?;
+    let findings = match source.reads_doubles() {
+        true => Findings::of::<f64>(args, &forest, &source)?,
+        false => Findings::of::<f32>(args, &forest, &source)?,
+    };
+    let page = page::html(args, &forest, &findings);
+    AtomicFile::write(&args.o, |out| out.write_all(page.as_bytes()))?;
+    let text = format!(
+        "{}: {} of {} rows, {} bytes\n",
+        crate::error::one_line(&args.o.display().to_string()),
+        findings.rows,
+        findings.seen,
+        page.len()
+    );
+    output::print(&text)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,282 @@
+//! Rows for commands that look at a whole table: part by part, or a random choice of them.
+
+use std::path::Path;
+
+use arrow_array::ArrayRef;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use clap::{Args, value_parser};
+use fangorn::{
+    Forest,
+    cpu::Rows,
+    forest::{ClassRule, CompareType},
+    insight::Sample,
+    table::CellText,
+};
+
+use crate::{
+    error::{Error, Result},
+    library_error,
+    output::Table,
+    rows::{self, Cell, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
+    score::{self, TakesParts},
+    tables::ScoredBatch,
+};
+
+/// Which rows of a large table are looked at.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SampleChoice {
+    /// The most rows that are taken, drawn at random from all of the file
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub sample: u32,
+    /// The seed of random numbers
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub seed: u64,
+}
+
+/// A file of rows for a model.
+pub struct RowSource<'f> {
+    path: &'f Path,
+    forest: &'f Forest,
+    table: TableChoice,
+    label: Option<&'f str>,
+    /// The rows, where they are read part by part.
+    parts: Option<RowsInParts<'f>>,
+}
+
+/// Some rows of a file, with what belongs to them.
+pub struct SampledRows<T> {
+    /// The rows, one after the other.
+    pub rows: Matrix<T>,
+    /// The label of each row, if there are labels.
+    pub labels: Vec<f64>,
+    /// How many rows the file has.
+    pub seen: u64,
+    /// The row that was asked for by its number.
+    pub chosen: Option<Vec<T>>,
+}
+
+/// Returns a matrix as rows of the library.
+///
+/// # Errors
+/// There are too many rows for one call.
+pub fn view<T: Cell>(rows: &Matrix<T>) -> Result<Rows<'_, T>> {
+    Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides()).map_err(library_error)
+}
+
+impl<'f> RowSource<'f> {
+    /// Opens a file, which has to have a column of labels where one is named.
+    ///
+    /// # Errors
+    /// The file can't be read, has other columns than the model, or has no labels.
+    pub fn open(
+        path: &'f Path,
+        forest: &'f Forest,
+        table: TableChoice,
+        label: Option<&'f str>,
+    ) -> Result<Self> {
+        if label.is_some() && !rows::has_named_columns(path) {
+            let what = "--label: its columns have no names; hand over .csv, .parquet or .arrow";
+            return Err(Error::file(path, what));
+        }
+        let keep: Vec<String> = label.map(str::to_owned).into_iter().collect();
+        let parts = RowsInParts::open(path, forest, table, &keep, OnError::Stop).map_err(of_label)?;
+        Ok(Self { path, forest, table, label, parts })
+    }
+
+    /// Returns whether the rows are read as `f64`: where the model compares in `f64`, rounding to `f32` could change a
+    /// comparison.
+    pub fn reads_doubles(&self) -> bool {
+        let holds_singles = match &self.parts {
+            Some(parts) => parts.holds_singles(self.path),
+            None => rows::holds_singles(self.path),
+        };
+        self.forest.compare == CompareType::F64 && !holds_singles
+    }
+
+    /// Passes all rows to `one`, on several threads, and what it returns to `take`, in the order of the rows. A row has
+    /// `columns` results. Returns the number of rows.
+    ///
+    /// # Errors
+    /// The rows can't be read, or `one` or `take` fails.
+    pub fn each<T: Cell>(
+        &self,
+        columns: usize,
+        one: impl Fn(&Matrix<T>) -> Result<Table> + Sync,
+        take: impl FnMut(Table) -> Result<()>,
+    ) -> Result<u64> {
+        let mut taker = Take(take);
+        let one = |rows: &mut Matrix<T>| one(rows);
+        match &self.parts {
+            Some(RowsInParts::Table(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
+            Some(RowsInParts::Csv(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
+            Some(RowsInParts::Npy(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
+            Some(RowsInParts::Libsvm(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
+            None => {
+                let mut rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
+                let count = rows.rows as u64;
+                (taker.0)(one(&mut rows)?)?;
+                Ok(count)
+            }
+        }
+    }
+
+    /// Returns at most so many of the rows, drawn at random, with their labels, and row number `chosen`.
+    ///
+    /// # Errors
+    /// The rows can't be read, there is none, or a label is none of the model's.
+    pub fn sample<T: Cell>(&self, choice: SampleChoice, chosen: Option<u64>) -> Result<SampledRows<T>> {
+        let columns = self.forest.features.len();
+        let mut drawn = Drawn {
+            sample: Sample::new(choice.sample as usize, choice.seed),
+            found: SampledRows {
+                rows: Matrix::of_rows(0, columns, Vec::new()),
+                labels: Vec::new(),
+                seen: 0,
+                chosen: None,
+            },
+            chosen,
+            source: self,
+        };
+        match &self.parts {
+            Some(RowsInParts::Table(rows)) => drawn.draw_parts(rows)?,
+            Some(RowsInParts::Csv(rows)) => drawn.draw_parts(rows)?,
+            Some(RowsInParts::Npy(rows)) => drawn.draw_parts(rows)?,
+            Some(RowsInParts::Libsvm(rows)) => drawn.draw_parts(rows)?,
+            None => {
+                let rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
+                drawn.draw(RowBatch { rows, kept: Vec::new() })?;
+            }
+        }
+        let found = drawn.found;
+        match chosen {
+            _ if found.seen == 0 => Err(Error::file(self.path, "there is no row in it; give at least one")),
+            Some(row) if found.chosen.is_none() => {
+                let what = format!("--row {row}: it has {} rows, counted from 0", found.seen);
+                Err(Error::file(self.path, what))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Returns the number of a label's class, or the label itself where the model knows no classes.
+    fn label(&self, text: &str, row: u64) -> Result<f64> {
+        let label = self.label.unwrap_or_default();
+        let refused = |why: String| {
+            Err(Error::file(self.path, format!("the column `{label}` of --label, row {row}: {why}")))
+        };
+        let number = match CellText::of(text) {
+            CellText::Missing => {
+                return refused("there is no label; leave out rows without one".into());
+            }
+            CellText::Number(number) => Some(number),
+            CellText::Truth(truth) => Some(f64::from(truth)),
+            CellText::Word => None,
+        };
+        let classes = &self.forest.classes;
+        let is_label = |of: &String| {
+            *of == text.trim() || !classes.words && number.is_some() && of.parse::<f64>().ok() == number
+        };
+        if let Some(class) = classes.labels.iter().position(is_label) {
+            return Ok(class as f64);
+        }
+        match number {
+            _ if !classes.labels.is_empty() => {
+                let known = fangorn::table::first_names(&classes.labels);
+                refused(format!("`{text}` is none of the model's classes, {known}"))
+            }
+            None => refused(format!("`{text}` is no number, and the model's file names no classes")),
+            Some(number) => {
+                let outputs = f64::from(self.forest.outputs.max(2));
+                let inside =
+                    (0.0..outputs).contains(&number) && (self.forest.outputs == 1 || number.fract() == 0.0);
+                match classes.rule == ClassRule::None || inside && number <= outputs - 1.0 {
+                    true => Ok(number),
+                    false => refused(format!(
+                        "`{text}` is no class; they are numbered from 0 to {}",
+                        outputs - 1.0
+                    )),
+                }
+            }
+        }
+    }
+}
+
+/// Rows that are being drawn.
+struct Drawn<'s, 'f, T> {
+    sample: Sample,
+    found: SampledRows<T>,
+    chosen: Option<u64>,
+    source: &'s RowSource<'f>,
+}
+
+impl<T: Cell> Drawn<'_, '_, T> {
+    fn draw_parts<R: PartedRows>(&mut self, parts: &R) -> Result<()> {
+        while let Some(part) = parts.next_part() {
+            for batch in parts.batches::<T>(part?)? {
+                self.draw(batch?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, batch: RowBatch<T>) -> Result<()> {
+        let RowBatch { rows, kept } = batch;
+        let rows = rows.by_rows();
+        let options = FormatOptions::default();
+        let no_text = |e: arrow_schema::ArrowError| Error::file(self.source.path, e.to_string());
+        let labels: Option<ArrayFormatter<'_>> = kept
+            .first()
+            .map(|labels: &ArrayRef| ArrayFormatter::try_new(labels.as_ref(), &options))
+            .transpose()
+            .map_err(no_text)?;
+        for row in 0..rows.rows {
+            let values = rows.row(row);
+            if self.chosen == Some(self.sample.seen()) {
+                self.found.chosen = Some(values.to_vec());
+            }
+            let number = self.sample.seen();
+            let Some(place) = self.sample.place() else { continue };
+            let label = match &labels {
+                Some(labels) => {
+                    let text = labels.value(row).try_to_string().map_err(no_text)?;
+                    Some(self.source.label(&text, number)?)
+                }
+                None => None,
+            };
+            let found = &mut self.found;
+            if place == found.rows.rows {
+                found.rows.values.extend(values);
+                found.rows.rows += 1;
+                found.labels.extend(label);
+            } else {
+                found.rows.values[place * rows.columns..][..rows.columns].copy_from_slice(values);
+                found.labels.get_mut(place).into_iter().zip(label).for_each(|(of, label)| *of = label);
+            }
+        }
+        self.found.seen = self.sample.seen();
+        Ok(())
+    }
+}
+
+/// Passes results on.
+struct Take<F>(F);
+
+impl<F: FnMut(Table) -> Result<()>> TakesParts for Take<F> {
+    fn take(&mut self, scored: ScoredBatch) -> Result<()> {
+        (self.0)(scored.table)
+    }
+
+    fn end_part(&mut self) {}
+
+    fn goes_on(&self) -> bool {
+        false
+    }
+}
+
+/// Names the option in an error about a kept column, which is the label here.
+fn of_label(error: Error) -> Error {
+    match error {
+        Error::File { file, what } => Error::File { file, what: what.replace("--keep", "--label") },
+        other => other,
+    }
+}
