@@ -3,8 +3,8 @@
 use super::{Real, covers::broken_rule};
 
 /// How much each split of a forest improved the objective in training, as the producer measured it. A leaf has 0.
-/// Predictions do not depend on gains; [importances](crate::insight::SplitImportances) do. A forest has gains only where
-/// [`LoadOptions::gains`](crate::import::LoadOptions::gains) asks for them.
+/// Predictions do not depend on gains; [importances](crate::insight::SplitImportances) do. A forest has gains only
+/// where [`LoadOptions::gains`](crate::import::LoadOptions::gains) asks for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gains {
     trees: Vec<Vec<Real>>,
@@ -23,8 +23,8 @@ impl Gains {
         &self.trees[t]
     }
 
-    /// Returns the place of the first rule that the gains break, and the rule. `nodes` gives the number of nodes of each
-    /// tree.
+    /// Returns the place of the first rule that the gains break, and the rule. `nodes` gives the number of nodes of
+    /// each tree.
     pub(super) fn broken_rule(
         &self,
         nodes: impl ExactSizeIterator<Item = usize>,

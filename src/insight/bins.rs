@@ -1,6 +1,6 @@
-//! The bins of a feature: its values between two of the thresholds that the model's own splits compare it with. Values of
-//! one bin are alike to the model. The number of a bin is the value's rank, so the kernels of [ranks](crate::ranks) count
-//! them.
+//! The bins of a feature: its values between two of the thresholds that the model's own splits compare it with. Values
+//! of one bin are alike to the model. The number of a bin is the value's rank, so the kernels of [ranks](crate::ranks)
+//! count them.
 
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ use crate::{
 /// The most categories of a feature that have bins of their own. A bin after them takes all others.
 const MOST_CATEGORIES: u32 = 1 << 16;
 
-/// Rows that are ranked at a time.
+/// Ranks that are held at a time, and the most rows of them.
+const RANKS_AT_A_TIME: usize = 1 << 22;
 const ROWS_AT_A_TIME: usize = 4096;
 
 /// The bins of all features that some split of a forest reads.
@@ -100,12 +101,14 @@ impl FeatureBins {
         if self.starts.is_empty() {
             return Ok(());
         }
-        let mut ranks = vec![R::default(); ROWS_AT_A_TIME.min(rows.len()) * self.starts.len()];
-        for first in (0..rows.len()).step_by(ROWS_AT_A_TIME) {
-            let rows = rows.slice(first, ROWS_AT_A_TIME);
-            let ranks = &mut ranks[..rows.len() * self.starts.len()];
+        let columns = self.starts.len();
+        let piece = (RANKS_AT_A_TIME / columns).clamp(1, ROWS_AT_A_TIME);
+        let mut ranks = vec![R::default(); piece.min(rows.len()) * columns];
+        for first in (0..rows.len()).step_by(piece) {
+            let rows = rows.slice(first, piece);
+            let ranks = &mut ranks[..rows.len() * columns];
             self.ranker.rank(&rows, ranks)?;
-            for row in ranks.chunks_exact(self.starts.len()) {
+            for row in ranks.chunks_exact(columns) {
                 for (rank, start) in row.iter().zip(&self.starts) {
                     let rank: u32 = (*rank).into();
                     counts[start + rank as usize] += 1;
@@ -122,7 +125,8 @@ impl BinCounts {
         self.missing.iter_mut().zip(&other.missing).for_each(|(all, some)| *all += some);
     }
 
-    /// Returns the counts of the bins of the binned feature `at`, without the missing values. `rows` is the number of rows.
+    /// Returns the counts of the bins of the binned feature `at`, without the missing values. `rows` is the number of
+    /// rows.
     pub(super) fn of_feature(&self, bins: &FeatureBins, at: usize, rows: u64) -> Vec<u64> {
         let binned = &bins.features[at];
         let mut counts: Vec<u64> = Vec::with_capacity(binned.edges.len() + 1);

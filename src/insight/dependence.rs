@@ -1,5 +1,5 @@
-//! Partial dependence, and individual conditional expectation (ICE): what a model predicts where one feature of the rows is
-//! replaced by each of several values.
+//! Partial dependence, and individual conditional expectation (ICE): what a model predicts where one feature of the
+//! rows is replaced by each of several values.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +30,8 @@ impl Grid {
     }
 
     /// Chooses at most `most` values of a column: all of them where they are that few, and otherwise quantiles at equal
-    /// distances from the least to the largest, or the most frequent categories. If a value of the column is missing, the
-    /// missing value is one more.
+    /// distances from the least to the largest, or the most frequent categories. If a value of the column is missing,
+    /// the missing value is one more.
     ///
     /// ```
     /// use fangorn::{Forest, insight::Grid};
@@ -77,7 +77,10 @@ fn is_of_categories(forest: &Forest, feature: u32) -> bool {
         .features
         .get(feature as usize)
         .is_some_and(|feature| !feature.categories.is_empty() || feature.coding != Coding::Numbers);
-    let in_set = |node: &Node| matches!(node, Node::Split { feature: of, predicate: Predicate::InSet { .. }, .. } if *of == feature);
+    let in_set = |node: &Node| match *node {
+        Node::Split { feature: of, predicate: Predicate::InSet { .. }, .. } => of == feature,
+        _ => false,
+    };
     named || forest.trees.iter().flat_map(|tree| &tree.nodes).any(in_set)
 }
 
@@ -134,8 +137,8 @@ impl Dependence {
 }
 
 /// Computes the partial dependence of margins on a feature, and the margins of each row. scikit-learn's
-/// `partial_dependence` with `method="brute"` and `kind="both"` computes the same. Predicts `rows x values` rows, and keeps
-/// as many margins.
+/// `partial_dependence` with `method="brute"` and `kind="both"` computes the same. Predicts `rows x values` rows, and
+/// keeps as many margins.
 ///
 /// ```
 /// use fangorn::{Predictor, cpu::Rows, import, insight::{Grid, dependence}};
@@ -151,8 +154,8 @@ impl Dependence {
 /// ```
 ///
 /// # Errors
-/// [`Error::Insight`]: there are no rows, or the rows have no such column. The rows have another number of columns than the
-/// forest has features, or there is no memory for the margins.
+/// [`Error::Insight`]: there are no rows, or the rows have no such column. The rows have another number of columns than
+/// the forest has features, or there is no memory for the margins.
 pub fn dependence<T: Row + Number>(
     predictor: &Predictor,
     rows: &Rows<'_, T>,
@@ -162,7 +165,8 @@ pub fn dependence<T: Row + Number>(
     let (count, columns, points) = (rows.len(), rows.columns(), grid.values.len());
     if count == 0 || feature as usize >= columns {
         return Err(Error::Insight(format!(
-            "the dependence on column {feature} of {count} rows of {columns} columns; give a row at least, and one of its columns"
+            "the dependence on column {feature} of {count} rows of {columns} columns; give at least one row, and one \
+             of its columns"
         )));
     }
     let mut replaced = rows.to_vec();

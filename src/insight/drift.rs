@@ -137,8 +137,8 @@ impl Drift {
     /// Compares two tables, the base first.
     ///
     /// Neighbouring bins of a feature are joined until each has at least one in `most_bins` of the base's rows, so that
-    /// there are about as many. Categories below that share are joined, too. Missing values are a bin of their own where a
-    /// table has some. The leaves of a tree, from left to right, are joined in the same way.
+    /// there are about as many. Categories below that share are joined, too. Missing values are a bin of their own
+    /// where a table has some. The leaves of a tree, from left to right, are joined in the same way.
     ///
     /// # Errors
     /// [`Error::Insight`]: a table has no rows.
@@ -179,10 +179,11 @@ impl Drift {
     }
 }
 
-/// Returns the population stability index of the counts of two tables in the same bins: `Σ (q - p) x ln(q / p)`, with the
-/// share `p` of the base and the share `q` of the other table in a bin.
+/// Returns the population stability index of the counts of two tables in the same bins: `Σ (q - p) x ln(q / p)`, with
+/// the share `p` of the base and the share `q` of the other table in a bin.
 ///
-/// Half a row is added to each bin of both tables, so that an empty bin has a logarithm. Two equal tables have exactly 0.
+/// Half a row is added to each bin of both tables, so that an empty bin has a logarithm. Two equal tables have exactly
+/// 0.
 ///
 /// ```
 /// use fangorn::insight::psi;
@@ -222,7 +223,8 @@ fn leaves_in_order(forest: &Forest, tree: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Joins neighbouring bins until each has at least one in `most` of the base's rows. What is left at the end joins the last.
+/// Joins neighbouring bins until each has at least one in `most` of the base's rows. What is left at the end joins the
+/// last.
 fn joined(bins: &[[u64; 2]], most: usize) -> Vec<std::ops::Range<usize>> {
     let wanted = sum(bins)[0].div_ceil(most.max(1) as u64).max(1);
     let (mut ranges, mut first, mut rows) = (Vec::new(), 0, 0);

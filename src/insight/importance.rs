@@ -5,7 +5,8 @@ use crate::{
     forest::{Forest, Node},
 };
 
-/// How a forest's splits use each feature. XGBoost's `get_score` and LightGBM's `feature_importance` return these numbers.
+/// How a forest's splits use each feature. XGBoost's `get_score` and LightGBM's `feature_importance` return these
+/// numbers.
 ///
 /// | here | XGBoost | LightGBM |
 /// |---|---|---|
@@ -29,8 +30,8 @@ use crate::{
 pub struct SplitImportances {
     /// Number of splits on each feature.
     pub weight: Vec<u64>,
-    /// How much the splits on each feature improved the objective in training, all together. `None` where the forest was
-    /// loaded without [gains](crate::forest::Gains), or its file has none.
+    /// How much the splits on each feature improved the objective in training, all together. `None` where the forest
+    /// was loaded without [gains](crate::forest::Gains), or its file has none.
     pub total_gain: Option<Vec<f64>>,
     /// How much training data reached the splits on each feature, all together. `None` where the forest has no
     /// [covers](crate::forest::Covers).

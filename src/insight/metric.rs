@@ -35,8 +35,8 @@ impl fmt::Display for Metric {
 const LEAST_PROBABILITY: f64 = f32::EPSILON as f64;
 
 impl Metric {
-    /// Returns the usual metric of a forest's objective: the log loss where values are probabilities, the share of wrong
-    /// classes for other classifiers, and the squared error for all other models.
+    /// Returns the usual metric of a forest's objective: the log loss where values are probabilities, the share of
+    /// wrong classes for other classifiers, and the squared error for all other models.
     pub fn of(forest: &Forest) -> Self {
         let is_classifier = forest.classes.rule != ClassRule::None;
         match forest.transform {
@@ -91,8 +91,8 @@ impl Metric {
         }
     }
 
-    /// Returns the mean loss of values, `rows x width`. A label is the number of a class, from 0, for a classifier, and the
-    /// target otherwise. [`check`](Self::check) must have passed.
+    /// Returns the mean loss of values, `rows x width`. A label is the number of a class, from 0, for a classifier, and
+    /// the target otherwise. [`check`](Self::check) must have passed.
     pub fn loss(self, forest: &Forest, values: &[f32], labels: &[f64]) -> f64 {
         let width = values.len().checked_div(labels.len()).unwrap_or(0).max(1);
         let rows = values.chunks_exact(width).zip(labels);

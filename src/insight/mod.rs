@@ -1,5 +1,5 @@
-//! Insight: what a model does over many rows. Importances, dependence on a feature, the forest's shape, and drift between
-//! two tables.
+//! Insight: what a model does over many rows. Importances, dependence on a feature, the forest's shape, and drift
+//! between two tables.
 //!
 //! | file | subject |
 //! |---|---|

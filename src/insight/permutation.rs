@@ -20,12 +20,14 @@ pub struct PermutationOptions {
     pub seed: u64,
 }
 
-/// How much larger the loss is where a feature's column is shuffled, as scikit-learn's `permutation_importance` computes it.
+/// How much larger the loss is where a feature's column is shuffled, as scikit-learn's `permutation_importance`
+/// computes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermutationImportances {
     /// The loss of the rows as they are.
     pub baseline: f64,
-    /// How much larger the loss is for each feature, the mean over the repeats. It is 0 for a feature that no split reads.
+    /// How much larger the loss is for each feature, the mean over the repeats. It is 0 for a feature that no split
+    /// reads.
     pub mean: Vec<f64>,
     /// The standard deviation over the repeats.
     pub deviation: Vec<f64>,

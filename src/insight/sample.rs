@@ -2,8 +2,8 @@
 
 use crate::check::Random;
 
-/// Chooses at most so many of the rows that come by, each with the same chance (Vitter's algorithm R). The choice depends on
-/// the seed and on the number of rows alone.
+/// Chooses at most so many of the rows that come by, each with the same chance (Vitter's algorithm R). The choice
+/// depends on the seed and on the number of rows alone.
 ///
 /// ```
 /// use fangorn::insight::Sample;
@@ -32,8 +32,8 @@ impl Sample {
         Self { random: Random(seed), most, seen: 0 }
     }
 
-    /// Returns the place of the next row among the chosen ones, where it takes the place of an earlier one; `None` if it is
-    /// not chosen.
+    /// Returns the place of the next row among the chosen ones, where it takes the place of an earlier one; `None` if
+    /// it is not chosen.
     pub fn place(&mut self) -> Option<usize> {
         let row = self.seen;
         self.seen += 1;

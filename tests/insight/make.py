@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Make the expected importances and dependences that the tests compare with.
 
-For models of tests/zoo, the script asks the library itself: XGBoost's Booster.get_score, LightGBM's feature_importance, and
-scikit-learn's partial_dependence (method="brute", of margins). Each model gets a file FOLDER/MODEL.json: importances by
-their names here, a number for each column of the rows, and dependences, each with its column, the values that replace the
-column, and the mean margins, values x outputs.
+For models of tests/zoo, the script asks the library itself: XGBoost's Booster.get_score, LightGBM's
+feature_importance, and scikit-learn's partial_dependence (method="brute", of margins). Each model gets a file
+FOLDER/MODEL.json: importances by their names here, a number for each column of the rows, and dependences, each with its
+column, the values that replace the column, and the mean margins, values x outputs.
 
 It needs numpy, xgboost 3.2, lightgbm and scikit-learn.
 
@@ -48,10 +48,9 @@ def xgboost(folder, rows):
 
     booster = xgb.Booster(model_file=next(folder.glob("model.*")))
     names = booster.feature_names or [f"f{column}" for column in range(rows.shape[1])]
-    kinds = {"weight": "weight", "gain": "gain", "total_gain": "total_gain", "cover": "cover", "total_cover": "total_cover"}
     found = {}
-    for kind, theirs in kinds.items():
-        score = booster.get_score(importance_type=theirs)
+    for kind in ["weight", "gain", "total_gain", "cover", "total_cover"]:
+        score = booster.get_score(importance_type=kind)
         found[kind] = [float(score.get(name, 0.0)) for name in names]
 
     def margins(rows):

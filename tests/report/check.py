@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Check a page of `fangorn report` in a browser, without a network.
 
-The page is opened in headless Chromium on a wide screen and on a phone, on a light and on a dark ground, and printed. The
-script fails where the console says something, the page asks for anything but itself, a section has no picture, a picture has
-no size, a text reaches out of its picture, or the page is wider than the screen.
+The page is opened in headless Chromium on a wide screen and on a phone, on a light and on a dark ground, and printed.
+The script fails where the console says something, the page asks for anything but itself, a section has no picture, a
+picture has no size, a text reaches out of its picture, or the page is wider than the screen.
 
 It needs Chromium (`apt-get install chromium` on Debian) and the Python package playwright, which drives it.
 
@@ -31,7 +31,8 @@ LOOK = """() => {
     if (box.width < 100 || box.height < 20) problems.push(`${what}: ${box.width} x ${box.height} pixels`);
     for (const shape of svg.querySelectorAll('text,rect,circle,path,line')) {
       const inner = shape.getBoundingClientRect();
-      const out = Math.max(box.left - inner.left, inner.right - box.right, box.top - inner.top, inner.bottom - box.bottom);
+      const across = Math.max(box.left - inner.left, inner.right - box.right);
+      const out = Math.max(across, box.top - inner.top, inner.bottom - box.bottom);
       if (out > 2) problems.push(`${what}: ${shape.tagName} ${shape.textContent} reaches ${out.toFixed(1)} pixels out`);
     }
     if (/NaN|inf/i.test(svg.innerHTML.replace(/<title>.*?<\\/title>|<text.*?<\\/text>/g, '')))

@@ -1,5 +1,5 @@
-//! Importances and dependences against XGBoost, LightGBM and scikit-learn (`tests/insight`), and drift against a count by the
-//! definition.
+//! Importances and dependences against XGBoost, LightGBM and scikit-learn (`tests/insight`), and drift against a count
+//! by the definition.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -151,8 +151,8 @@ fn mean_contributions_are_means_whatever_the_batches() {
     }
 }
 
-/// A forest of every kind of split on columns 0 to 5: numbers, many thresholds, zeros aside, equality, two rules of categories.
-/// Column 6 is read by no split.
+/// A forest of every kind of split on columns 0 to 5: numbers, many thresholds, zeros aside, equality, two rules of
+/// categories. Column 6 is read by no split.
 fn mixed(draws: &mut Draws, compare: CompareType, many: u64) -> Forest {
     let mut builder = Forest::builder(7, 1).compare(compare);
     let sets =
@@ -466,7 +466,8 @@ fn metrics_are_the_objectives() {
     assert!(Metric::SquaredError.check(&forest, forest.outputs as usize).is_err());
 }
 
-/// Every line is what the reference interpreter gives for the row with another value, and the partial dependence their mean.
+/// Every line is what the reference interpreter gives for the row with another value, and the partial dependence their
+/// mean.
 #[test]
 fn dependences_are_predictions_of_replaced_rows() {
     let mut draws = Draws(17);

@@ -36,15 +36,15 @@ use crate::{
 pub struct DriftArgs {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows to compare with, those of the training say: .npy, .csv, .parquet, .arrow or .libsvm. Both tables are read
-    /// part by part, so they may be larger than memory
+    /// The rows to compare with, those of the training say: .npy, .csv, .parquet, .arrow or .libsvm. Both tables are
+    /// read part by part, so they may be larger than memory
     #[arg(long, value_name = "FILE")]
     base: PathBuf,
     /// The rows to look at; - reads CSV from standard input
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// The number of bins of a feature or a tree, about: the model's thresholds cut values into bins, and neighbours are
-    /// joined until each has at least one in N of the base's rows
+    /// The number of bins of a feature or a tree, about: the model's thresholds cut values into bins, and neighbours
+    /// are joined until each has at least one in N of the base's rows
     #[arg(long, value_name = "N", default_value = "20", value_parser = value_parser!(u16).range(2..=1000))]
     bins: u16,
     /// Exit with 1 where a feature's index is above this number
@@ -152,9 +152,16 @@ pub fn bin_text(forest: &Forest, feature: u32, bin: Bin) -> String {
         Bin::Numbers { from: None, below: None } => "all values".into(),
         Bin::Numbers { from: None, below: Some(below) } => format!("below {}", number(below)),
         Bin::Numbers { from: Some(from), below: None } => format!("from {} on", number(from)),
-        Bin::Numbers { from: Some(from), below: Some(below) } => {
-            format!("{} to {}", number(from), number(below))
+        // A bin of one number, of splits that ask whether a value is equal to it.
+        Bin::Numbers { from: Some(from), below: Some(below) }
+            if below == from.next_up() || below == f64::from((from as f32).next_up()) =>
+        {
+            number(from)
         }
+        Bin::Numbers { from: Some(from), below: Some(below) } => match [number(from), number(below)] {
+            [from_text, below_text] if from_text == below_text => format!("{from:?} to {below:?}"),
+            [from, below] => format!("{from} to {below}"),
+        },
         Bin::Category(category) => {
             let names = &forest.features[feature as usize].categories;
             names.get(category as usize).cloned().unwrap_or_else(|| format!("category {category}"))

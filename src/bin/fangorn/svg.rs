@@ -15,7 +15,7 @@ svg .up{fill:var(--red)}svg .down{fill:var(--blue)}
 svg .ice{stroke:var(--grey);stroke-opacity:.35;fill:none;stroke-width:1}
 svg .mean{stroke:var(--red);fill:none;stroke-width:2.5;stroke-linejoin:round}svg .spot{fill:var(--red)}
 svg .dots{fill:none;stroke-width:4;stroke-linecap:round;stroke-opacity:.75}
-svg .missing{stroke:var(--grey)}
+svg .missing{stroke:var(--grey)}svg .faint{stroke:var(--grey);stroke-width:3;stroke-opacity:.4}
 ";
 
 /// Returns a text for HTML and SVG. Characters that XML forbids become replacement characters.
@@ -138,8 +138,11 @@ impl Svg {
         );
     }
 
-    /// Draws lines from point to point.
+    /// Draws lines from point to point; nothing where there are fewer than two.
     pub fn path(&mut self, points: &[[f64; 2]], class: &str) {
+        if points.len() < 2 {
+            return;
+        }
         let mut d = String::new();
         for (n, [x, y]) in points.iter().enumerate() {
             let _ = write!(d, "{}{} {}", if n == 0 { "M" } else { "L" }, at(*x), at(*y));
@@ -160,6 +163,9 @@ impl Svg {
 
     /// Draws dots of one colour, which is a number like `#rrggbb`, or else a class.
     pub fn dots(&mut self, points: &[[f64; 2]], colour: &str) {
+        if points.is_empty() {
+            return;
+        }
         let mut d = String::new();
         for [x, y] in points {
             let _ = write!(d, "M{} {}h0", at(*x), at(*y));

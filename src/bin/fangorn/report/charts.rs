@@ -20,6 +20,18 @@ const SWARM: f64 = 26.0;
 /// Shades of a value, from low to high.
 const SHADES: usize = 9;
 
+/// Returns the width of a small text in pixels, about.
+fn width_of(text: &str) -> f64 {
+    text.chars().count() as f64 * 6.0
+}
+
+/// Writes a small text below an axis, around a place or as near to it as there is room.
+fn below(svg: &mut Svg, x: f64, y: f64, text: &str) {
+    let half = width_of(text) / 2.0;
+    let x = x.min(WIDTH - half).max(half);
+    svg.text([x, y], Anchor::Middle, "soft small", text);
+}
+
 /// Draws a bar for each name.
 pub fn bars(names: &[String], values: &[f64]) -> Svg {
     let mut svg = Svg::new(WIDTH, names.len() as f64 * LINE + 4.0);
@@ -57,18 +69,25 @@ pub fn summary(lines: &[SwarmLine<'_>]) -> Svg {
         swarm(&mut svg, line, &x, middle);
     }
     ticks(&mut svg, &x, height, "contribution to the margin");
-    let (y, left) = (height + 44.0, WIDTH / 2.0 - 70.0);
-    svg.text([left - 6.0, y + 4.0], Anchor::End, "soft small", "low value");
-    for shade in 0..SHADES {
-        svg.dots(&[[left + 16.0 * shade as f64 + 6.0, y]], &colour(shade));
-    }
-    svg.text([left + 16.0 * SHADES as f64, y + 4.0], Anchor::Start, "soft small", "high value");
-    let missing = || lines.iter().any(|line| line.values.iter().any(|value| value.is_nan()));
-    if missing() {
-        svg.dots(&[[left + 16.0 * SHADES as f64 + 78.0, y]], "missing");
-        svg.text([left + 16.0 * SHADES as f64 + 84.0, y + 4.0], Anchor::Start, "soft small", "missing");
-    }
+    legend(&mut svg, height + 44.0, lines.iter().any(|line| line.values.iter().any(|v| v.is_nan())));
     svg
+}
+
+/// Draws the shades of values, and what they mean.
+fn legend(svg: &mut Svg, y: f64, has_missing: bool) {
+    let (left, step) = (WIDTH / 2.0 - 50.0, 5.0);
+    svg.text([left - 8.0, y + 4.0], Anchor::End, "soft small", "low value");
+    // Dots that overlap make a band.
+    let places = SHADES * 4;
+    for place in 0..places {
+        svg.dots(&[[left + step * 0.6 * place as f64, y]], &colour(place * SHADES / places));
+    }
+    let right = left + step * 0.6 * places as f64 + 6.0;
+    svg.text([right, y + 4.0], Anchor::Start, "soft small", "high value");
+    if has_missing {
+        svg.dots(&[[right + 76.0, y]], "missing");
+        svg.text([right + 83.0, y + 4.0], Anchor::Start, "soft small", "missing");
+    }
 }
 
 /// Draws the dots of a feature. Dots that would lie on each other are moved up and down in turns.
@@ -118,7 +137,7 @@ fn colour(shade: usize) -> String {
 fn ticks(svg: &mut Svg, x: &Scale, top: f64, what: &str) {
     for tick in x.ticks(5) {
         svg.line([x.of(tick), top], [x.of(tick), top + 4.0], "axis");
-        svg.text([x.of(tick), top + 15.0], Anchor::Middle, "soft small", &number(tick));
+        below(svg, x.of(tick), top + 15.0, &number(tick));
     }
     svg.text([x.middle(), top + 29.0], Anchor::Middle, "soft small", what);
 }
@@ -163,29 +182,29 @@ pub fn dependence_of(
     let points = |values: &mut dyn Iterator<Item = f64>| -> Vec<[f64; 2]> {
         values.enumerate().map(|(at, value)| [place(at), y.of(value)]).collect()
     };
+    // Categories have no order, so no line leads from one to the next.
+    let lined = if of_categories { 0 } else { numbers };
+    let mut dots = Vec::new();
     for line in &lines {
         let points = points(&mut line.iter().map(|v| f64::from(*v)));
-        svg.path(&points[..numbers], "ice");
-        if numbers == 1 || of_categories && numbers < 3 {
-            points[..numbers].iter().for_each(|point| svg.spot(*point, 1.5, "soft"));
-        }
-        points[numbers..].iter().for_each(|point| svg.spot(*point, 1.5, "soft"));
+        svg.path(&points[..lined], "ice");
+        dots.extend_from_slice(&points[if lined > 1 { lined } else { 0 }..]);
     }
+    svg.dots(&dots, "faint");
     let mean = points(&mut partial.iter().copied());
-    svg.path(&mean[..numbers], "mean");
-    let spotted = if of_categories || numbers < 3 { 0 } else { numbers };
-    mean[spotted..].iter().for_each(|point| svg.spot(*point, 4.0, "spot"));
+    svg.path(&mean[..lined], "mean");
+    mean[if lined > 1 { lined } else { 0 }..].iter().for_each(|point| svg.spot(*point, 4.0, "spot"));
     match of_categories {
         true => {
-            let every = (numbers as f64 * 44.0 / (end - left)).ceil().max(1.0) as usize;
+            let every = (numbers as f64 * 40.0 / (end - left)).ceil().max(1.0) as usize;
             for at in (0..numbers).step_by(every) {
                 let text = crate::svg::fitted(&value_text(grid[at]), step * every as f64);
-                svg.text([place(at), height + 8.0], Anchor::Middle, "soft small", &text);
+                below(&mut svg, place(at), height + 8.0, &text);
             }
         }
         false => {
             for tick in x.ticks(5) {
-                svg.text([x.of(tick), height + 8.0], Anchor::Middle, "soft small", &number(tick));
+                below(&mut svg, x.of(tick), height + 8.0, &number(tick));
             }
             deciles(column).into_iter().for_each(|value| {
                 svg.line([x.of(value), height - 8.0], [x.of(value), height - 3.0], "tick");
@@ -205,8 +224,8 @@ fn deciles(column: &[f64]) -> Vec<f64> {
     (1..10).filter_map(|tenth| present.get(present.len() * tenth / 10).copied()).collect()
 }
 
-/// Draws how contributions lead from what is expected to the margin of a row, the largest ones on top. Each has a name with
-/// its value.
+/// Draws how contributions lead from what is expected to the margin of a row, the largest ones on top. Each has a name
+/// with its value.
 pub fn waterfall(expected: f64, contributions: &[(String, f64)]) -> Svg {
     let height = contributions.len() as f64 * LINE;
     let mut svg = Svg::new(WIDTH, height + 54.0);
@@ -224,7 +243,9 @@ pub fn waterfall(expected: f64, contributions: &[(String, f64)]) -> Svg {
         [names + 44.0, WIDTH - 52.0],
     );
     let top = 20.0;
-    svg.text([x.of(margin), 12.0], Anchor::Middle, "strong small", &format!("margin {}", number(margin)));
+    let text = format!("margin {}", number(margin));
+    let half = width_of(&text) / 2.0 + 8.0;
+    svg.text([x.of(margin).min(WIDTH - half), 12.0], Anchor::Middle, "strong small", &text);
     svg.line([x.of(margin), top - 4.0], [x.of(margin), top + 2.0], "axis");
     svg.line([x.of(expected), top], [x.of(expected), top + height + 4.0], "axis");
     for (at, (name, contribution)) in contributions.iter().enumerate() {
@@ -237,17 +258,15 @@ pub fn waterfall(expected: f64, contributions: &[(String, f64)]) -> Svg {
         svg.bar([left, y + 3.0], [(right - left).max(1.0), LINE - 7.0], class, &title);
         let sign = if *contribution < 0.0 { "" } else { "+" };
         let text = format!("{sign}{}", number(*contribution));
-        match class {
-            "down" => svg.text([left - 5.0, y + 15.0], Anchor::End, "soft small", &text),
-            _ => svg.text([right + 5.0, y + 15.0], Anchor::Start, "soft small", &text),
+        // A number stands where the bar leads to, or on the other side where there is no room.
+        let room = width_of(&text) + 7.0;
+        let to_left = if class == "down" { left - room > names } else { right + room > WIDTH };
+        match to_left {
+            true => svg.text([left - 5.0, y + 15.0], Anchor::End, "soft small", &text),
+            false => svg.text([right + 5.0, y + 15.0], Anchor::Start, "soft small", &text),
         }
     }
-    svg.text(
-        [x.of(expected), top + height + 16.0],
-        Anchor::Middle,
-        "soft small",
-        &format!("expected {}", number(expected)),
-    );
+    below(&mut svg, x.of(expected), top + height + 16.0, &format!("expected {}", number(expected)));
     svg
 }
 

@@ -142,26 +142,26 @@ fn progress(forest: &Forest, has_labels: bool) -> ProgressBar {
     }
 }
 
-/// Returns the contributions of rows, and of the row that is explained. Without covers they are against some of the rows.
+/// Returns the contributions to the margins of rows.
+type Explain<T> = Box<dyn Fn(&Rows<'_, T>) -> fangorn::Result<Vec<f32>>>;
+
+/// Values of contributions that are held at a time: a row of many outputs has many.
+const VALUES_AT_A_TIME: usize = 1 << 22;
+
+/// Returns the contributions of rows, and of the row that is explained. Without covers they are against some of the
+/// rows.
 fn explained<T: Cell>(
     args: &Report,
     forest: &Forest,
     rows: &Matrix<T>,
     row: &Matrix<T>,
 ) -> fangorn::Result<Explained> {
-    let of = |rows| {
-        Rows::<T>::strided(
-            rows,
-            [rows.len() / forest.features.len().max(1), forest.features.len()],
-            [forest.features.len(), 1],
-        )
-    };
-    let (all, one) = (of(&rows.values)?, of(&row.values)?);
-    let (expected, of_all, of_one) = match Explainer::new(forest) {
+    let columns = forest.features.len();
+    let (all, one) = (Rows::new(&rows.values, columns)?, Rows::new(&row.values, columns)?);
+    let (expected, explain): (String, Explain<T>) = match Explainer::new(forest) {
         Ok(explainer) => (
-            "by the training data that went each way (path-dependent)".to_owned(),
-            explainer.contributions(&all)?,
-            explainer.contributions(&one)?,
+            "by the training data that went each way (path-dependent)".into(),
+            Box::new(move |rows| explainer.contributions(rows)),
         ),
         Err(_) => {
             let background = all.slice(0, BACKGROUND_ROWS);
@@ -170,21 +170,27 @@ fn explained<T: Cell>(
                 "by {} of the rows as a background, for the model's file says nothing of the training data",
                 background.len()
             );
-            (expected, explainer.contributions(&all)?, explainer.contributions(&one)?)
+            (expected, Box::new(move |rows| explainer.contributions(rows)))
         }
     };
-    let mut means = MeanContributions::new(forest);
-    means.add(&of_all)?;
-    let width = forest.features.len() + 1;
-    let of_output = |all: &[f32]| -> Vec<f32> {
-        let outputs = forest.outputs as usize;
-        all.chunks_exact(width).skip(args.of_output as usize).step_by(outputs).flatten().copied().collect()
+    let (width, outputs) = (columns + 1, forest.outputs as usize);
+    let of_output = |values: &[f32]| -> Vec<f32> {
+        let of_rows = values.chunks_exact(width).skip(args.of_output as usize).step_by(outputs);
+        of_rows.flatten().copied().collect()
     };
-    Ok(Explained { expected, means, of_rows: of_output(&of_all), of_row: of_output(&of_one) })
+    let mut means = MeanContributions::new(forest);
+    let mut of_rows = Vec::with_capacity(all.len() * width);
+    let piece = (VALUES_AT_A_TIME / (width * outputs)).max(1);
+    for first in (0..all.len()).step_by(piece) {
+        let values = explain(&all.slice(first, piece))?;
+        means.add(&values)?;
+        of_rows.extend(of_output(&values));
+    }
+    Ok(Explained { expected, means, of_rows, of_row: of_output(&explain(&one)?) })
 }
 
-/// Returns the columns that some split reads, the most important one first: by contributions to the output that is drawn,
-/// else by gain, else by the number of splits.
+/// Returns the columns that some split reads, the most important one first: by contributions to the output that is
+/// drawn, else by gain, else by the number of splits.
 fn order(forest: &Forest, splits: &SplitImportances, explained: Option<&Explained>) -> Vec<usize> {
     let by = match (explained, &splits.total_gain) {
         (Some(explained), _) => explained.means.total(),
@@ -196,8 +202,8 @@ fn order(forest: &Forest, splits: &SplitImportances, explained: Option<&Explaine
     order
 }
 
-/// Returns a column without the least and the largest hundredth of its values, so that a few far values do not squeeze all
-/// others. Missing values stay.
+/// Returns a column without the least and the largest hundredth of its values, so that a few far values do not squeeze
+/// all others. Missing values stay.
 fn central(column: &[f64]) -> Vec<f64> {
     let mut present: Vec<f64> = column.iter().copied().filter(|value| !value.is_nan()).collect();
     present.sort_by(f64::total_cmp);

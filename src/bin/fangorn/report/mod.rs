@@ -42,7 +42,8 @@ pub struct Report {
     /// The number of the row whose prediction is explained, counted from 0
     #[arg(long, value_name = "N", default_value = "0")]
     row: u64,
-    /// The number of the output whose contributions and dependences are drawn, counted from 0, of a model that has several
+    /// The number of the output whose contributions and dependences are drawn, counted from 0, of a model that has
+    /// several
     #[arg(long, value_name = "N", default_value = "0")]
     of_output: u32,
     #[command(flatten)]

@@ -30,12 +30,12 @@ h1{font-size:1.5rem;margin:.5rem 0;overflow-wrap:anywhere}h2{font-size:1.15rem;m
 h3{font-size:.95rem;margin:.2rem 0;font-weight:600;overflow-wrap:anywhere}p{margin:.3rem 0 .8rem;max-width:46rem;overflow-wrap:anywhere}
 .soft{color:var(--soft)}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr));gap:1.2rem}
-figure{margin:0;min-width:0;max-width:620px;break-inside:avoid}
+figure{margin:0;min-width:0;max-width:500px;break-inside:avoid}
 svg{display:block;width:100%;height:auto}
 svg .tick{stroke:var(--soft)}
-dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:.6rem;margin:.6rem 0}
+dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(140px,1fr));gap:.6rem;margin:.6rem 0}
 dl div{border:1px solid var(--line);border-radius:6px;padding:.35rem .6rem;min-width:0}
-dt{color:var(--soft);font-size:.8rem}dd{margin:0;font-size:1.05rem;font-weight:600;overflow-wrap:anywhere}
+dt{color:var(--soft);font-size:.8rem}dd{margin:0;font-size:.95rem;font-weight:600;overflow-wrap:anywhere}
 details{margin:.6rem 0}summary{cursor:pointer}
 .wide{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-size:.85rem}th,td{padding:.2rem .7rem .2rem 0;text-align:right;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums}
