@@ -129,6 +129,9 @@ impl BinCounts {
     /// rows.
     pub(super) fn of_feature(&self, bins: &FeatureBins, at: usize, rows: u64) -> Vec<u64> {
         let binned = &bins.features[at];
+        if binned.columns.is_empty() {
+            return vec![rows - self.missing[at]];
+        }
         let mut counts: Vec<u64> = Vec::with_capacity(binned.edges.len() + 1);
         for column in binned.columns.clone() {
             let start = bins.starts[column];
@@ -216,6 +219,8 @@ fn forest_of_edges(forest: &Forest, features: &[BinnedFeature]) -> Result<Forest
             at += 1;
         }
     }
-    (0..=splits).for_each(|leaf| drop(tree.leaf(splits + leaf, &[0.0])));
+    for leaf in 0..=splits {
+        tree.leaf(splits + leaf, &[0.0]);
+    }
     Ok(builder.build()?)
 }

@@ -99,6 +99,7 @@ pub fn assemble(
         transform: Transform::Identity,
         classes: Classes::default(),
         covers: None,
+        gains: None,
     }
 }
 /// A forest in a line: `depth 1, 40 x depth 3, chain 2; features 4; outputs 3`. A tree of `depth n` is full; a

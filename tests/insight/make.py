@@ -78,7 +78,8 @@ def dependences(margins, rows, importances):
     """The dependence on the two columns with most splits, at some of their own values."""
     columns = np.argsort(importances["weight"])[::-1][:2]
     for column in columns:
-        values = np.unique(rows[:, column][~np.isnan(rows[:, column])])
+        # JSON has no infinities.
+        values = np.unique(rows[:, column][np.isfinite(rows[:, column])])
         if len(values) < 2:
             continue
         values = values[np.unique(np.linspace(0, len(values) - 1, POINTS).astype(int))]

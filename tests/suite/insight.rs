@@ -108,13 +108,26 @@ fn gains_are_read_on_demand_and_kept_in_no_file() {
         let mut without = with.clone();
         without.gains = None;
         assert!(with.gains.is_some(), "{name}");
-        let bytes = |forest| Contents { forest, ..Contents::new(without.clone()) }.to_bytes().expect("bytes");
+        let bytes = |forest| Contents { forest, ..Contents::new(without.clone()) }.to_bytes();
         assert_eq!(bytes(with.clone()), bytes(without.clone()), "{name}");
         assert_eq!(with.fingerprint(), without.fingerprint(), "{name}");
     }
     for name in ["catboost-logloss", "onnx-logistic"] {
         assert!(with_gains(name).gains.is_none(), "{name}");
     }
+    // What is wrong with them matters only to who asks.
+    let text = std::fs::read_to_string(folder("zoo/lightgbm-binary/model.txt")).expect("a model");
+    let asked = LoadOptions { gains: true, ..LoadOptions::default() };
+    let (before, after) = text.split_once("split_gain=").expect("gains");
+    let (_, rest) = after.split_once(' ').expect("the first gain");
+    let with_first = |gain: &str| format!("{before}split_gain={gain} {rest}");
+    for (wrong, part) in [("much", "much"), ("1 2", "split_gain")] {
+        let damaged = with_first(wrong);
+        import::parse(damaged.as_bytes(), &LoadOptions::default()).expect("a model");
+        let refused = import::parse(damaged.as_bytes(), &asked).expect_err(wrong).to_string();
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert!(import::parse(with_first("inf").as_bytes(), &asked).expect("a model").gains.is_none());
     // Rounds that are left out have no gains, either.
     let text = std::fs::read(folder("zoo/churn/model.ubj")).expect("a model");
     let options = LoadOptions { gains: true, iteration_range: Some(3..5), ..LoadOptions::default() };
@@ -172,7 +185,9 @@ fn mixed(draws: &mut Draws, compare: CompareType, many: u64) -> Forest {
             let missing = if draws.below(2) == 0 { Side::Left } else { Side::Right };
             tree.split(feature, predicate, missing, 2 * split + 1, 2 * split + 2);
         }
-        (0..16).for_each(|leaf| drop(tree.leaf(leaf, &[f64::from(leaf)])));
+        for leaf in 0..16 {
+            tree.leaf(leaf, &[f64::from(leaf)]);
+        }
     }
     builder.build().expect("a forest")
 }
@@ -360,7 +375,9 @@ fn indicator(transform: Transform, rule: ClassRule) -> Forest {
     for (feature, values) in [(1, [1.0, 0.0]), (2, [0.0, 0.0])] {
         let mut tree = builder.tree(0);
         tree.split(feature, Predicate::Less { threshold: 0.5f32.into() }, Side::Left, 1, 2);
-        values.into_iter().enumerate().for_each(|(leaf, value)| drop(tree.leaf(leaf as u32, &[value])));
+        for (leaf, value) in (0..).zip(values) {
+            tree.leaf(leaf, &[value]);
+        }
     }
     builder.build().expect("a forest")
 }
@@ -477,7 +494,9 @@ fn dependences_are_predictions_of_replaced_rows() {
     for feature in 0..7u32 {
         let column = rows.iter().skip(feature as usize).step_by(7).copied();
         let grid = Grid::of_column(&forest, feature, column, 6);
-        assert!(grid.values().len() <= 7 && grid.values().last().is_some_and(|v| v.is_nan()));
+        let has_missing = rows.iter().skip(feature as usize).step_by(7).any(|value| value.is_nan());
+        assert!(grid.values().len() <= 7);
+        assert_eq!(grid.values().last().is_some_and(|v| v.is_nan()), has_missing, "column {feature}");
         assert_eq!(grid.is_of_categories(), matches!(feature, 4 | 5));
         let found = dependence(&predictor, &Rows::new(&rows, 7).expect("rows"), feature, &grid).expect("one");
         for (r, row) in rows.chunks_exact(7).enumerate() {

@@ -199,6 +199,12 @@ pub fn run(args: &Importance) -> Result<Outcome> {
     let forest = load_with_gains(&args.model, &args.limits)?;
     let splits = SplitImportances::new(&forest);
     let kinds = kinds(args, &forest, &splits)?;
+    let readings = kinds.iter().filter(|kind| matches!(kind, Kind::Contribution | Kind::Permutation)).count();
+    if readings > 1 && args.rows.as_deref() == Some(Path::new("-")) {
+        let what =
+            "--rows -: standard input is read once; name one of contribution and permutation by --kind";
+        return Err(Error::Request(what.into()));
+    }
     let mut columns = Vec::new();
     for kind in kinds {
         columns.push(column(args, &forest, &splits, kind)?);

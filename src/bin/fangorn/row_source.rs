@@ -211,11 +211,15 @@ struct Drawn<'s, 'f, T> {
 
 impl<T: Cell> Drawn<'_, '_, T> {
     fn draw_parts<R: PartedRows>(&mut self, parts: &R) -> Result<()> {
+        let bar = score::progress(parts);
         while let Some(part) = parts.next_part() {
             for batch in parts.batches::<T>(part?)? {
-                self.draw(batch?)?;
+                let batch = batch?;
+                bar.inc(batch.rows.rows as u64);
+                self.draw(batch)?;
             }
         }
+        bar.finish_and_clear();
         Ok(())
     }
 

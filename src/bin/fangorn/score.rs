@@ -225,7 +225,8 @@ fn write_in_order<R: PartedRows>(
     }
 }
 
-fn progress(source: &impl PartedRows) -> ProgressBar {
+/// Returns the bar that shows how many rows are read.
+pub fn progress(source: &impl PartedRows) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

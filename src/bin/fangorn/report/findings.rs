@@ -102,7 +102,10 @@ impl Findings {
             .collect();
         let mut dependences = Vec::new();
         for feature in order.iter().take(DEPENDENCES) {
-            let grid = Grid::of_column(forest, *feature as u32, central(&columns[*feature]), POINTS);
+            let column = &columns[*feature];
+            let of_categories = Grid::of_values(forest, *feature as u32, []).is_of_categories();
+            let values = if of_categories { column.clone() } else { central(column) };
+            let grid = Grid::of_column(forest, *feature as u32, values, POINTS);
             let some = rows.slice(0, rows.rows.min(DEPENDENCE_ROWS));
             let found = dependence(&predictor, &view(&some)?, *feature as u32, &grid);
             dependences.push(found.map_err(library_error)?);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fangorn::Forest;
+use fangorn::{Forest, forest::Transform};
 
 use super::{
     Report,
@@ -269,13 +269,18 @@ fn value_text(forest: &Forest, feature: usize, value: f64) -> String {
 fn row(page: &mut String, args: &Report, forest: &Forest, found: &Findings) {
     let values: Vec<String> = found.row_values.iter().take(8).map(|v| number(f64::from(*v))).collect();
     let more = if found.row_values.len() > 8 { ", …" } else { "" };
+    let margin = match forest.transform {
+        Transform::Identity => String::new(),
+        transform => {
+            format!(", which is the sum before the objective's {}", transform.name().replace('_', " "))
+        }
+    };
     let text = format!(
-        "Row {} of the file, counted from 0. The prediction is {}{more}. The picture shows how the features lead from what is \
-         expected to the row's margin{}, which is the sum before {}.",
+        "Row {} of the file, counted from 0. The prediction is {}{more}. The picture shows how the features lead from \
+         what is expected to the row's margin{}{margin}.",
         args.row,
         values.join(", "),
         of_output(args, forest),
-        forest.transform.name().replace('_', " ")
     );
     section(page, "row", "Why this prediction", &text);
     match &found.explained {
