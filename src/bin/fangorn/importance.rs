@@ -148,7 +148,7 @@ pub fn feature_name(forest: &Forest, feature: usize) -> String {
 }
 
 /// Returns the remedy for a model whose file has no gains.
-pub fn no_gains(forest: &Forest) -> String {
+fn no_gains(forest: &Forest) -> String {
     let library = &*forest.producer.library;
     match library {
         "xgboost" | "lightgbm" => {

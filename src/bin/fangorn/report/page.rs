@@ -10,7 +10,7 @@ use super::{
     findings::{Explained, Findings},
 };
 use crate::{
-    importance::{feature_name, no_gains, number},
+    importance::{feature_name, number},
     svg::{STYLE, Svg, escaped},
 };
 
@@ -172,7 +172,7 @@ fn importances(page: &mut String, args: &Report, forest: &Forest, found: &Findin
         );
     }
     if found.splits.total_gain.is_none() {
-        let _ = writeln!(page, "<p class=\"soft\">No gain: {}.</p>", escaped(&no_gains(forest)));
+        page.push_str("<p class=\"soft\">The model's file holds no gains.</p>\n");
     }
     table(page, forest, found, &columns);
     page.push_str("</section>\n");
@@ -268,7 +268,10 @@ fn value_text(forest: &Forest, feature: usize, value: f64) -> String {
 
 fn row(page: &mut String, args: &Report, forest: &Forest, found: &Findings) {
     let values: Vec<String> = found.row_values.iter().take(8).map(|v| number(f64::from(*v))).collect();
-    let more = if found.row_values.len() > 8 { ", …" } else { "" };
+    let more = match found.row_values.len().saturating_sub(8) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     let margin = match forest.transform {
         Transform::Identity => String::new(),
         transform => {
