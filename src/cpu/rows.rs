@@ -210,7 +210,7 @@ impl<'a, T: Row> Rows<'a, T> {
     }
 
     /// Returns a copy of the rows, one after the other.
-    pub(crate) fn to_vec(&self) -> Vec<T> {
+    pub(crate) fn to_vec(self) -> Vec<T> {
         let of_row = |row| (0..self.columns).map(move |column| self.value(row, column));
         (0..self.rows).flat_map(of_row).collect()
     }

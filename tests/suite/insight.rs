@@ -356,8 +356,8 @@ fn shuffled_rows_do_not_drift_and_shifted_ones_do() {
 #[test]
 fn the_index_is_what_its_definition_says() {
     // Shares of 1/4 and 3/4 against 1/2 and 1/2, with half a row more in each bin.
-    let [p, q] = [[100.5 / 401.0, 300.5 / 401.0], [0.5, 0.5]];
-    let expected: f64 = (0..2).map(|bin| (q[bin] - p[bin]) * (q[bin] / p[bin] as f64).ln()).sum();
+    let [p, q]: [[f64; 2]; 2] = [[100.5 / 401.0, 300.5 / 401.0], [0.5, 0.5]];
+    let expected: f64 = (0..2).map(|bin| (q[bin] - p[bin]) * (q[bin] / p[bin]).ln()).sum();
     assert!((psi(&[[100, 200], [300, 200]]) - expected).abs() < 1e-12);
     assert_eq!(psi(&[]), 0.0);
     let empty = psi(&[[100, 0], [0, 100]]);

@@ -106,7 +106,7 @@ fn swarm(svg: &mut Svg, line: &SwarmLine<'_>, x: &Scale, middle: f64) {
     for ((contribution, value), place) in line.contributions.iter().zip(line.values).zip(places) {
         let n = stacked[place];
         stacked[place] += 1;
-        let offset = n.div_ceil(2) as f64 * if n % 2 == 0 { step } else { -step };
+        let offset = n.div_ceil(2) as f64 * if n.is_multiple_of(2) { step } else { -step };
         let shade = if value.is_nan() { SHADES } else { shades.of(*value) as usize };
         of_shade[shade.min(SHADES)].push([x.of(*contribution), middle + offset]);
     }
