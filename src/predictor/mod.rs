@@ -196,9 +196,15 @@ impl Predictor {
     /// Calls `f`, which predicts `rows` rows, on the pool if they keep more than one thread busy.
     fn on_threads<R: Send>(&self, rows: usize, f: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
-            Some(pool) if self.plans.of(rows).uses_several_threads(rows) => pool.install(f),
+            Some(pool) if self.uses_several_threads(rows) => pool.install(f),
             _ => f(),
         }
+    }
+
+    /// Returns whether a batch of `rows` rows keeps more than one thread busy. If not, a call for it stays on the
+    /// caller's thread.
+    pub fn uses_several_threads(&self, rows: usize) -> bool {
+        self.plans.of(rows).uses_several_threads(rows)
     }
 
     /// Returns the program that runs the largest batches.

@@ -1,0 +1,1 @@
+../../../scripts/export_sklearn.py

@@ -1,0 +1,263 @@
+"""Rows as Python's libraries have them, as parts that the extension reads where they lie.
+
+A part is a tuple:
+
+| part | what it holds |
+|---|---|
+| `("matrix", array)` | an array of two dimensions, of a type and an alignment that is read where it lies |
+| `("bfloats", array)` | the same, uint16: the bits of numbers of the type bfloat16 |
+| `("columns", arrays)` | an array of one dimension for each of the model's columns, in the model's order |
+| `("sparse", shape, offsets, columns, values, absent)` | compressed sparse rows: int64, int64, float64 |
+| `("stream", table)` | anything with `__arrow_c_stream__` |
+"""
+
+import numpy
+
+from ._fangorn import Error
+
+# Types that the extension reads where they lie.
+_READ = frozenset(
+    numpy.dtype(name) for name in "float32 float64 float16 int32 int16 int8 uint32 uint16 uint8".split()
+)
+
+# Rows that are copied at a time, where a type has to be converted.
+_ROWS = 1 << 16
+
+_WHAT_IS_TAKEN = (
+    "hand over an array of numpy, a DataFrame of pandas or polars, a Table of pyarrow, a sparse matrix of scipy or a "
+    "tensor of torch"
+)
+
+
+def parts(model, rows):
+    """Return the parts of some rows."""
+    if isinstance(rows, numpy.ndarray):
+        return _of_array(rows)
+    package = type(rows).__module__.partition(".")[0]
+    if package == "pandas":
+        return _of_pandas(model, rows)
+    if hasattr(rows, "tocsr"):
+        return _of_sparse(model, rows)
+    if package == "torch":
+        return _of_torch(rows)
+    if package == "polars" and hasattr(rows, "collect"):
+        raise TypeError("rows are a LazyFrame, which holds none yet; hand over rows.collect()")
+    if hasattr(rows, "__arrow_c_stream__"):
+        return [("stream", rows)]
+    if hasattr(rows, "__dlpack__"):
+        return _of_dlpack(rows)
+    if hasattr(rows, "__array__") or hasattr(rows, "__array_interface__"):
+        return _of_array(numpy.asarray(rows))
+    if isinstance(rows, (list, tuple)):
+        return _of_list(rows)
+    if isinstance(rows, (str, bytes)) or hasattr(rows, "__fspath__"):
+        raise TypeError(
+            "rows are a path or a text; read the file first, with pandas.read_csv or polars.read_parquet say, or predict it "
+            "by the command `fangorn predict MODEL --rows FILE`"
+        )
+    raise TypeError(f"rows of type {_name(rows)} are not read; {_WHAT_IS_TAKEN}")
+
+
+def _name(rows):
+    return f"{type(rows).__module__}.{type(rows).__qualname__}"
+
+
+def _of_list(rows):
+    try:
+        array = numpy.asarray(rows)
+    except ValueError as error:
+        raise TypeError(f"rows are a list that is no matrix: {error}; give each row as many numbers") from None
+    if array.dtype.kind in "USO":
+        raise TypeError("rows are a list that holds more than numbers; hand over a DataFrame")
+    return _of_array(array)
+
+
+def _of_array(array):
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise TypeError("rows are a masked array; hand over rows.astype(float).filled(numpy.nan)")
+    if array.dtype.names:
+        raise TypeError("rows are a structured array; hand over pandas.DataFrame(rows), whose columns have names")
+    if array.ndim != 2:
+        one = "; hand over rows.reshape(1, -1) if it is one row, rows.reshape(-1, 1) if it is one column"
+        raise Error(f"rows: an array of {array.ndim} dimensions, where 2 are needed{one if array.ndim == 1 else ''}")
+    kind, dtype = array.dtype.kind, array.dtype
+    if kind == "b":
+        array, dtype = array.view(numpy.uint8), numpy.dtype(numpy.uint8)
+    elif dtype.name == "bfloat16" and array.flags.aligned:
+        return [("bfloats", array.view(numpy.uint16))]
+    elif kind not in "iuf":
+        if dtype.name not in ("bfloat16", "object"):
+            raise TypeError(f"rows are an array of {dtype}, which are no numbers that a forest compares; cast it to float")
+    if dtype in _READ and array.flags.aligned and _steps_whole(array):
+        return [("matrix", array)]
+    return _converted(array)
+
+
+def _steps_whole(array):
+    return all(step % array.itemsize == 0 for step in array.strides)
+
+
+def _converted(array):
+    """Some thousands of rows at a time, as doubles."""
+    for first in range(0, max(len(array), 1), _ROWS):
+        yield "matrix", _doubles(array[first : first + _ROWS], "rows")
+
+
+def _doubles(values, what):
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        found = values.astype(numpy.float64)
+        with numpy.errstate(invalid="ignore"):
+            same = found.astype(values.dtype) == values
+        if not same.all():
+            value = values[~same].flat[0]
+            raise Error(
+                f"{what}: {value} has more digits than a double holds; round it as the training data was rounded"
+            )
+        return found
+    if values.dtype.kind == "O":
+        try:
+            return values.astype(numpy.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{what}: an array of objects, one of which is no number ({error}); hand over a DataFrame") from None
+    if values.dtype.newbyteorder("=") in _READ:
+        return numpy.array(values, dtype=values.dtype.newbyteorder("="), order="C")
+    return values.astype(numpy.float64)
+
+
+def _of_sparse(model, rows):
+    absent = getattr(model, "_absent", 0.0)
+    if rows.ndim != 2:
+        raise Error(f"rows: a sparse array of {rows.ndim} dimensions, where 2 are needed")
+    rows = rows.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    values = _doubles(rows.data, "rows") if rows.data.dtype.kind in "iuf" else rows.data
+    return [
+        (
+            "sparse",
+            rows.shape,
+            rows.indptr.astype(numpy.int64),
+            rows.indices.astype(numpy.int64),
+            values.astype(numpy.float64),
+            absent,
+        )
+    ]
+
+
+def _of_torch(tensor):
+    import torch
+
+    if tensor.device.type != "cpu":
+        raise TypeError(f"rows are a tensor on {tensor.device}; this package predicts on the CPU: hand over rows.cpu()")
+    if tensor.layout != torch.strided:
+        raise TypeError("rows are a sparse tensor; hand over rows.to_dense(), or a sparse matrix of scipy")
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        if tensor.ndim != 2:
+            return _of_array(tensor.float().numpy())
+        return [("bfloats", tensor.view(torch.int16).numpy().view(numpy.uint16))]
+    return _of_array(tensor.numpy())
+
+
+def _of_dlpack(rows):
+    device = rows.__dlpack_device__()[0]
+    if int(device) != 1:
+        raise TypeError(
+            f"rows of type {_name(rows)} are not in the memory of the CPU; copy them there first, with .get(), .cpu() or "
+            "jax.device_get say"
+        )
+    return _of_array(numpy.from_dlpack(rows))
+
+
+def _of_pandas(model, frame):
+    if not hasattr(frame, "columns"):
+        raise TypeError(f"rows of type {_name(frame)} are no table; hand over rows.to_frame() or rows.to_frame().T")
+    names = [".".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in frame.columns]
+    columns = [_column(model, at, place, names[place], frame) for at, place in enumerate(model._places(names))]
+    if all(read is None for _, read, _ in columns):
+        return [("columns", [_plain(frame.iloc[:, place]) for place, _, _ in columns])]
+    return _frame_parts(frame, columns)
+
+
+def _frame_parts(frame, columns):
+    plain = {place: _plain(frame.iloc[:, place]) for place, read, _ in columns if read is None}
+    for first in range(0, max(len(frame), 1), _ROWS):
+        end = first + _ROWS
+        yield (
+            "columns",
+            [
+                plain[place][first:end] if read is None else read(frame.iloc[first:end, place], name)
+                for place, read, name in columns
+            ],
+        )
+
+
+def _plain(series):
+    values = series.to_numpy()
+    return values.view(numpy.uint8) if values.dtype == bool else values
+
+
+def _column(model, at, place, name, frame):
+    """The place of a column, how its values become numbers, or None where they are, and its name."""
+    dtype = frame.dtypes.iloc[place]
+    coded = model._has_codes(at)
+    if isinstance(dtype, numpy.dtype) and not coded and (dtype in _READ or dtype == bool):
+        values = frame.iloc[:, place].to_numpy()
+        if values.flags.aligned and _steps_whole(values) and all(step >= 0 for step in values.strides):
+            return place, None, name
+    if coded:
+        return place, _by_codes(model, at), name
+    if str(dtype) == "category":
+        # As their own libraries read categories of a model that names none.
+        by_place = model.library in ("xgboost", "lightgbm", "treelite")
+        return place, _codes if by_place else _category_values, name
+    return place, _numbers, name
+
+
+def _by_codes(model, at):
+    def read(series, _):
+        import pandas
+
+        if str(series.dtype) != "category":
+            series = pandas.Series(pandas.Categorical(series))
+        categories, codes = series.cat.categories, series.cat.codes.to_numpy()
+        # Categories that no row has may be unknown to the model.
+        texts = [None] * len(categories)
+        for code in numpy.unique(codes[codes >= 0]):
+            texts[code] = str(categories[code])
+        numbers = numpy.array([*model._category_numbers(at, texts), numpy.nan], numpy.float32)
+        return numbers[codes]
+
+    return read
+
+
+def _codes(series, _):
+    codes = series.cat.codes.to_numpy()
+    return numpy.where(codes < 0, numpy.float32(numpy.nan), codes.astype(numpy.float32))
+
+
+def _category_values(series, name):
+    return _numbers(series.astype(series.cat.categories.dtype), name)
+
+
+def _numbers(series, name):
+    what = f"column `{name}`"
+    dtype = series.dtype
+    if isinstance(dtype, numpy.dtype) and dtype.kind in "iufb":
+        return numpy.ascontiguousarray(_doubles(series.to_numpy(), what))
+    kind = getattr(dtype, "kind", "O")
+    if kind in "iub" and not isinstance(dtype, numpy.dtype):
+        there = series.dropna()
+        if kind != "b":
+            _doubles(there.to_numpy(dtype=numpy.uint64 if kind == "u" else numpy.int64), what)
+        return series.to_numpy(dtype=numpy.float64, na_value=numpy.nan)
+    if kind == "f" or kind == "O" and str(dtype) == "object" or str(dtype).startswith("Sparse"):
+        try:
+            return series.to_numpy(dtype=numpy.float64, na_value=numpy.nan)
+        except (TypeError, ValueError):
+            pass
+    remedy = "cast the column to the numbers that the model was trained on"
+    if kind == "O":
+        raise Error(f"{what}: it holds texts, and the model's file names no categories for them; {remedy}")
+    raise Error(f"{what}: it holds values of type {dtype}, for which no model has a number of its own; {remedy}")

@@ -1,0 +1,133 @@
+//! Arrays of numpy: where their values lie, and results as new ones.
+
+use half::{bf16, f16};
+use numpy::{Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::{IntoPyObjectExt, exceptions::PyBufferError, prelude::*};
+
+use fangorn::table::ColumnValues;
+
+/// An array of one of the types that are read where they lie. It is borrowed for reading: another extension in Rust
+/// can't write to it meanwhile. Python's code can, on another thread; then what a prediction reads is the old value or the
+/// new one.
+pub enum Held<'py> {
+    F64(PyReadonlyArrayDyn<'py, f64>),
+    F32(PyReadonlyArrayDyn<'py, f32>),
+    F16(PyReadonlyArrayDyn<'py, f16>),
+    I32(PyReadonlyArrayDyn<'py, i32>),
+    I16(PyReadonlyArrayDyn<'py, i16>),
+    I8(PyReadonlyArrayDyn<'py, i8>),
+    U32(PyReadonlyArrayDyn<'py, u32>),
+    U16(PyReadonlyArrayDyn<'py, u16>),
+    U8(PyReadonlyArrayDyn<'py, u8>),
+}
+
+macro_rules! each_type {
+    ($array:expr, $run:ident($($argument:expr)?)) => {
+        match $array {
+            Held::F64(array) => $run(array $(, $argument)?),
+            Held::F32(array) => $run(array $(, $argument)?),
+            Held::F16(array) => $run(array $(, $argument)?),
+            Held::I32(array) => $run(array $(, $argument)?),
+            Held::I16(array) => $run(array $(, $argument)?),
+            Held::I8(array) => $run(array $(, $argument)?),
+            Held::U32(array) => $run(array $(, $argument)?),
+            Held::U16(array) => $run(array $(, $argument)?),
+            Held::U8(array) => $run(array $(, $argument)?),
+        }
+    };
+}
+
+impl<'py> Held<'py> {
+    /// Borrows an array, if it is one of numpy's and of a type that is read where it lies. The types that are most often
+    /// handed over come first.
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        macro_rules! try_each {
+            ($($variant:ident $t:ty),+) => {
+                $(if let Ok(array) = object.cast::<PyArrayDyn<$t>>() {
+                    let borrowed = array.try_readonly();
+                    return Ok(Some(Self::$variant(borrowed.map_err(|e| PyBufferError::new_err(e.to_string()))?)));
+                })+
+            };
+        }
+        try_each!(F32 f32, F64 f64, I32 i32, U8 u8, I16 i16, I8 i8, U16 u16, U32 u32, F16 f16);
+        Ok(None)
+    }
+
+    /// Returns the values of an array of one or two dimensions; one of one dimension is a column. `None` where they do not
+    /// lie as a view has them.
+    pub fn view(&self) -> Option<View<'_>> {
+        each_type!(self, view())
+    }
+}
+
+/// Values in an array's memory: value `(r, c)` is at `r * strides[0] + c * strides[1]`, after rows and columns are put
+/// the other way round where they are reversed.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub values: ColumnValues<'a>,
+    pub shape: [usize; 2],
+    pub strides: [usize; 2],
+    /// Whether the last row comes first in memory, and whether the last column does.
+    pub reversed: [bool; 2],
+}
+
+impl View<'_> {
+    /// Returns the same values as numbers of the type bfloat16, if they have 16 bits.
+    pub fn bfloat(self) -> Option<Self> {
+        match self.values {
+            ColumnValues::U16(words) => {
+                // SAFETY: `bf16` is a transparent wrapper of `u16`, and each word is one.
+                let values =
+                    unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<bf16>(), words.len()) };
+                Some(Self { values: ColumnValues::Bf16(values), ..self })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn view<'a, T: Element>(array: &'a PyReadonlyArrayDyn<'_, T>) -> Option<View<'a>>
+where
+    &'a [T]: Into<ColumnValues<'a>>,
+{
+    let (shape, steps) = match (array.shape(), array.strides()) {
+        ([rows, columns], [row, column]) => ([*rows, *columns], [*row, *column]),
+        ([rows], [row]) => ([*rows, 1], [*row, 0]),
+        _ => return None,
+    };
+    if shape.contains(&0) {
+        let empty: &[T] = &[];
+        return Some(View { values: empty.into(), shape, strides: [shape[1], 1], reversed: [false; 2] });
+    }
+    let size = size_of::<T>() as isize;
+    let data: *const T = array.data();
+    if !data.is_aligned() || steps.iter().any(|step| step % size != 0) {
+        return None;
+    }
+    // A step between values of which there is one is whatever numpy says.
+    let step = |of: usize| if shape[of] == 1 { 0 } else { steps[of] / size };
+    let steps = [step(0), step(1)];
+    let reach = |of: usize| steps[of].unsigned_abs().checked_mul(shape[of] - 1);
+    let length = reach(0)?.checked_add(reach(1)?)?.checked_add(1)?;
+    let back = |of: usize| if steps[of] < 0 { reach(of) } else { Some(0) };
+    let first = data.wrapping_sub(back(0)? + back(1)?);
+    // SAFETY: numpy's shape and strides say that the values from the lowest to the highest address are in the memory that
+    // the array's base owns, and the array is held for 'a. The address is aligned, and every bit pattern is a value of
+    // these types. The borrow keeps other code in Rust from writing to it.
+    let values = unsafe { std::slice::from_raw_parts(first, length) };
+    let strides = steps.map(isize::unsigned_abs);
+    Some(View { values: values.into(), shape, strides, reversed: steps.map(|step| step < 0) })
+}
+
+/// Makes an array of results, which keeps their memory.
+pub fn array<'py, T: Element>(
+    py: Python<'py>,
+    values: Vec<T>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = PyArray1::from_vec(py, values);
+    match shape {
+        [_] => array.into_bound_py_any(py),
+        shape => array.reshape(shape.to_vec())?.into_bound_py_any(py),
+    }
+}

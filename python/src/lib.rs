@@ -1,0 +1,162 @@
+//! Python's package `fangorn`: trained decision forests, compiled for this machine's CPU.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `arrays` | arrays of numpy, where their values lie |
+//! | `rows` | rows that Python's code hands over, part by part |
+//! | `source` | rows, and what is computed of them |
+//! | `options`, `pools` | schedules, threads and sums; the threads |
+//! | `model`, `pipeline` | the classes `Model` and `Pipeline` |
+//! | `error` | the exception `fangorn.Error` |
+
+mod arrays;
+mod error;
+mod model;
+mod options;
+mod pipeline;
+mod pools;
+mod rows;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use fangorn::{
+    Forest,
+    forest::ClassRule,
+    graph::Graph,
+    import::{self, ErrorKind, Format, LoadOptions},
+};
+use pyo3::{IntoPyObjectExt, prelude::*};
+
+use crate::{
+    error::{of_crate, refused},
+    model::Model,
+    options::{Options, Rounds},
+    pipeline::Pipeline,
+};
+
+/// The formats by the names that Python's code gives them.
+const FORMATS: [(&str, Format); 8] = [
+    ("fangorn", Format::Fangorn),
+    ("xgboost-json", Format::XgboostJson),
+    ("xgboost-ubj", Format::XgboostUbjson),
+    ("lightgbm", Format::LightGbm),
+    ("catboost", Format::CatBoost),
+    ("onnx", Format::Onnx),
+    ("treelite", Format::Treelite),
+    ("scikit-learn", Format::ScikitLearn),
+];
+
+fn format_of(name: &str) -> PyResult<Format> {
+    FORMATS.into_iter().find(|(known, _)| *known == name).map(|(_, format)| format).ok_or_else(|| {
+        let names = FORMATS.map(|(name, _)| name).join(", ");
+        refused(format!("format: `{name}` is unknown; take one of {names}, or leave it out"))
+    })
+}
+
+/// Reads a model from the bytes of its file. `fangorn.loads` says what the arguments are. `labels` are those of the classes,
+/// and whether they are texts.
+#[pyfunction]
+#[pyo3(signature = (
+    bytes, *, format = None, schedule = None, threads = None, sum = "any", iteration_range = None, labels = None
+))]
+#[allow(clippy::too_many_arguments, reason = "they are named by whoever calls it")]
+fn _parse(
+    py: Python<'_>,
+    bytes: &[u8],
+    format: Option<&str>,
+    schedule: Option<String>,
+    threads: Option<usize>,
+    sum: &str,
+    iteration_range: Option<Rounds>,
+    labels: Option<(Vec<String>, bool)>,
+) -> PyResult<Py<PyAny>> {
+    let options = Options::new(schedule, threads, sum)?;
+    let format = format.map(format_of).transpose()?;
+    read(py, options, iteration_range, Given::Bytes { bytes, format, labels })
+}
+
+/// Reads a model file. `fangorn.load` says what the arguments are.
+#[pyfunction]
+#[pyo3(signature = (path, *, schedule = None, threads = None, sum = "any", iteration_range = None))]
+fn _load(
+    py: Python<'_>,
+    path: PathBuf,
+    schedule: Option<String>,
+    threads: Option<usize>,
+    sum: &str,
+    iteration_range: Option<Rounds>,
+) -> PyResult<Py<PyAny>> {
+    let options = Options::new(schedule, threads, sum)?;
+    read(py, options, iteration_range, Given::File(&path))
+}
+
+/// Where a model is read from.
+enum Given<'g> {
+    File(&'g Path),
+    Bytes { bytes: &'g [u8], format: Option<Format>, labels: Option<(Vec<String>, bool)> },
+}
+
+impl Given<'_> {
+    fn forest(&self, options: &LoadOptions) -> Result<Forest, fangorn::Error> {
+        match self {
+            Self::File(path) => import::load(path, options),
+            Self::Bytes { bytes, format: Some(format), .. } => Ok(import::parse_as(*format, bytes, options)?),
+            Self::Bytes { bytes, format: None, .. } => Ok(import::parse(bytes, options)?),
+        }
+    }
+
+    /// Reads a graph, if the format has graphs.
+    fn graph(&self, options: &LoadOptions) -> Option<Result<Graph, fangorn::Error>> {
+        let has_graphs = |format| matches!(format, Format::Onnx | Format::LightGbm | Format::ScikitLearn);
+        match self {
+            Self::File(path) => {
+                let format = std::fs::read(path).ok().and_then(|bytes| Format::of(&bytes).ok())?;
+                has_graphs(format).then(|| import::load_graph(path, options))
+            }
+            Self::Bytes { bytes, format, .. } => {
+                let format = format.or_else(|| Format::of(bytes).ok())?;
+                has_graphs(format).then(|| import::parse_graph(bytes, options).map_err(Into::into))
+            }
+        }
+    }
+}
+
+fn read(py: Python<'_>, options: Options, rounds: Option<Rounds>, given: Given<'_>) -> PyResult<Py<PyAny>> {
+    let of =
+        |iteration_range| LoadOptions { iteration_range, raw_categories: true, ..LoadOptions::default() };
+    let best = || {
+        let forest = py.detach(|| given.forest(&of(None))).map_err(of_crate)?;
+        Ok(forest.producer.early_stop.map(|stop| stop.best))
+    };
+    let load_options = of(rounds.map(|rounds| rounds.range(best)).transpose()?.flatten());
+    let mut forest = match py.detach(|| given.forest(&load_options)) {
+        Ok(forest) => forest,
+        Err(error) => {
+            // What is more than one forest may be a graph.
+            let unsupported =
+                matches!(&error, fangorn::Error::Import(error) if error.kind() == ErrorKind::Unsupported);
+            let graph = unsupported.then(|| py.detach(|| given.graph(&load_options))).flatten();
+            let graph = graph.unwrap_or(Err(error)).map_err(of_crate)?;
+            return Pipeline::new(graph, options.threads)?.into_py_any(py);
+        }
+    };
+    if let Given::Bytes { labels: Some((labels, words)), .. } = given
+        && forest.classes.rule != ClassRule::None
+    {
+        (forest.classes.labels, forest.classes.words) = (labels, words);
+    }
+    Model::new(py, forest, options)?.into_py_any(py)
+}
+
+#[pymodule]
+fn _fangorn(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("Error", py.get_type::<error::Error>())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Model>()?;
+    module.add_class::<Pipeline>()?;
+    module.add_function(wrap_pyfunction!(_load, module)?)?;
+    module.add_function(wrap_pyfunction!(_parse, module)?)?;
+    module.add_function(wrap_pyfunction!(pools::after_fork, module)?)
+}

@@ -1,0 +1,707 @@
+//! A model that predicts.
+
+use std::sync::{Arc, OnceLock};
+
+use fangorn::{
+    Forest, Predictor,
+    auto::Explanation,
+    contributions::Explainer,
+    file::Contents,
+    forest::{ClassRule, reference},
+};
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::{
+    IntoPyObjectExt,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBytes, PyDict},
+};
+use rayon::prelude::*;
+
+use crate::{
+    arrays::{self, Held},
+    error::{of_crate, refused},
+    options::Options,
+    pools, rows,
+    source::Source,
+};
+
+/// A trained forest, compiled for this machine's CPU.
+///
+/// `fangorn.load` and the functions `fangorn.from_xgboost`, `from_lightgbm`, `from_catboost`, `from_sklearn` and
+/// `from_onnx` make one. It never changes, so threads may share it, and it can be pickled. While it predicts, other
+/// threads of Python run.
+///
+/// Rows are anything with rows and columns: an array of numpy of any type of numbers and any strides, a DataFrame of
+/// pandas or polars, a Table of pyarrow, a sparse matrix of scipy, a tensor of torch on the CPU, or anything that hands
+/// itself over by DLPack or by Arrow's C stream. Columns that have names are found by them where the model has names.
+#[pyclass(frozen, module = "fangorn")]
+pub struct Model {
+    forest: Arc<Forest>,
+    predictor: Predictor,
+    options: Options,
+    explainer: OnceLock<Arc<Explainer>>,
+    labels: PyOnceLock<Py<PyAny>>,
+    leaf_ids: OnceLock<Vec<i32>>,
+}
+
+/// Results of a call that fit on the stack.
+const FEW: usize = 64;
+
+/// Rows that explanations put on several threads.
+const ROWS_TO_SHARE: usize = 16;
+
+impl Model {
+    /// Compiles a forest. Says it as a warning of Python where slower code has to serve.
+    pub fn new(py: Python<'_>, forest: Forest, options: Options) -> PyResult<Self> {
+        let predictor = py.detach(|| options.predictor(&forest))?;
+        for warning in predictor.warnings() {
+            let warnings = py.import("warnings")?;
+            warnings.call_method1("warn", (warning.to_string(),))?;
+        }
+        Ok(Self {
+            forest: Arc::new(forest),
+            predictor,
+            options,
+            explainer: OnceLock::new(),
+            labels: PyOnceLock::new(),
+            leaf_ids: OnceLock::new(),
+        })
+    }
+
+    /// The model's forest.
+    pub fn forest(&self) -> &Forest {
+        &self.forest
+    }
+
+    /// Runs `work` without the lock of the interpreter: on the threads of the model's pool, if `several` says so.
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        several: bool,
+        work: impl FnOnce() -> fangorn::Result<R> + Send,
+    ) -> PyResult<R> {
+        let pool =
+            (several && self.options.threads > 1).then(|| pools::pool(self.options.threads)).transpose()?;
+        py.detach(|| match &pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        })
+        .map_err(of_crate)
+    }
+
+    /// Returns what `work` makes of all rows, and the number of rows.
+    fn each_part<'py, R: Send>(
+        &self,
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        work: impl Fn(&Source<'_>) -> fangorn::Result<Vec<R>> + Sync,
+        several: impl Fn(usize) -> bool,
+    ) -> PyResult<(usize, Vec<R>)> {
+        let py = slf.py();
+        let columns = self.forest.features.len();
+        let mut all = Collected { rows: 0, found: Vec::new() };
+        rows::each(slf.as_any(), rows, &self.forest, |source, reversed| {
+            let count = source.len();
+            source.check(columns).map_err(of_crate)?;
+            let mut found = self.run(py, several(count), || work(source))?;
+            if reversed {
+                found = rows::reversed(found, count);
+            }
+            all.add(count, found);
+            Ok(())
+        })?;
+        Ok((all.rows, all.found))
+    }
+
+    /// Returns margins or values of a few rows of an array, if that is what it is: the way with the least to do.
+    fn few<'py>(
+        &self,
+        py: Python<'py>,
+        rows: &Bound<'py, PyAny>,
+        values: bool,
+    ) -> Option<PyResult<Bound<'py, PyAny>>> {
+        let held = match Held::of(rows) {
+            Ok(held) => held?,
+            Err(error) => return Some(Err(error)),
+        };
+        let width = if values { self.predictor.width() } else { self.forest.outputs as usize };
+        let view = held
+            .view()
+            .filter(|view| view.shape[0].saturating_mul(width) <= FEW && view.reversed == [false; 2])?;
+        let several = self.predictor.uses_several_threads(view.shape[0]);
+        let source = Source::of_view(view).ok().filter(|_| !several && numpy_rank(rows) == 2)?;
+        let mut room = [0.0; FEW];
+        let out = &mut room[..view.shape[0] * width];
+        let done = py.detach(|| match (&source, values) {
+            (Source::Singles(rows, _), true) => Some(self.predictor.values_into(rows, out)),
+            (Source::Doubles(rows, _), true) => Some(self.predictor.values_into(rows, out)),
+            (Source::Singles(rows, _), false) => Some(self.predictor.margins_into(rows, out)),
+            (Source::Doubles(rows, _), false) => Some(self.predictor.margins_into(rows, out)),
+            _ => None,
+        })?;
+        if let Err(error) = done {
+            return Some(Err(of_crate(error)));
+        }
+        let found = PyArray1::from_slice(py, out);
+        Some(match width {
+            1 => found.into_bound_py_any(py),
+            width => found.reshape([view.shape[0], width]).and_then(|found| found.into_bound_py_any(py)),
+        })
+    }
+
+    fn floats<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        base_margin: Option<&Bound<'py, PyAny>>,
+        values: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (model, py) = (slf.get(), slf.py());
+        let width = if values { model.predictor.width() } else { model.forest.outputs as usize };
+        if let Some(margins) = base_margin {
+            let (count, found) = model.from_margins(slf, rows, margins, values)?;
+            return shaped(py, found, count, width);
+        }
+        if let Some(few) = model.few(py, rows, values) {
+            return few;
+        }
+        let predictor = &model.predictor;
+        let (count, found) = model.each_part(
+            slf,
+            rows,
+            |source| if values { source.values(predictor) } else { source.margins(predictor) },
+            |rows| predictor.uses_several_threads(rows),
+        )?;
+        shaped(py, found, count, width)
+    }
+
+    fn slots<'py>(&self, slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<(usize, Vec<u32>)> {
+        let predictor = &self.predictor;
+        self.each_part(
+            slf,
+            rows,
+            |source| source.slots(predictor),
+            |rows| predictor.uses_several_threads(rows),
+        )
+    }
+
+    /// Returns what `of_row` makes of the leaf slots that each row reaches.
+    fn of_slots<'py, R: Send>(
+        &self,
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        of_row: impl Fn(usize, &[u32]) -> Vec<R> + Sync,
+    ) -> PyResult<(usize, Vec<R>)> {
+        let (count, slots) = self.slots(slf, rows)?;
+        let trees = self.forest.trees.len();
+        let found = self.run(slf.py(), count > rows::ROWS_A_TASK, || {
+            let row = |row: usize| of_row(row, &slots[row * trees..][..trees]);
+            Ok(match count > rows::ROWS_A_TASK {
+                true => (0..count).into_par_iter().flat_map_iter(row).collect(),
+                false => (0..count).flat_map(row).collect(),
+            })
+        })?;
+        Ok((count, found))
+    }
+
+    /// Returns margins or values of sums that start at the rows' own margins, added up as the producer does.
+    fn from_margins<'py>(
+        &self,
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        margins: &Bound<'py, PyAny>,
+        values: bool,
+    ) -> PyResult<(usize, Vec<f32>)> {
+        let (forest, outputs) = (&*self.forest, self.forest.outputs as usize);
+        let library = &*forest.producer.library;
+        if !matches!(library, "xgboost" | "catboost") {
+            return Err(refused(format!(
+                "base_margin is for models of XGBoost and CatBoost, and this one is of {library}, which takes no margins when \
+                 it predicts; add them to Model.margin"
+            )));
+        }
+        let numpy = slf.py().import("numpy")?;
+        let starts =
+            numpy.call_method1("ascontiguousarray", (margins, "float32"))?.call_method1("ravel", ())?;
+        let starts: Vec<f32> = starts.cast::<PyArray1<f32>>()?.to_vec()?;
+        let (count, slots) = self.slots(slf, rows)?;
+        if count.checked_mul(outputs) != Some(starts.len()) {
+            return Err(refused(format!(
+                "base_margin has {} values, {count} rows of {outputs} outputs need {}; give one for each",
+                starts.len(),
+                count.saturating_mul(outputs)
+            )));
+        }
+        let trees = forest.trees.len();
+        let of_row = |row: usize| {
+            let (slots, start) = (&slots[row * trees..][..trees], &starts[row * outputs..][..outputs]);
+            let margins = reference::producer_margins(forest, slots, Some(start));
+            let found = if values { reference::values_of_sums(forest, &margins) } else { margins };
+            found.into_iter().map(|value| value as f32)
+        };
+        Ok((count, slf.py().detach(|| (0..count).flat_map(of_row).collect())))
+    }
+
+    fn explainer(&self) -> PyResult<Arc<Explainer>> {
+        if let Some(explainer) = self.explainer.get() {
+            return Ok(explainer.clone());
+        }
+        let made = Arc::new(Explainer::new(&self.forest).map_err(of_crate)?);
+        Ok(self.explainer.get_or_init(|| made).clone())
+    }
+
+    fn explained<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        interactions: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let model = slf.get();
+        let explainer = model.explainer()?;
+        let several = |rows| rows > ROWS_TO_SHARE;
+        let (count, found) =
+            model.each_part(slf, rows, |source| source.explained(&explainer, interactions), several)?;
+        let (outputs, cells) = (model.forest.outputs as usize, model.forest.features.len() + 1);
+        let shape = [count, outputs, cells, cells];
+        let shape = if interactions { &shape[..] } else { &shape[..3] };
+        match outputs {
+            1 => arrays::array(slf.py(), found, &[&shape[..1], &shape[2..]].concat()),
+            _ => arrays::array(slf.py(), found, shape),
+        }
+    }
+
+    /// Returns the leaf id of each leaf slot.
+    fn ids(&self) -> &[i32] {
+        self.leaf_ids.get_or_init(|| {
+            let mut ids = vec![0; self.forest.leaf_count()];
+            for tree in &self.forest.trees {
+                for (node, id) in tree.nodes.iter().zip(&tree.ids) {
+                    if let Some(slot) = node.slot() {
+                        ids[slot as usize] = *id as i32;
+                    }
+                }
+            }
+            ids
+        })
+    }
+
+    fn contents(&self) -> Vec<u8> {
+        Contents::new((*self.forest).clone()).to_bytes()
+    }
+}
+
+/// Results of the parts that rows come in.
+struct Collected<R> {
+    rows: usize,
+    found: Vec<R>,
+}
+
+impl<R> Collected<R> {
+    fn add(&mut self, rows: usize, found: Vec<R>) {
+        self.rows += rows;
+        match self.found.is_empty() {
+            true => self.found = found,
+            false => self.found.extend(found),
+        }
+    }
+}
+
+fn numpy_rank(rows: &Bound<'_, PyAny>) -> usize {
+    use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+    rows.cast::<PyUntypedArray>().map_or(0, |array| array.ndim())
+}
+
+/// Makes an array of so many results a row: of one dimension where a row has one.
+fn shaped<'py, T: numpy::Element>(
+    py: Python<'py>,
+    found: Vec<T>,
+    rows: usize,
+    width: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    match width {
+        1 => arrays::array(py, found, &[rows]),
+        width => arrays::array(py, found, &[rows, width]),
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Predict rows: what the model's own library returns, probabilities of a classifier say.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows : array, DataFrame, table, sparse matrix or tensor
+    ///     `n` rows of `n_features` columns. See the class for what is taken.
+    /// base_margin : array of n or n x n_outputs numbers, optional
+    ///     Margins at which the rows' sums start: XGBoost's `base_margin`, CatBoost's `baseline`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of float32
+    ///     `(n,)` where a row has one value, otherwise `(n, n_values)`.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     The rows have other columns than the model.
+    /// TypeError
+    ///     The rows are of a kind that is not read. The message says what to do.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj")
+    /// >>> model.predict(numpy.zeros((2, 12), numpy.float32)).shape
+    /// (2,)
+    #[pyo3(signature = (rows, *, base_margin = None))]
+    fn predict<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        base_margin: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::floats(slf, rows, base_margin, true)
+    }
+
+    /// Predict the sums before the objective's transform, log odds say: XGBoost's `output_margin`, LightGBM's `raw_score`.
+    ///
+    /// Takes what `predict` takes. Returns an array of float32, `(n,)` where a row has one margin, otherwise
+    /// `(n, n_outputs)`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> model = fangorn.load(zoo / "softprob/model.ubj")
+    /// >>> model.margin(numpy.zeros((3, 8))).shape
+    /// (3, 5)
+    #[pyo3(signature = (rows, *, base_margin = None))]
+    fn margin<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        base_margin: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::floats(slf, rows, base_margin, false)
+    }
+
+    /// Predict classes, by their labels: the producer's own, also where two classes are nearly equal.
+    ///
+    /// Takes what `predict` takes. Returns an array of `classes` by their labels, `(n,)`, or `(n, n_outputs)` where each
+    /// output decides for itself.
+    ///
+    /// Raises fangorn.Error where the model is no classifier.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> model = fangorn.load(zoo / "sklearn-forest-names/model.npz")
+    /// >>> model.predict_class(numpy.zeros((1, 5))).tolist()
+    /// ['maybe']
+    fn predict_class<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (model, py) = (slf.get(), slf.py());
+        let forest = &*model.forest;
+        if forest.classes.rule == ClassRule::None {
+            return Err(refused(format!(
+                "the model is a regressor, a ranker or a detector: its objective {} knows no classes; use predict",
+                forest.producer.objective
+            )));
+        }
+        let (count, numbers) =
+            model.of_slots(slf, rows, |_, slots| reference::classes_of_slots(forest, slots))?;
+        let a_row = numbers.len().checked_div(count).unwrap_or(1).max(1);
+        let numbers: Vec<i64> = numbers.into_iter().map(i64::from).collect();
+        let numbers = shaped(py, numbers, count, a_row)?;
+        match forest.classes.labels.is_empty() {
+            true => Ok(numbers),
+            false => model.classes(py)?.call_method1("take", (numbers,)),
+        }
+    }
+
+    /// Return the number of the leaf that each row reaches in each tree, as the producer counts leaves: XGBoost's and
+    /// LightGBM's `pred_leaf`, scikit-learn's `apply`.
+    ///
+    /// Takes what `predict` takes. Returns an array of int32, `(n, n_trees)`, trees in the producer's order.
+    fn leaf<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let model = slf.get();
+        let (count, slots) = model.slots(slf, rows)?;
+        let ids = model.ids();
+        let found: Vec<i32> = slots.into_iter().map(|slot| ids[slot as usize]).collect();
+        arrays::array(slf.py(), found, &[count, model.forest.trees.len()])
+    }
+
+    /// Return the slot of the leaf that each row reaches in each tree: the leaf's place in `leaf_values`.
+    ///
+    /// Takes what `predict` takes. Returns an array of int64, `(n, n_trees)`, trees in the producer's order.
+    fn leaf_slot<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let model = slf.get();
+        let (count, slots) = model.slots(slf, rows)?;
+        let found: Vec<i64> = slots.into_iter().map(i64::from).collect();
+        arrays::array(slf.py(), found, &[count, model.forest.trees.len()])
+    }
+
+    /// Return how much each feature adds to each margin of each row (SHAP values, path-dependent), the bias last: XGBoost's
+    /// `pred_contribs`, LightGBM's `pred_contrib`.
+    ///
+    /// Takes what `predict` takes. Returns an array of float32, `(n, n_features + 1)`, or
+    /// `(n, n_outputs, n_features + 1)` where the model has several outputs. A row's contributions add up to its margin.
+    ///
+    /// Raises fangorn.Error where the model's file does not say how much training data reached each node.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj")
+    /// >>> rows = numpy.zeros((4, 12), numpy.float32)
+    /// >>> numpy.allclose(model.contributions(rows).sum(axis=1), model.margin(rows), atol=1e-5)
+    /// True
+    fn contributions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::explained(slf, rows, false)
+    }
+
+    /// Return how much each two features add together to each margin of each row: XGBoost's `pred_interactions`.
+    ///
+    /// Takes what `predict` takes. Returns an array of float32, `(n, n_features + 1, n_features + 1)`, with a dimension for
+    /// the outputs after the first where the model has several. Each line adds up to a feature's contribution.
+    fn interactions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::explained(slf, rows, true)
+    }
+
+    /// Say how a batch of so many rows runs, and why: the schedule, the plan, the engines, and estimates of the ways that
+    /// the default schedule was chosen among.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn
+    /// >>> print(fangorn.load(zoo / "churn/model.ubj").explain().splitlines()[0])
+    /// model     xgboost binary:logistic, 100 trees, 12 features, 1 output
+    #[pyo3(signature = (rows = 4096))]
+    fn explain(&self, py: Python<'_>, rows: usize) -> PyResult<String> {
+        use std::fmt::Write as _;
+        let rows = rows.clamp(1, 1 << 24);
+        let plain = Options { threads: 1, ..self.options.clone() };
+        let engines = py.detach(|| {
+            let predictor = plain.predictor(&self.forest)?;
+            predictor.engines(rows.min(4096)).map_err(of_crate)
+        })?;
+        let engines: Vec<String> = engines.iter().map(|(engine, _)| engine.to_string()).collect();
+        let why = Explanation::new(&self.forest, rows);
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "model     {}", self.summary());
+        let _ = writeln!(text, "schedule  {}", self.schedule().replace('\n', "; "));
+        let plan = self.predictor.plan_for(rows);
+        let _ = writeln!(text, "runs      a batch of {rows}: plan of {plan}, {}", engines.join(" and "));
+        let _ = writeln!(text, "\nEstimates for a batch of {rows} on one thread:\n");
+        for way in &why.of_batch {
+            let _ = writeln!(text, "{:>10.4} µs a row  {}", way.seconds * 1e6 / rows as f64, way.work.name());
+        }
+        let from: Vec<_> =
+            why.by_batch.iter().map(|(rows, work)| format!("{} from {rows}", work.name())).collect();
+        let _ = writeln!(text, "\nfastest   {} rows", from.join(", "));
+        let contributions = match self.explainer() {
+            Ok(explainer) => explainer.plan(),
+            Err(error) => error.value(py).to_string(),
+        };
+        let _ = write!(text, "\nContributions: {contributions}");
+        Ok(text)
+    }
+
+    /// Return the bytes of a `.fangorn` file, which `fangorn.loads` reads: the model as it was imported.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.contents()))
+    }
+
+    /// The number of columns of a row.
+    #[getter]
+    fn n_features(&self) -> usize {
+        self.forest.features.len()
+    }
+
+    /// The names of the columns, or None where the model has none.
+    #[getter]
+    fn feature_names(&self) -> Option<Vec<String>> {
+        let names: Option<Vec<String>> =
+            self.forest.features.iter().map(|feature| feature.name.clone()).collect();
+        names.filter(|names| !names.is_empty())
+    }
+
+    /// The number of margins of a row: 1, the number of classes, or the number of targets.
+    #[getter]
+    fn n_outputs(&self) -> u32 {
+        self.forest.outputs
+    }
+
+    /// The number of values of a row, as `predict` returns them.
+    #[getter]
+    fn n_values(&self) -> usize {
+        self.predictor.width()
+    }
+
+    /// The number of trees.
+    #[getter]
+    fn n_trees(&self) -> usize {
+        self.forest.trees.len()
+    }
+
+    /// The name of the library that trained the model: `xgboost`, `lightgbm`, `catboost`, `scikit-learn`, `treelite` …
+    #[getter]
+    fn library(&self) -> &str {
+        &self.forest.producer.library
+    }
+
+    /// The library's version, as the model says it.
+    #[getter]
+    fn library_version(&self) -> &str {
+        &self.forest.producer.version
+    }
+
+    /// The library's name of the objective.
+    #[getter]
+    fn objective(&self) -> &str {
+        &self.forest.producer.objective
+    }
+
+    /// `classification`, or `regression` where the model has no classes.
+    #[getter]
+    fn task(&self) -> &'static str {
+        match self.forest.classes.rule {
+            ClassRule::None => "regression",
+            _ => "classification",
+        }
+    }
+
+    /// The best round of early stopping, counted from 0, or None where the model says none.
+    #[getter]
+    fn best_iteration(&self) -> Option<u32> {
+        self.forest.producer.early_stop.map(|stop| stop.best)
+    }
+
+    /// The labels of the classes: an array of int64 or of str, or None where the model has no classes.
+    #[getter(classes)]
+    fn classes_or_none<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.forest.classes.rule {
+            ClassRule::None => Ok(None),
+            _ => self.classes(py).map(Some),
+        }
+    }
+
+    /// The schedule, a directive a line; of several schedules by batch size, that of large batches.
+    #[getter]
+    fn schedule(&self) -> String {
+        match &self.options.schedule {
+            Some(name) => match self.options_schedule(name) {
+                Some(text) => text,
+                None => name.clone(),
+            },
+            None => Explanation::new(&self.forest, 4096).schedule.to_string(),
+        }
+    }
+
+    /// How many threads predict large batches.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.options.threads
+    }
+
+    /// What sums promise: `any`, `tree` or `exact`.
+    #[getter]
+    fn sum(&self) -> &'static str {
+        self.options.sum.name()
+    }
+
+    /// The base score of each output, float64: where sums begin.
+    #[getter]
+    fn base_score<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_iter(py, self.forest.base_score.iter().map(|score| score.0))
+    }
+
+    /// The values of the leaves, float64, `(slots, 1)`, or `(slots, n_outputs)` where leaves are vectors.
+    #[getter]
+    fn leaf_values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let values = self.forest.leaf_values.iter().map(|value| value.0).collect();
+        arrays::array(py, values, &[self.forest.leaf_count(), self.forest.leaf_width()])
+    }
+
+    /// The output to which each tree adds, int64, or None where leaves are vectors.
+    #[getter]
+    fn tree_outputs<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
+        match &self.forest.targets {
+            fangorn::forest::Targets::One(outputs) => {
+                Some(PyArray1::from_iter(py, outputs.iter().map(|output| i64::from(*output))))
+            }
+            fangorn::forest::Targets::All => None,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<fangorn.Model: {}>", self.summary())
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyDict>))> {
+        let unpickle = py.import("fangorn._load")?.getattr("unpickle")?;
+        let options = PyDict::new(py);
+        options.set_item("schedule", &self.options.schedule)?;
+        options.set_item("threads", self.options.threads)?;
+        options.set_item("sum", self.options.sum.name())?;
+        Ok((unpickle, (self.to_bytes(py), options)))
+    }
+
+    /// Return the places of the model's columns among a table's names.
+    fn _places(&self, names: Vec<String>) -> PyResult<Vec<usize>> {
+        rows::places(&self.forest, &names)
+    }
+
+    /// Return whether a column's categories become numbers of the model's own.
+    fn _has_codes(&self, column: usize) -> bool {
+        self.forest.features.get(column).is_some_and(|feature| feature.codes().is_some())
+    }
+
+    /// Return the number of each of some categories of a column: NaN for a missing one.
+    fn _category_numbers(&self, column: usize, texts: Vec<Option<String>>) -> PyResult<Vec<f64>> {
+        rows::category_numbers(&self.forest, column, &texts)
+    }
+
+    /// What a value is that a sparse row does not hold.
+    #[getter]
+    fn _absent(&self) -> f64 {
+        self.forest.absent_value()
+    }
+}
+
+impl Model {
+    /// Returns one line that says what the model is.
+    fn summary(&self) -> String {
+        let forest = &*self.forest;
+        let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        format!(
+            "{} {}, {}, {}, {}",
+            forest.producer.library,
+            forest.producer.objective,
+            many(forest.trees.len(), "tree"),
+            many(forest.features.len(), "feature"),
+            many(forest.outputs as usize, "output")
+        )
+    }
+
+    fn options_schedule(&self, name: &str) -> Option<String> {
+        fangorn::schedule::Preset::parse(name).map(|preset| preset.schedule(&self.forest, false).to_string())
+    }
+
+    /// Returns the labels of the classes as an array of numpy.
+    fn classes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let classes = &self.forest.classes;
+        let labels = self.labels.get_or_try_init(py, || {
+            let labels = match classes.integers() {
+                Some(labels) if labels.is_empty() => {
+                    let outputs = i64::from(self.forest.outputs);
+                    let count = if classes.rule == ClassRule::Largest && outputs > 1 { outputs } else { 2 };
+                    PyArray1::from_iter(py, 0..count).into_bound_py_any(py)
+                }
+                Some(labels) => PyArray1::from_vec(py, labels).into_bound_py_any(py),
+                None => py.import("numpy")?.call_method1("array", (&classes.labels,)),
+            };
+            labels.map(Bound::unbind)
+        })?;
+        Ok(labels.bind(py).clone())
+    }
+}

@@ -1,0 +1,112 @@
+//! Options of a model: which schedule, how many threads, what sums promise, which boosting rounds.
+
+use std::{ops::Range, path::Path};
+
+use fangorn::{
+    Forest, Predictor,
+    auto::{PlanFile, PlanKey, PlanStore},
+    schedule::{BatchSchedules, Preset, Schedule},
+    sum::Contract,
+};
+use pyo3::prelude::*;
+
+use crate::{
+    error::{of_crate, refused},
+    pools,
+};
+
+/// How a model is compiled.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A preset's name, `tuned`, the path of a schedule or a plan, or a schedule's text; `None` for the default.
+    pub schedule: Option<String>,
+    /// How many threads predict.
+    pub threads: usize,
+    /// What sums promise.
+    pub sum: Contract,
+}
+
+impl Options {
+    /// Reads what Python's code said.
+    pub fn new(schedule: Option<String>, threads: Option<usize>, sum: &str) -> PyResult<Self> {
+        let sum = Contract::parse(sum).ok_or_else(|| {
+            let names = Contract::ALL.map(Contract::name).join(", ");
+            refused(format!("sum: `{sum}` is no contract of sums; take one of {names}"))
+        })?;
+        match threads {
+            Some(0) => Err(refused("threads: 0 threads predict nothing; take 1 or more, or leave it out")),
+            threads => Ok(Self { schedule, threads: threads.unwrap_or_else(pools::here), sum }),
+        }
+    }
+
+    /// Compiles a forest.
+    pub fn predictor(&self, forest: &Forest) -> PyResult<Predictor> {
+        let schedules = self.schedule.as_deref().map(|name| self.schedules(name, forest)).transpose()?;
+        let builder = Predictor::builder(forest).schedules(schedules).threads(self.threads).sum(self.sum);
+        builder.build().map_err(of_crate)
+    }
+
+    fn schedules(&self, name: &str, forest: &Forest) -> PyResult<BatchSchedules> {
+        if let Some(preset) = Preset::parse(name) {
+            return Ok(preset.schedule(forest, false).into());
+        }
+        if name == "tuned" {
+            let key = PlanKey::here(forest, self.threads, self.sum);
+            let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(of_crate)?;
+            return kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
+                refused("schedule: nothing is kept for this model on this machine; run `fangorn tune MODEL` first")
+            });
+        }
+        // A schedule's text has brackets, and lines.
+        let path = Path::new(name);
+        if name.contains(['\n', '(']) && !path.exists() {
+            return Schedule::parse(name).map(Into::into).map_err(of_crate);
+        }
+        let of_file = |what: String| refused(format!("{name}: {what}"));
+        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                let presets = Preset::ALL.map(Preset::name).join(", ");
+                refused(format!(
+                    "schedule: `{name}` is no file and no schedule; `tuned` is what `fangorn tune` keeps, and the presets \
+                     are {presets}"
+                ))
+            }
+            _ => of_file(format!("{e}; give a preset's name, or a text file with one directive a line")),
+        })?;
+        match path.extension().is_some_and(|extension| extension == "toml") {
+            true => PlanFile::parse(&text)
+                .and_then(|plan| plan.schedules(forest))
+                .map_err(|e| of_file(e.to_string())),
+            false => Schedule::parse(&text).map(Into::into).map_err(|e| of_file(e.to_string())),
+        }
+    }
+}
+
+/// The boosting rounds that predict.
+#[derive(Clone, Debug, PartialEq, Eq, FromPyObject)]
+pub enum Rounds {
+    /// Round 0 is the first, and an end of 0 the last one.
+    Between((u32, u32)),
+    /// `best`, or `all`.
+    Named(String),
+}
+
+impl Rounds {
+    /// Returns the range, given the best round if there is one.
+    pub fn range(&self, best: impl FnOnce() -> PyResult<Option<u32>>) -> PyResult<Option<Range<u32>>> {
+        match self {
+            Self::Between((first, end)) => Ok(Some(*first..*end)),
+            Self::Named(name) if name == "all" => Ok(None),
+            Self::Named(name) if name == "best" => match best()? {
+                Some(best) => Ok(Some(0..best + 1)),
+                None => Err(refused(
+                    "iteration_range: the model names no best round; train with early stopping of XGBoost, or give two \
+                     numbers",
+                )),
+            },
+            Self::Named(name) => Err(refused(format!(
+                "iteration_range: `{name}` is unknown; give two numbers, (0, 100) say, or `best` or `all`"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A pipeline that predicts: a graph of classical operators, with forests in it or without.
+
+use std::sync::OnceLock;
+
+use fangorn::{
+    Forest,
+    graph::{
+        Dtype, Elements, Graph, GraphInput, GraphOutput, GraphPredictor, LinearLeaves, Operand, Operator,
+        Tensor,
+    },
+};
+use pyo3::{IntoPyObjectExt, prelude::*};
+
+use crate::{
+    arrays,
+    error::{of_crate, refused},
+    pools, rows,
+};
+
+/// A pipeline of scikit-learn, an ONNX graph or a model of LightGBM with linear leaves, compiled for this machine's CPU.
+///
+/// `fangorn.load`, `fangorn.from_sklearn` and `fangorn.from_onnx` make one where a model is more than one forest. Rows are
+/// what `fangorn.Model` takes; they are copied to the types that the pipeline's first steps read.
+#[pyclass(frozen, module = "fangorn")]
+pub struct Pipeline {
+    graph: Graph,
+    /// A forest whose features are the columns of the rows.
+    columns: Forest,
+    widths: Vec<usize>,
+    threads: usize,
+    library: &'static str,
+    predictors: [OnceLock<GraphPredictor>; 4],
+}
+
+/// What a pipeline can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Value,
+    Class,
+    Margin,
+    Leaf,
+}
+
+fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
+    (0..).zip(&graph.nodes).find_map(|(at, node)| match &node.operator {
+        Operator::LinearLeaves(leaves) => Some((at, &**leaves)),
+        _ => None,
+    })
+}
+
+fn width(input: &GraphInput) -> PyResult<usize> {
+    match (input.dtype, &input.shape[..]) {
+        (Dtype::Text, _) => Err(refused(format!(
+            "input `{}` of the pipeline takes texts, which this package does not hand over; predict a table by the command \
+             `fangorn predict MODEL --rows FILE`, or encode texts before the pipeline",
+            input.name
+        ))),
+        (_, [_]) => Ok(1),
+        (_, [_, Some(columns)]) => Ok(*columns),
+        _ => Err(refused(format!(
+            "input `{}` has no fixed number of columns; export the model with its number of features",
+            input.name
+        ))),
+    }
+}
+
+impl Pipeline {
+    /// Takes a graph.
+    pub fn new(graph: Graph, threads: usize) -> PyResult<Self> {
+        let widths = graph.inputs.iter().map(width).collect::<PyResult<Vec<_>>>()?;
+        let all = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
+        let all =
+            all.ok_or_else(|| refused("the pipeline's inputs have more columns than there is memory for"))?;
+        let mut columns = Forest::builder(all, 1).build().map_err(of_crate)?;
+        if graph.inputs.len() > 1 && widths.iter().all(|width| *width == 1) {
+            for (feature, input) in columns.features.iter_mut().zip(&graph.inputs) {
+                feature.name = Some(input.name.clone());
+            }
+        }
+        let mut library = "onnx";
+        if let Some((at, leaves)) = linear_leaves(&graph)
+            && graph.inputs.len() == 1
+            && graph.nodes[at as usize].operands == [Operand::Input(0)]
+        {
+            library = "lightgbm";
+            columns.features.clone_from(&leaves.forest().features);
+        }
+        Ok(Self { graph, columns, widths, threads, library, predictors: Default::default() })
+    }
+
+    /// Returns the operand that gives what is asked for.
+    fn operand(&self, asked: Asked) -> PyResult<Operand> {
+        let graph = &self.graph;
+        match (asked, linear_leaves(graph)) {
+            (Asked::Margin, Some((at, _))) => return Ok(Operand::Node(at, 0)),
+            (Asked::Leaf, Some((at, _))) => return Ok(Operand::Node(at, 1)),
+            (Asked::Margin | Asked::Leaf, None) => {
+                return Err(refused("a pipeline has values and classes; use predict or predict_class"));
+            }
+            _ => {}
+        }
+        let types = graph.types().map_err(of_crate)?;
+        let floats = |at: usize| matches!(types.of(graph.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
+        let at = match (graph.outputs.len(), asked == Asked::Class) {
+            (0, _) => return Err(refused("the pipeline has no outputs")),
+            (1, true) if floats(0) => return Err(refused("the pipeline gives no classes; use predict")),
+            (1, _) | (_, true) => 0,
+            (_, false) => 1,
+        };
+        Ok(graph.outputs[at].operand)
+    }
+
+    fn predictor(&self, asked: Asked) -> PyResult<&GraphPredictor> {
+        let place = &self.predictors[asked as usize];
+        if let Some(made) = place.get() {
+            return Ok(made);
+        }
+        let outputs = vec![GraphOutput { name: "predictions".into(), operand: self.operand(asked)? }];
+        let graph = Graph { outputs, ..self.graph.clone() };
+        let made = GraphPredictor::new(graph, self.threads).map_err(of_crate)?;
+        Ok(place.get_or_init(|| made))
+    }
+
+    /// Returns the tensors of rows, which are given row after row.
+    fn inputs(&self, rows: usize, values: &[f64]) -> Option<Vec<Tensor>> {
+        let all: usize = self.widths.iter().sum();
+        let mut first = 0;
+        let mut inputs = Vec::with_capacity(self.widths.len());
+        for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
+            let of_row = |row: usize| &values[row * all + first..][..*width];
+            let elements = Elements::of_doubles(input.dtype, (0..rows).flat_map(of_row).copied().collect())?;
+            let shape = if input.shape.len() == 1 { vec![rows] } else { vec![rows, *width] };
+            inputs.push(Tensor::new(shape, elements)?);
+            first += width;
+        }
+        Some(inputs)
+    }
+
+    fn run<'py>(
+        slf: &Bound<'py, Self>,
+        given: &Bound<'py, PyAny>,
+        asked: Asked,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (pipeline, py) = (slf.get(), slf.py());
+        let predictor = py.detach(|| pipeline.predictor(asked))?;
+        let columns = pipeline.columns.features.len();
+        let (mut count, mut values) = (0, Vec::new());
+        rows::each(slf.as_any(), given, &pipeline.columns, |source, reversed| {
+            source.check(columns).map_err(of_crate)?;
+            let mut found = py.detach(|| source.to_rows()).map_err(of_crate)?;
+            if reversed {
+                found = rows::reversed(found, source.len());
+            }
+            count += source.len();
+            values.extend(found);
+            Ok(())
+        })?;
+        let pool = (pipeline.threads > 1).then(|| pools::pool(pipeline.threads)).transpose()?;
+        let inputs = py.detach(|| pipeline.inputs(count, &values));
+        let inputs = inputs.ok_or_else(|| {
+            refused("the pipeline's inputs are of types that this package does not hand over")
+        })?;
+        let found = py.detach(|| match &pool {
+            Some(pool) => pool.install(|| predictor.predict(&inputs)),
+            None => predictor.predict(&inputs),
+        });
+        let output = found.map_err(of_crate)?.pop().ok_or_else(|| refused("the pipeline has no outputs"))?;
+        result(py, output)
+    }
+}
+
+/// Makes an array of an output; a column alone has one dimension.
+fn result(py: Python<'_>, output: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    let shape = match output.shape() {
+        [rows, 1] => vec![*rows],
+        shape => shape.to_vec(),
+    };
+    match output.into_elements() {
+        Elements::F32(values) => arrays::array(py, values, &shape),
+        Elements::F64(values) => arrays::array(py, values, &shape),
+        Elements::I32(values) => arrays::array(py, values, &shape),
+        Elements::I64(values) => arrays::array(py, values, &shape),
+        Elements::Bool(values) => arrays::array(py, values, &shape),
+        Elements::Text(values) => {
+            let texts: Vec<&str> = values.iter().map(|text| &**text).collect();
+            let array = py.import("numpy")?.call_method1("array", (texts,))?;
+            array.call_method1("reshape", (shape,))?.into_bound_py_any(py)
+        }
+    }
+}
+
+#[pymethods]
+impl Pipeline {
+    /// Predict rows: probabilities of a classifier, or its scores where it has none, and values of a regression.
+    ///
+    /// Returns an array with a row for each row, of the type that the last step computes in; a column alone has one dimension.
+    ///
+    /// Raises fangorn.Error where the rows have other columns than the pipeline.
+    fn predict<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::run(slf, rows, Asked::Value)
+    }
+
+    /// Predict classes, by their labels. Raises fangorn.Error where the pipeline is no classifier.
+    fn predict_class<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::run(slf, rows, Asked::Class)
+    }
+
+    /// Predict the sums before the objective's transform, of a model of LightGBM with linear leaves.
+    fn margin<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::run(slf, rows, Asked::Margin)
+    }
+
+    /// Return the number of the leaf that each row reaches in each tree, of a model of LightGBM with linear leaves.
+    fn leaf<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Self::run(slf, rows, Asked::Leaf)
+    }
+
+    /// The number of columns of a row.
+    #[getter]
+    fn n_features(&self) -> usize {
+        self.columns.features.len()
+    }
+
+    /// The names of the columns, or None where the pipeline has none.
+    #[getter]
+    fn feature_names(&self) -> Option<Vec<String>> {
+        let names: Option<Vec<String>> =
+            self.columns.features.iter().map(|feature| feature.name.clone()).collect();
+        names.filter(|names| !names.is_empty())
+    }
+
+    /// The number of operators.
+    #[getter]
+    fn n_nodes(&self) -> usize {
+        self.graph.nodes.len()
+    }
+
+    /// How many threads predict large batches.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The library whose categories the columns have.
+    #[getter]
+    fn library(&self) -> &'static str {
+        self.library
+    }
+
+    fn __repr__(&self) -> String {
+        let operators = self.graph.nodes.len();
+        format!("<fangorn.Pipeline: {operators} operators, {} features>", self.columns.features.len())
+    }
+
+    fn _places(&self, names: Vec<String>) -> PyResult<Vec<usize>> {
+        rows::places(&self.columns, &names)
+    }
+
+    fn _has_codes(&self, column: usize) -> bool {
+        self.columns.features.get(column).is_some_and(|feature| feature.codes().is_some())
+    }
+
+    fn _category_numbers(&self, column: usize, texts: Vec<Option<String>>) -> PyResult<Vec<f64>> {
+        rows::category_numbers(&self.columns, column, &texts)
+    }
+
+    #[getter]
+    fn _absent(&self) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,165 @@
+//! Rows that Python's code hands over, part by part.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    RecordBatchReader,
+    ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream},
+};
+use arrow_schema::{DataType, Field, Schema};
+use fangorn::{
+    Forest,
+    sparse::SparseMatrix,
+    table::{BatchReader, CellReader, Column, ColumnMatch},
+};
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyCapsule, PyCapsuleMethods, PyTuple},
+};
+
+use crate::{
+    arrays::Held,
+    error::{of_crate, refused},
+    source::Source,
+};
+
+/// Rows with which a loop over results goes on several threads.
+pub const ROWS_A_TASK: usize = 4096;
+
+/// Takes one part of the rows, and whether its last row comes first.
+type Take<'t> = dyn FnMut(&Source<'_>, bool) -> PyResult<()> + 't;
+
+/// Calls `take` with each part of some rows, in their order. `fangorn._rows.parts` says what the parts are. A table's columns
+/// are those of the forest's features.
+pub fn each<'py>(
+    model: &Bound<'py, PyAny>,
+    rows: &Bound<'py, PyAny>,
+    forest: &Forest,
+    mut take: impl FnMut(&Source<'_>, bool) -> PyResult<()>,
+) -> PyResult<()> {
+    static PARTS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = rows.py();
+    let parts =
+        PARTS.get_or_try_init(py, || py.import("fangorn._rows")?.getattr("parts").map(Bound::unbind))?;
+    for part in parts.bind(py).call1((model, rows))?.try_iter()? {
+        let part = part?.cast_into::<PyTuple>()?;
+        let kind: String = part.get_item(0)?.extract()?;
+        match &kind[..] {
+            "matrix" | "bfloats" => of_matrix(&part.get_item(1)?, kind == "bfloats", &mut take)?,
+            "columns" => of_columns(&part, &mut take)?,
+            "sparse" => take(&of_sparse(&part)?, false)?,
+            _ => of_stream(&part.get_item(1)?, forest, &mut take)?,
+        }
+    }
+    Ok(())
+}
+
+fn not_read() -> PyErr {
+    PyTypeError::new_err("an array whose values can't be read where they lie; hand over a copy of it")
+}
+
+fn of_matrix(array: &Bound<'_, PyAny>, bfloats: bool, take: &mut Take<'_>) -> PyResult<()> {
+    let held = Held::of(array)?.ok_or_else(not_read)?;
+    let view = held.view().ok_or_else(not_read)?;
+    let view = if bfloats { view.bfloat().ok_or_else(not_read)? } else { view };
+    take(&Source::of_view(view).map_err(of_crate)?, view.reversed[0])
+}
+
+fn of_columns(part: &Bound<'_, PyTuple>, take: &mut Take<'_>) -> PyResult<()> {
+    let arrays: Vec<Bound<'_, PyAny>> = part.get_item(1)?.extract()?;
+    let held =
+        arrays.iter().map(|array| Held::of(array)?.ok_or_else(not_read)).collect::<PyResult<Vec<_>>>()?;
+    let columns = held.iter().map(column).collect::<PyResult<Vec<_>>>()?;
+    take(&Source::Columns(columns), false)
+}
+
+fn column<'a>(held: &'a Held<'_>) -> PyResult<Column<'a>> {
+    // A column of a frame that was turned round is a copy, which Python's side makes.
+    let view = held.view().filter(|view| !view.reversed[0]).ok_or_else(not_read)?;
+    Column::strided(view.values, view.shape[0], 0, view.strides[0]).map_err(of_crate)
+}
+
+fn of_sparse(part: &Bound<'_, PyTuple>) -> PyResult<Source<'static>> {
+    let ints =
+        |at: usize| -> PyResult<Vec<i64>> { Ok(part.get_item(at)?.cast::<PyArray1<i64>>()?.to_vec()?) };
+    let ((rows, columns), absent): ((usize, usize), f64) =
+        (part.get_item(1)?.extract()?, part.get_item(5)?.extract()?);
+    let offsets = ints(2)?.into_iter().map(|offset| usize::try_from(offset).ok()).collect::<Option<Vec<_>>>();
+    let places = ints(3)?.into_iter().map(|place| u32::try_from(place).ok()).collect::<Option<Vec<_>>>();
+    let values: Vec<f64> = part.get_item(4)?.cast::<PyArray1<f64>>()?.to_vec()?;
+    let matrix = offsets
+        .zip(places)
+        .and_then(|(offsets, places)| SparseMatrix::new([rows, columns], offsets, places, values));
+    let matrix = matrix.ok_or_else(|| {
+        refused("the sparse matrix is not whole: its offsets or columns do not fit its shape; make it anew")
+    })?;
+    Ok(Source::Sparse(matrix, absent))
+}
+
+/// Takes the batches of Arrow's C stream.
+fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) -> PyResult<()> {
+    let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
+    let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+    // SAFETY: a capsule of this name holds a pointer to a stream of Arrow's C interface, which is valid until the capsule
+    // goes. The call moves the stream out and leaves one that was released, as the interface asks.
+    let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+    let wrong = |e: arrow_schema::ArrowError| refused(format!("the table can't be read: {e}"));
+    let stream = ArrowArrayStreamReader::try_new(stream).map_err(wrong)?;
+    let table_error = |e: fangorn::table::TableError| refused(e.to_string());
+    let reader = BatchReader::new(forest, &stream.schema(), ColumnMatch::ByName).map_err(table_error)?;
+    let mut first = 0;
+    for batch in stream {
+        let batch = batch.map_err(wrong)?;
+        let columns = reader.columns(&batch).map_err(|e| match e.row {
+            Some(row) => table_error(e.in_row(first + row)),
+            None => table_error(e),
+        })?;
+        take(&Source::Columns(columns.columns()), false)?;
+        first += batch.num_rows();
+    }
+    Ok(())
+}
+
+/// Returns the places of a model's columns among a table's names.
+pub fn places(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
+    let fields: Vec<_> =
+        names.iter().map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect();
+    let reader = BatchReader::new(forest, &Schema::new(fields), ColumnMatch::ByName);
+    let reader = reader.map_err(|e| refused(e.to_string()))?;
+    reader.places().ok_or_else(|| refused("the table has columns inside columns; hand over plain ones"))
+}
+
+/// Returns the number of each of some categories of a column.
+pub fn category_numbers(forest: &Forest, column: usize, texts: &[Option<String>]) -> PyResult<Vec<f64>> {
+    let feature =
+        forest.features.get(column).ok_or_else(|| refused(format!("there is no column {column}")))?;
+    let reader = CellReader::of(feature);
+    let number = |text: &Option<String>| {
+        match text {
+        None => Ok(f64::NAN),
+        Some(text) => reader.value(text.as_bytes()).ok_or_else(|| {
+            let name = feature.name.clone().unwrap_or_else(|| column.to_string());
+            let text: String = text.chars().take(40).collect();
+            refused(format!(
+                "column `{name}`: `{text}` is no category of the model, and its producer refuses such rows; write None, or a \
+                 category of the training data"
+            ))
+        }),
+    }
+    };
+    texts.iter().map(number).collect()
+}
+
+/// Returns results with the last row's first.
+pub fn reversed<R>(found: Vec<R>, rows: usize) -> Vec<R> {
+    let width = found.len().checked_div(rows).unwrap_or(0);
+    let mut found = found;
+    found.reverse();
+    if width > 1 {
+        found.chunks_mut(width).for_each(<[R]>::reverse);
+    }
+    found
+}
