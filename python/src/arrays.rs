@@ -41,6 +41,10 @@ impl<'py> Held<'py> {
     /// Borrows an array, if it is one of numpy's and of a type that is read where it lies. The types that are most often
     /// handed over come first.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        // A subclass may mean something else: which values of a masked array are there, say.
+        if !object.is_exact_instance_of::<PyUntypedArray>() {
+            return Ok(None);
+        }
         macro_rules! try_each {
             ($($variant:ident $t:ty),+) => {
                 $(if let Ok(array) = object.cast::<PyArrayDyn<$t>>() {

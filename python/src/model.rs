@@ -661,6 +661,12 @@ impl Model {
         rows::category_numbers(&self.forest, column, &texts)
     }
 
+    /// Whether margins are sums of leaf values.
+    #[getter]
+    fn _sums(&self) -> bool {
+        self.forest.aggregate == fangorn::forest::Aggregate::Sum
+    }
+
     /// What a value is that a sparse row does not hold.
     #[getter]
     fn _absent(&self) -> f64 {

@@ -75,6 +75,8 @@ def _of_list(rows):
 def _of_array(array):
     if isinstance(array, numpy.ma.MaskedArray):
         raise TypeError("rows are a masked array; hand over rows.astype(float).filled(numpy.nan)")
+    # A subclass that means the same: a matrix, or a file that is mapped into memory.
+    array = array.view(numpy.ndarray)
     if array.dtype.names:
         raise TypeError("rows are a structured array; hand over pandas.DataFrame(rows), whose columns have names")
     if array.ndim != 2:

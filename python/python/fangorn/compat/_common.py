@@ -1,0 +1,89 @@
+"""What the modules of `fangorn.compat` share."""
+
+import numpy
+
+from .._fangorn import Error
+
+
+class NotHere(Error, AttributeError):
+    """Something of a library that `fangorn.compat` does not have: it predicts, and does nothing else."""
+
+
+def refuse(library, name, remedy=None):
+    """Raise the error that says what to do in place of what is not here."""
+    remedy = remedy or f"use the package {library} for it: fangorn.compat predicts, and does nothing else"
+    raise NotHere(f"{library}.{name} is not here; {remedy}")
+
+
+def refuses(library, owner, name):
+    """Make a method that refuses."""
+    remedy = None
+    if name in ("fit", "train", "update", "boost", "partial_fit", "refit", "cv"):
+        remedy = f"train with the package {library} and hand over the model: fangorn predicts, and does not train"
+
+    def method(*_, **__):
+        refuse(library, f"{owner}.{name}" if owner else name, remedy)
+
+    method.__name__ = name
+    method.__doc__ = f"Refused: {remedy or 'fangorn.compat predicts, and does nothing else'}."
+    return method
+
+
+def module_getattr(library, names):
+    """Make a module's `__getattr__`, which refuses what the library has and the module has not."""
+
+    def __getattr__(name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in names:
+            return refuses(library, "", name)
+        refuse(library, name)
+
+    return __getattr__
+
+
+def by_position(model, rows):
+    """Give a table's columns the model's names, so that they are taken in their order, as the library takes them."""
+    names = model.feature_names
+    columns = getattr(rows, "columns", None)
+    if columns is None and hasattr(rows, "column_names"):
+        columns = rows.column_names
+    if names is None or columns is None or len(columns) != len(names):
+        return rows
+    if [str(column) for column in columns] == names:
+        return rows
+    if hasattr(rows, "set_axis"):
+        return rows.set_axis(names, axis=1)
+    if hasattr(rows, "rename_columns"):
+        return rows.rename_columns(names)
+    if hasattr(rows, "rename"):
+        return rows.rename(dict(zip(columns, names)))
+    return rows
+
+
+def names_of(rows):
+    """The names of a table's columns, or None."""
+    if hasattr(rows, "column_names") and not hasattr(rows, "iloc"):
+        return [str(name) for name in rows.column_names]
+    if hasattr(rows, "columns") and (hasattr(rows, "iloc") or hasattr(rows, "__arrow_c_stream__")):
+        return [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in rows.columns]
+    return None
+
+
+def with_missing(rows, missing):
+    """Put NaN in place of a value that stands for a missing one."""
+    if missing is None or missing != missing:
+        return rows
+    if hasattr(rows, "tocsr"):
+        rows = rows.tocsr().astype(numpy.float64)
+        rows.data = numpy.where(rows.data == missing, numpy.nan, rows.data)
+        return rows
+    if hasattr(rows, "iloc"):
+        numbers = rows.select_dtypes("number")
+        return rows.assign(**{name: numbers[name].where(numbers[name] != missing) for name in numbers.columns})
+    if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, numpy.ndarray):
+        raise TypeError("missing: of a table of Arrow write nulls in place of the value; fill_null has an inverse, replace")
+    rows = numpy.asarray(rows)
+    if rows.dtype.kind != "f":
+        rows = rows.astype(numpy.float64)
+    return numpy.where(rows.astype(numpy.float32) == numpy.float32(missing), rows.dtype.type(numpy.nan), rows)

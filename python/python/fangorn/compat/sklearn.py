@@ -1,0 +1,177 @@
+"""scikit-learn's trees and forests, which predict by fangorn.
+
+    from fangorn.compat.sklearn import RandomForestClassifier
+
+    forest = RandomForestClassifier.from_model(fitted)
+    forest.predict_proba(rows)
+
+`wrap(fitted)` takes the class that the fitted estimator has.
+"""
+
+import numpy
+
+from .. import _load
+from .._fangorn import Error, Model
+from ._common import by_position, module_getattr, refuses
+
+__getattr__ = module_getattr("sklearn", set())
+
+
+class _Estimator:
+    """An estimator that predicts. `from_model` gives it a fitted one."""
+
+    def __init__(self, **params):
+        self._params, self._model = params, None
+
+    @classmethod
+    def from_model(cls, model):
+        """Take over a fitted estimator of scikit-learn, or the path of a file that fangorn's exporter wrote."""
+        estimator = cls()
+        of_sklearn = hasattr(model, "get_params")
+        if of_sklearn and type(model).__name__ != cls.__name__:
+            raise TypeError(f"{type(model).__name__} is no {cls.__name__}; use fangorn.compat.sklearn.wrap")
+        estimator._model = _load.from_sklearn(model) if of_sklearn else _load.load(model)
+        if not isinstance(estimator._model, Model):
+            raise Error("the estimator is no tree, forest or boosting; fangorn.from_sklearn takes pipelines")
+        for name in "classes_ n_features_in_ feature_names_in_ n_outputs_ n_classes_ offset_".split():
+            if of_sklearn and hasattr(model, name):
+                setattr(estimator, name, getattr(model, name))
+        return estimator
+
+    @property
+    def model(self):
+        """The `fangorn.Model`."""
+        if self._model is None:
+            raise Error("the estimator holds no model; from_model gives it one: fangorn predicts, and does not train")
+        return self._model
+
+    def get_params(self, deep=True):
+        """Return the parameters that were handed over."""
+        return dict(self._params)
+
+    def __sklearn_is_fitted__(self):
+        return self._model is not None
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name == "classes_" and self.model.classes is not None:
+            return self.model.classes
+        if name == "n_features_in_":
+            return self.model.n_features
+        if name == "feature_names_in_" and self.model.feature_names:
+            return numpy.array(self.model.feature_names, object)
+        return refuses("sklearn", type(self).__name__, name)
+
+    def _rows(self, X):
+        if isinstance(X, numpy.ndarray) and X.ndim == 2 and X.shape[1] != self.model.n_features:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.model.n_features} features as input."
+            )
+        return by_position(self.model, X)
+
+    fit = refuses("sklearn", "Estimator", "fit")
+
+
+class _Applies:
+    def apply(self, X):
+        """Return the number of the leaf that each row reaches in each tree."""
+        return self.model.leaf(self._rows(X)).astype(numpy.int64)
+
+
+class _Regressor(_Estimator):
+    def predict(self, X):
+        """Predict values, float64."""
+        return self.model.predict(self._rows(X)).astype(numpy.float64)
+
+
+class _Classifier(_Estimator):
+    def predict(self, X):
+        """Predict classes, by their labels."""
+        found = self.model.predict_class(self._rows(X))
+        labels = getattr(self, "classes_", None)
+        return found if labels is None else found.astype(numpy.asarray(labels).dtype)
+
+    def predict_proba(self, X):
+        """Predict the probability of each class, float64."""
+        found = self.model.predict(self._rows(X)).astype(numpy.float64)
+        return found if found.ndim == 2 else found.reshape(-1, 1)
+
+    def predict_log_proba(self, X):
+        """Predict the logarithm of the probability of each class."""
+        with numpy.errstate(divide="ignore"):
+            return numpy.log(self.predict_proba(X))
+
+
+class _Decides:
+    def decision_function(self, X):
+        """Return the margins, float64."""
+        return self.model.margin(self._rows(X)).astype(numpy.float64)
+
+
+def _class(name, *bases):
+    return type(name, bases, {"__doc__": f"scikit-learn's {name}, which predicts.", "__module__": __name__})
+
+
+class _AppliesOne:
+    def apply(self, X):
+        """Return the number of the leaf that each row reaches."""
+        return self.model.leaf(self._rows(X))[:, 0].astype(numpy.int64)
+
+
+class _AppliesBoosting:
+    def apply(self, X):
+        """Return the number of the leaf that each row reaches in each tree, float64."""
+        found = self.model.leaf(self._rows(X)).astype(numpy.float64)
+        if not isinstance(self, _Classifier):
+            return found
+        return found.reshape(len(found), -1, self.model.n_outputs)
+
+
+RandomForestClassifier = _class("RandomForestClassifier", _Applies, _Classifier)
+ExtraTreesClassifier = _class("ExtraTreesClassifier", _Applies, _Classifier)
+RandomForestRegressor = _class("RandomForestRegressor", _Applies, _Regressor)
+ExtraTreesRegressor = _class("ExtraTreesRegressor", _Applies, _Regressor)
+DecisionTreeClassifier = _class("DecisionTreeClassifier", _AppliesOne, _Classifier)
+ExtraTreeClassifier = _class("ExtraTreeClassifier", _AppliesOne, _Classifier)
+DecisionTreeRegressor = _class("DecisionTreeRegressor", _AppliesOne, _Regressor)
+ExtraTreeRegressor = _class("ExtraTreeRegressor", _AppliesOne, _Regressor)
+BaggingClassifier = _class("BaggingClassifier", _Classifier)
+BaggingRegressor = _class("BaggingRegressor", _Regressor)
+GradientBoostingClassifier = _class("GradientBoostingClassifier", _AppliesBoosting, _Decides, _Classifier)
+GradientBoostingRegressor = _class("GradientBoostingRegressor", _AppliesBoosting, _Regressor)
+HistGradientBoostingClassifier = _class("HistGradientBoostingClassifier", _Decides, _Classifier)
+HistGradientBoostingRegressor = _class("HistGradientBoostingRegressor", _Regressor)
+
+
+class IsolationForest(_Estimator):
+    """scikit-learn's IsolationForest, which predicts."""
+
+    def predict(self, X):
+        """Predict 1 for inliers and -1 for outliers."""
+        return self.model.predict_class(self._rows(X)).astype(numpy.int64)
+
+    def score_samples(self, X):
+        """Return the opposite of the anomaly score, float64."""
+        return -self.model.predict(self._rows(X)).astype(numpy.float64)
+
+    def decision_function(self, X):
+        """Return the score above the offset: negative for outliers."""
+        return self.score_samples(X) - self.offset_
+
+
+_CLASSES = {
+    name: value for name, value in list(globals().items()) if isinstance(value, type) and issubclass(value, _Estimator)
+}
+__all__ = ["wrap", *sorted(name for name in _CLASSES if not name.startswith("_"))]
+
+
+def wrap(fitted):
+    """Take over a fitted estimator, as the class of the same name."""
+    found = _CLASSES.get(type(fitted).__name__)
+    if found is None:
+        raise TypeError(
+            f"{type(fitted).__name__} has no class in fangorn.compat.sklearn; fangorn.from_sklearn takes more estimators, "
+            "pipelines too"
+        )
+    return found.from_model(fitted)

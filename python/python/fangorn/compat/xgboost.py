@@ -1,0 +1,492 @@
+"""XGBoost's classes, which predict by fangorn.
+
+    from fangorn.compat import xgboost
+
+    booster = xgboost.Booster(model_file="model.ubj")
+    booster.predict(xgboost.DMatrix(rows))
+    booster.inplace_predict(rows)
+"""
+
+import os
+import pathlib
+
+import numpy
+
+from .. import _load
+from .._fangorn import Error as XGBoostError
+from ._common import by_position, module_getattr, names_of, refuses, with_missing
+
+__all__ = [
+    "Booster",
+    "DMatrix",
+    "QuantileDMatrix",
+    "XGBClassifier",
+    "XGBModel",
+    "XGBRFClassifier",
+    "XGBRFRegressor",
+    "XGBRanker",
+    "XGBRegressor",
+    "XGBoostError",
+]
+
+__getattr__ = module_getattr("xgboost", {"train", "cv", "plot_importance", "plot_tree", "to_graphviz", "build_info"})
+
+
+class DMatrix:
+    """Rows, and what belongs to them: names of columns and base margins. The rows stay where they are."""
+
+    def __init__(
+        self,
+        data,
+        label=None,
+        *,
+        weight=None,
+        base_margin=None,
+        missing=None,
+        silent=False,
+        feature_names=None,
+        feature_types=None,
+        nthread=None,
+        group=None,
+        qid=None,
+        label_lower_bound=None,
+        label_upper_bound=None,
+        feature_weights=None,
+        enable_categorical=True,
+        data_split_mode=0,
+        **_,
+    ):
+        if isinstance(data, (str, os.PathLike)):
+            raise XGBoostError("DMatrix: rows come from memory here; read the file first, with pandas or polars say")
+        if isinstance(data, (list, tuple)):
+            data = numpy.asarray(data)
+        if getattr(data, "ndim", 2) == 1 and isinstance(data, numpy.ndarray):
+            data = data.reshape(-1, 1)
+        self.data = with_missing(data, missing)
+        self._label, self._weight, self._base_margin = label, weight, base_margin
+        self.feature_names = list(feature_names) if feature_names is not None else names_of(data)
+        self.feature_types = feature_types
+
+    def num_row(self):
+        """Return the number of rows."""
+        return int(self.data.shape[0] if hasattr(self.data, "shape") else len(self.data))
+
+    def num_col(self):
+        """Return the number of columns."""
+        return int(self.data.shape[1])
+
+    def get_label(self):
+        """Return the labels that were handed over."""
+        return numpy.asarray([] if self._label is None else self._label, numpy.float32)
+
+    def get_weight(self):
+        """Return the weights that were handed over."""
+        return numpy.asarray([] if self._weight is None else self._weight, numpy.float32)
+
+    def get_base_margin(self):
+        """Return the base margins that were handed over."""
+        return numpy.asarray([] if self._base_margin is None else self._base_margin, numpy.float32)
+
+    def set_base_margin(self, margin):
+        """Set the margins at which the rows' sums start."""
+        self._base_margin = margin
+
+    def set_info(self, *, label=None, weight=None, base_margin=None, feature_names=None, feature_types=None, **_):
+        """Set what belongs to the rows."""
+        if label is not None:
+            self._label = label
+        if weight is not None:
+            self._weight = weight
+        if base_margin is not None:
+            self._base_margin = base_margin
+        if feature_names is not None:
+            self.feature_names = list(feature_names)
+        if feature_types is not None:
+            self.feature_types = feature_types
+
+    for _name in "save_binary slice get_data get_quantile_cut set_group set_label set_weight".split():
+        locals()[_name] = refuses("xgboost", "DMatrix", _name)
+    del _name
+
+
+QuantileDMatrix = DMatrix
+
+
+class Booster:
+    """A model of XGBoost. `model_file` is a path, the bytes of a file, or a Booster of the package xgboost."""
+
+    def __init__(self, params=None, cache=None, model_file=None):
+        self._models, self._raw = {}, None
+        self._threads = None
+        self.set_param(params or {})
+        if model_file is not None:
+            self.load_model(model_file)
+
+    def load_model(self, fname):
+        """Load a model: the path of a file, or its bytes."""
+        if hasattr(fname, "save_raw") and not isinstance(fname, Booster):
+            fname = fname.save_raw("ubj")
+        if isinstance(fname, Booster):
+            self._raw = fname._raw
+        elif isinstance(fname, (bytes, bytearray, memoryview)):
+            self._raw = bytes(fname)
+        else:
+            self._raw = pathlib.Path(fname).read_bytes()
+        self._models = {}
+        self._model()
+
+    def save_model(self, fname):
+        """Write the bytes that were loaded, whatever the name ends in."""
+        pathlib.Path(fname).write_bytes(self.save_raw())
+
+    def save_raw(self, raw_format="ubj"):
+        """Return the bytes that were loaded."""
+        self._model()
+        return bytearray(self._raw)
+
+    def set_param(self, params, value=None):
+        """Set parameters. `nthread` says how many threads predict; what is for training has no effect."""
+        items = dict(params) if not isinstance(params, str) else {params: value}
+        threads = items.get("nthread", items.get("n_jobs"))
+        if threads is not None:
+            self._threads, self._models = (int(threads) if int(threads) > 0 else None), {}
+
+    def _model(self, iteration_range=(0, 0)):
+        if self._raw is None:
+            raise XGBoostError("the Booster holds no model; load_model reads one: fangorn predicts, and does not train")
+        key = (int(iteration_range[0]), int(iteration_range[1]))
+        if key not in self._models:
+            rounds = None if key == (0, 0) else key
+            self._models[key] = _load.loads(self._raw, threads=self._threads, iteration_range=rounds)
+        return self._models[key]
+
+    @property
+    def model(self):
+        """The `fangorn.Model` of all rounds."""
+        return self._model()
+
+    @property
+    def feature_names(self):
+        """The names of the columns, or None."""
+        return self._model().feature_names
+
+    @property
+    def best_iteration(self):
+        """The best round of early stopping."""
+        best = self._model().best_iteration
+        if best is None:
+            raise AttributeError("`best_iteration` is only defined when early stopping is used.")
+        return best
+
+    def num_features(self):
+        """Return the number of columns."""
+        return self._model().n_features
+
+    def num_boosted_rounds(self):
+        """Return the number of boosting rounds."""
+        model = self._model()
+        # One round more than there are is refused.
+        low, high = 0, model.n_trees
+        while low < high:
+            middle = (low + high + 1) // 2
+            try:
+                _load.loads(self._raw, threads=1, iteration_range=(middle - 1, middle))
+                low = middle
+            except XGBoostError:
+                high = middle - 1
+        return low
+
+    def predict(
+        self,
+        data,
+        *,
+        output_margin=False,
+        pred_leaf=False,
+        pred_contribs=False,
+        approx_contribs=False,
+        pred_interactions=False,
+        validate_features=True,
+        training=False,
+        iteration_range=(0, 0),
+        strict_shape=False,
+    ):
+        """Predict rows, as `xgboost.Booster.predict` does."""
+        if not isinstance(data, DMatrix):
+            raise TypeError(f"Expecting data to be a DMatrix object, got: {type(data)}; use inplace_predict for rows as they are")
+        if sum(map(bool, (output_margin, pred_contribs, pred_interactions, pred_leaf))) > 1:
+            raise ValueError("One type of prediction at a time.")
+        if approx_contribs:
+            raise XGBoostError("approx_contribs is not here; leave it out for the exact contributions")
+        if training:
+            raise XGBoostError("training: fangorn predicts, and drops no trees; leave it out")
+        model = self._model(iteration_range)
+        if validate_features:
+            self._validate(data.feature_names)
+        rows, margin = by_position(model, data.data), data._base_margin
+        if pred_leaf:
+            return _leaves(model, rows, strict_shape)
+        if pred_contribs or pred_interactions:
+            found = model.interactions(rows) if pred_interactions else model.contributions(rows)
+            return found[:, None] if strict_shape and model.n_outputs == 1 else found
+        return _sums(model, rows, margin, output_margin, strict_shape)
+
+    def inplace_predict(
+        self,
+        data,
+        *,
+        iteration_range=(0, 0),
+        predict_type="value",
+        missing=numpy.nan,
+        validate_features=True,
+        base_margin=None,
+        strict_shape=False,
+    ):
+        """Predict rows where they are, as `xgboost.Booster.inplace_predict` does."""
+        model = self._model(iteration_range)
+        if isinstance(data, numpy.ndarray) and missing != missing and base_margin is None and not strict_shape:
+            # The way with the least to do.
+            if data.ndim == 2 and data.shape[1] == model.n_features:
+                return model.margin(data) if predict_type == "margin" else model.predict(data)
+        if predict_type not in ("value", "margin"):
+            raise ValueError(f"predict_type is {predict_type!r}; take value or margin")
+        if isinstance(data, (list, tuple)):
+            data = numpy.asarray(data)
+        if getattr(data, "ndim", 2) == 1 and isinstance(data, numpy.ndarray):
+            data = data.reshape(-1, 1)
+        if validate_features:
+            names = names_of(data)
+            if names is not None:
+                self._validate(names)
+            if hasattr(data, "shape") and data.shape[1] != model.n_features:
+                raise ValueError(f"Feature shape mismatch, expected: {model.n_features}, got {data.shape[1]}")
+        rows = with_missing(by_position(model, data), missing)
+        return _sums(model, rows, base_margin, predict_type == "margin", strict_shape)
+
+    def _validate(self, names):
+        expected = self.feature_names
+        if expected is None or names == expected:
+            return
+        if names is None:
+            fields = ", ".join(expected)
+            raise ValueError(f"data did not contain feature names, but the following fields are expected: {fields}")
+        message = f"feature_names mismatch: {expected} {names}"
+        lacking, others = set(expected) - set(names), set(names) - set(expected)
+        if lacking:
+            message += "\nexpected " + ", ".join(sorted(lacking)) + " in input data"
+        if others:
+            message += "\ntraining data did not have the following fields: " + ", ".join(sorted(others))
+        raise ValueError(message)
+
+    def __getitem__(self, rounds):
+        """Return the Booster of some rounds."""
+        if isinstance(rounds, int):
+            rounds = slice(rounds, rounds + 1)
+        if rounds.step not in (None, 1):
+            raise XGBoostError("a Booster is cut into rounds that follow each other; leave out the step")
+        begin, end, _ = rounds.indices(self.num_boosted_rounds())
+        cut = Booster()
+        cut._raw, cut._threads = self._model((begin, end)).to_bytes(), self._threads
+        return cut
+
+    def __copy__(self):
+        return Booster(model_file=self)
+
+    def __deepcopy__(self, _):
+        return Booster(model_file=self)
+
+    copy = __copy__
+
+    def __getstate__(self):
+        return {"_raw": self._raw, "_threads": self._threads}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._models = {}
+
+    for _name in (
+        "update boost eval eval_set get_dump dump_model get_score get_fscore trees_to_dataframe load_config save_config "
+        "attr attributes set_attr get_split_value_histogram reset"
+    ).split():
+        locals()[_name] = refuses("xgboost", "Booster", _name)
+    del _name
+
+
+def _sums(model, rows, base_margin, margin, strict_shape):
+    predict = model.margin if margin else model.predict
+    found = predict(rows) if base_margin is None or numpy.size(base_margin) == 0 else predict(rows, base_margin=base_margin)
+    return found.reshape(len(found), -1) if strict_shape else found
+
+
+def _leaves(model, rows, strict_shape):
+    found = model.leaf(rows).astype(numpy.float32)
+    if strict_shape:
+        outputs = model.tree_outputs
+        groups = 1 if outputs is None or model.n_trees == 0 else model.n_outputs
+        # Trees of a round come output by output, those of one output together.
+        same = outputs is not None and model.n_trees > 0 and int(numpy.argmax(outputs != outputs[0])) or 1
+        together = same if groups > 1 else 1
+        return found.reshape(len(found), -1, groups, together)
+    return found[:, 0] if found.shape[1] == 1 else found
+
+
+class XGBModel:
+    """An estimator of XGBoost's scikit-learn interface, which predicts. `load_model` gives it a model."""
+
+    def __init__(self, *, missing=numpy.nan, n_jobs=None, **params):
+        self.missing, self.n_jobs, self._params, self._booster = missing, n_jobs, params, None
+
+    @classmethod
+    def from_model(cls, model):
+        """Take over a fitted estimator of the package xgboost, or a Booster."""
+        missing = getattr(model, "missing", numpy.nan)
+        estimator = cls(missing=numpy.nan if missing is None else missing, n_jobs=getattr(model, "n_jobs", None))
+        estimator.load_model(model.get_booster() if hasattr(model, "get_booster") else model)
+        return estimator
+
+    def load_model(self, fname):
+        """Load a model: the path of a file, its bytes, or a Booster."""
+        self._booster = Booster({} if self.n_jobs is None else {"nthread": self.n_jobs}, model_file=fname)
+
+    def save_model(self, fname):
+        """Write the bytes that were loaded."""
+        self.get_booster().save_model(fname)
+
+    def get_booster(self):
+        """Return the Booster."""
+        if self._booster is None:
+            raise XGBoostError("need to call load_model beforehand: fangorn predicts, and does not train")
+        return self._booster
+
+    def get_params(self, deep=True):
+        """Return the parameters that were handed over."""
+        return {"missing": self.missing, "n_jobs": self.n_jobs, **self._params}
+
+    def set_params(self, **params):
+        """Set parameters. Those for training have no effect."""
+        for name in ("missing", "n_jobs"):
+            if name in params:
+                setattr(self, name, params.pop(name))
+        if self._booster is not None and self.n_jobs is not None:
+            self._booster.set_param("nthread", self.n_jobs)
+        self._params.update(params)
+        return self
+
+    @property
+    def objective(self):
+        """The name of the objective."""
+        return self.get_booster().model.objective
+
+    @property
+    def best_iteration(self):
+        """The best round of early stopping."""
+        return self.get_booster().best_iteration
+
+    @property
+    def n_features_in_(self):
+        """The number of columns."""
+        return self.get_booster().num_features()
+
+    @property
+    def feature_names_in_(self):
+        """The names of the columns."""
+        names = self.get_booster().feature_names
+        if names is None:
+            raise AttributeError("`feature_names_in_` is defined only when `X` has feature names that are all strings.")
+        return numpy.array(names)
+
+    def get_num_boosting_rounds(self):
+        """Return the number of boosting rounds."""
+        return self.get_booster().num_boosted_rounds()
+
+    def __sklearn_is_fitted__(self):
+        return self._booster is not None
+
+    def _rounds(self, iteration_range):
+        if iteration_range is None or iteration_range[1] == 0:
+            best = self.get_booster().model.best_iteration
+            return (0, 0) if best is None else (0, best + 1)
+        return iteration_range
+
+    def _predict(self, X, margin, validate_features, base_margin, iteration_range):
+        return self.get_booster().inplace_predict(
+            X,
+            iteration_range=self._rounds(iteration_range),
+            predict_type="margin" if margin else "value",
+            missing=self.missing,
+            base_margin=base_margin,
+            validate_features=validate_features,
+        )
+
+    def predict(self, X, *, output_margin=False, validate_features=True, base_margin=None, iteration_range=None):
+        """Predict rows, as the estimator of the package xgboost does."""
+        return self._predict(X, output_margin, validate_features, base_margin, iteration_range)
+
+    def apply(self, X, iteration_range=None):
+        """Return the number of the leaf that each row reaches in each tree."""
+        rows = DMatrix(X, missing=self.missing)
+        return self.get_booster().predict(rows, pred_leaf=True, iteration_range=self._rounds(iteration_range))
+
+    for _name in "fit evals_result feature_importances_ coef_ intercept_".split():
+        if not _name.endswith("_"):
+            locals()[_name] = refuses("xgboost", "XGBModel", _name)
+    del _name
+
+
+class XGBRegressor(XGBModel):
+    """XGBoost's regressor."""
+
+
+class XGBRFRegressor(XGBRegressor):
+    """XGBoost's random forest of a regression."""
+
+
+class XGBRanker(XGBModel):
+    """XGBoost's ranker."""
+
+    def _predict(self, X, *arguments):
+        if hasattr(X, "columns") and hasattr(X, "drop") and "qid" in list(X.columns):
+            X = X.drop(columns="qid") if hasattr(X, "iloc") else X.drop("qid")
+        return super()._predict(X, *arguments)
+
+
+class XGBClassifier(XGBModel):
+    """XGBoost's classifier."""
+
+    @property
+    def n_classes_(self):
+        """The number of classes."""
+        model = self.get_booster().model
+        return model.n_outputs if model.objective.startswith("multi:") else 2
+
+    @property
+    def classes_(self):
+        """The classes: numbers from 0 on."""
+        return numpy.arange(self.n_classes_)
+
+    def predict(self, X, *, output_margin=False, validate_features=True, base_margin=None, iteration_range=None):
+        """Predict classes, or margins."""
+        found = self._predict(X, output_margin, validate_features, base_margin, iteration_range)
+        if output_margin:
+            return found
+        if found.ndim > 1 and self.n_classes_ != 2:
+            return numpy.argmax(found, axis=1)
+        if found.ndim > 1 and found.shape[1] != 1:
+            return (found > 0.5).astype(numpy.float64)
+        if self.objective == "multi:softmax":
+            return found.astype(numpy.int32)
+        return (found > 0.5).astype(numpy.int64)
+
+    def predict_proba(self, X, validate_features=True, base_margin=None, iteration_range=None):
+        """Predict the probability of each class."""
+        if self.objective == "multi:softmax":
+            margins = self._predict(X, True, validate_features, base_margin, iteration_range)
+            powers = numpy.exp(margins - margins.max(axis=1, keepdims=True))
+            return powers / powers.sum(axis=1, keepdims=True)
+        found = self._predict(X, False, validate_features, base_margin, iteration_range)
+        if found.ndim == 2:
+            return found
+        return numpy.vstack((1.0 - found, found)).transpose()
+
+
+class XGBRFClassifier(XGBClassifier):
+    """XGBoost's random forest of a classification."""

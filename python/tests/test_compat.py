@@ -1,0 +1,322 @@
+"""`fangorn.compat` beside the libraries themselves: shapes, types, leaves exactly, sums within the contract."""
+
+import copy
+import pickle
+
+import numpy
+import pytest
+
+import fangorn
+from conftest import close
+from fangorn import compat  # noqa: F401
+from fangorn.compat import lightgbm as our_lightgbm
+from fangorn.compat import sklearn as our_sklearn
+from fangorn.compat import treelite as our_treelite
+from fangorn.compat import xgboost as our_xgboost
+
+
+def data(count=240, columns=7, seed=1):
+    random = numpy.random.default_rng(seed)
+    x = random.normal(size=(count, columns)).astype(numpy.float32)
+    x[random.random(x.shape) < 0.1] = numpy.nan
+    return x, numpy.nan_to_num(x[:, 0]) + numpy.nan_to_num(x[:, 1]) ** 2
+
+
+def alike(found, expected, exact=False, tolerance=1e-5):
+    found, expected = numpy.asarray(found), numpy.asarray(expected)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    if exact:
+        assert numpy.array_equal(found, expected)
+    else:
+        close(found, expected, tolerance)
+
+
+XGBOOST = {
+    "logistic": {"objective": "binary:logistic"},
+    "regression": {},
+    "softprob": {"objective": "multi:softprob", "num_class": 4},
+    "softmax": {"objective": "multi:softmax", "num_class": 4},
+    "forest": {"objective": "multi:softprob", "num_class": 4, "num_parallel_tree": 3, "subsample": 0.7},
+    "dart": {"objective": "binary:logistic", "booster": "dart", "rate_drop": 0.3},
+    "targets": {"multi": True},
+    "vectors": {"multi": True, "multi_strategy": "multi_output_tree"},
+}
+
+
+@pytest.fixture(params=XGBOOST)
+def boosters(request):
+    xgboost = pytest.importorskip("xgboost")
+    parameters = {"max_depth": 4, "seed": 0, "verbosity": 0, **XGBOOST[request.param]}
+    x, y = data()
+    labels = numpy.clip(numpy.round(y), 0, 3) if "num_class" in parameters else y
+    labels = (y > 0.5) if parameters.get("objective") == "binary:logistic" else labels
+    if parameters.pop("multi", False):
+        labels = numpy.stack([y, -y, y * y], axis=1)
+    booster = xgboost.train(parameters, xgboost.DMatrix(x, labels), 6)
+    return xgboost, booster, our_xgboost.Booster(model_file=bytes(booster.save_raw("ubj"))), x
+
+
+def test_booster(boosters):
+    xgboost, theirs, ours, x = boosters
+    their_rows, our_rows = xgboost.DMatrix(x), our_xgboost.DMatrix(x)
+    vectors = ours.model.tree_outputs is None
+    for options in (
+        {},
+        {"output_margin": True},
+        {"strict_shape": True},
+        {"iteration_range": (1, 4)},
+        {"iteration_range": (0, 1), "output_margin": True},
+        {"iteration_range": (2, 0), "strict_shape": True},
+    ):
+        alike(ours.predict(our_rows, **options), theirs.predict(their_rows, **options))
+    for options in ({}, {"iteration_range": (0, 1)}, {"iteration_range": (1, 5)}, {"strict_shape": True}):
+        alike(ours.predict(our_rows, pred_leaf=True, **options), theirs.predict(their_rows, pred_leaf=True, **options), exact=True)
+    if vectors:
+        return
+    for options in ({}, {"iteration_range": (1, 4)}, {"strict_shape": True}):
+        for kind in ("pred_contribs", "pred_interactions"):
+            options[kind] = True
+            alike(ours.predict(our_rows, **options), theirs.predict(their_rows, **options), tolerance=1e-4)
+            del options[kind]
+
+
+def test_in_place(boosters):
+    xgboost, theirs, ours, x = boosters
+    pandas = pytest.importorskip("pandas")
+    scipy = pytest.importorskip("scipy.sparse")
+    frame = pandas.DataFrame(x)
+    for given in (x, x.astype(float), numpy.asfortranarray(x), frame, x[:1], x[:0]):
+        if len(given) == 0 and hasattr(given, "iloc"):
+            continue
+        for options in ({}, {"predict_type": "margin"}, {"iteration_range": (1, 3)}, {"strict_shape": True}):
+            alike(ours.inplace_predict(given, **options), theirs.inplace_predict(given, **options))
+    whole = numpy.nan_to_num(x)
+    whole[whole < 0] = 0
+    sparse = scipy.csr_matrix(whole)
+    alike(ours.inplace_predict(sparse), theirs.inplace_predict(sparse))
+    alike(ours.inplace_predict(whole, missing=0), theirs.inplace_predict(whole, missing=0))
+    alike(ours.predict(our_xgboost.DMatrix(whole, missing=0)), theirs.predict(xgboost.DMatrix(whole, missing=0)))
+    groups = ours.model.n_outputs
+    margin = numpy.linspace(-1, 1, len(x) * groups, dtype=numpy.float32).reshape(len(x), groups)
+    if ours.model.tree_outputs is not None:
+        alike(ours.inplace_predict(x, base_margin=margin), theirs.inplace_predict(x, base_margin=margin))
+        alike(
+            ours.predict(our_xgboost.DMatrix(x, base_margin=margin)), theirs.predict(xgboost.DMatrix(x, base_margin=margin))
+        )
+    assert ours.num_boosted_rounds() == theirs.num_boosted_rounds() == 6 and ours.num_features() == theirs.num_features()
+    for other in (copy.copy(ours), copy.deepcopy(ours), pickle.loads(pickle.dumps(ours)), our_xgboost.Booster(model_file=theirs)):
+        alike(other.inplace_predict(x), ours.inplace_predict(x))
+    alike(ours[1:3].inplace_predict(x), theirs[1:3].inplace_predict(x))
+
+
+def test_names_of_columns():
+    xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
+    x, y = data()
+    frame = pandas.DataFrame(x, columns=list("abcdefg"))
+    theirs = xgboost.train({}, xgboost.DMatrix(frame, y), 4)
+    ours = our_xgboost.Booster(model_file=theirs)
+    assert ours.feature_names == theirs.feature_names
+    others = frame[frame.columns[::-1]]
+    for booster, package in ((ours, our_xgboost), (theirs, xgboost)):
+        for rows in (others, frame.rename(columns={"a": "z"})):
+            with pytest.raises(ValueError, match="feature_names mismatch"):
+                booster.predict(package.DMatrix(rows))
+            with pytest.raises(ValueError, match="feature_names mismatch"):
+                booster.inplace_predict(rows)
+        with pytest.raises(ValueError, match="did not contain feature names"):
+            booster.predict(package.DMatrix(x))
+        with pytest.raises(ValueError, match="shape mismatch"):
+            booster.inplace_predict(x[:, :4])
+        with pytest.raises(TypeError, match="DMatrix"):
+            booster.predict(x)
+        with pytest.raises(ValueError, match="One type of prediction"):
+            booster.predict(package.DMatrix(frame), pred_leaf=True, pred_contribs=True)
+    # By position, where nobody asks about names.
+    alike(
+        ours.predict(our_xgboost.DMatrix(others), validate_features=False),
+        theirs.predict(xgboost.DMatrix(others), validate_features=False),
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_estimators_of_xgboost(classes):
+    xgboost = pytest.importorskip("xgboost")
+    x, y = data()
+    labels = numpy.clip(numpy.round(y), 0, classes - 1).astype(int)
+    theirs = xgboost.XGBClassifier(n_estimators=60, max_depth=2, learning_rate=1.0, early_stopping_rounds=2)
+    theirs.fit(x[:160], labels[:160], eval_set=[(x[160:], labels[160:])], verbose=False)
+    ours = our_xgboost.XGBClassifier.from_model(theirs)
+    assert theirs.best_iteration + 1 < theirs.get_booster().num_boosted_rounds()
+    alike(ours.predict(x), theirs.predict(x), exact=True)
+    alike(ours.predict_proba(x), theirs.predict_proba(x))
+    alike(ours.predict(x, output_margin=True), theirs.predict(x, output_margin=True))
+    alike(ours.apply(x), theirs.apply(x), exact=True)
+    alike(ours.predict_proba(x, iteration_range=(0, 2)), theirs.predict_proba(x, iteration_range=(0, 2)))
+    assert ours.classes_.tolist() == theirs.classes_.tolist() and ours.best_iteration == theirs.best_iteration
+    regressor = xgboost.XGBRegressor(n_estimators=5).fit(x, y)
+    ours = our_xgboost.XGBRegressor.from_model(regressor)
+    alike(ours.predict(x), regressor.predict(x))
+    alike(ours.apply(x), regressor.apply(x), exact=True)
+    ranker = xgboost.XGBRanker(n_estimators=5).fit(x, labels, qid=numpy.arange(len(x)) // 20)
+    alike(our_xgboost.XGBRanker.from_model(ranker).predict(x), ranker.predict(x))
+
+
+def test_labels_of_softmax():
+    xgboost = pytest.importorskip("xgboost")
+    x, y = data()
+    theirs = xgboost.XGBClassifier(n_estimators=5, objective="multi:softmax").fit(x, numpy.clip(numpy.round(y), 0, 3))
+    ours = our_xgboost.XGBClassifier.from_model(theirs)
+    alike(ours.predict(x), theirs.predict(x), exact=True)
+    alike(ours.predict_proba(x), theirs.predict_proba(x))
+
+
+LIGHTGBM = {
+    "regression": {},
+    "binary": {"objective": "binary"},
+    "multiclass": {"objective": "multiclass", "num_class": 4},
+    "one tree": {"rounds": 1},
+    "linear": {"linear_tree": True},
+}
+
+
+@pytest.mark.parametrize("name", LIGHTGBM)
+def test_booster_of_lightgbm(name):
+    lightgbm, pandas = pytest.importorskip("lightgbm"), pytest.importorskip("pandas")
+    parameters = {"verbose": -1, "num_leaves": 9, **LIGHTGBM[name]}
+    x, y = data()
+    labels = numpy.clip(numpy.round(y), 0, 3) if "num_class" in parameters else y
+    labels = (y > 0.5) if name == "binary" else labels
+    rounds = parameters.pop("rounds", 6)
+    theirs = lightgbm.train(parameters, lightgbm.Dataset(x, labels, params=parameters), rounds)
+    ours = our_lightgbm.Booster(model_str=theirs.model_to_string())
+    frame = pandas.DataFrame(x, columns=[f"other {at}" for at in range(7)])
+    for rows in (x, x.astype(float), frame, x[:1], x.tolist()):
+        for options in ({}, {"raw_score": True}, {"pred_leaf": True}):
+            alike(ours.predict(rows, **options), theirs.predict(rows, **options), exact="pred_leaf" in options)
+    if name != "linear":
+        alike(ours.predict(x, pred_contrib=True), theirs.predict(x, pred_contrib=True), tolerance=1e-4)
+        for start, count in ((0, 2), (1, 3), (2, None), (0, 100), (4, 1), (3, -1)):
+            if rounds > 1:
+                options = {"start_iteration": start, "num_iteration": count}
+                alike(ours.predict(x, **options), theirs.predict(x, **options))
+    assert (ours.num_trees(), ours.num_feature(), ours.current_iteration(), ours.num_model_per_iteration()) == (
+        theirs.num_trees(),
+        theirs.num_feature(),
+        theirs.current_iteration(),
+        theirs.num_model_per_iteration(),
+    )
+    assert ours.feature_name() == theirs.feature_name()
+    alike(pickle.loads(pickle.dumps(ours)).predict(x), ours.predict(x))
+    with pytest.raises(fangorn.Error, match="names of the columns"):
+        ours.predict(frame, validate_features=True)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_estimators_of_lightgbm(classes):
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = data()
+    labels = numpy.array(["low", "middle", "high"])[numpy.clip(numpy.round(y), 0, classes - 1).astype(int)]
+    theirs = lightgbm.LGBMClassifier(n_estimators=40, learning_rate=1.0, num_leaves=5, verbose=-1)
+    theirs.fit(x[:160], labels[:160], eval_set=[(x[160:], labels[160:])], callbacks=[lightgbm.early_stopping(2, verbose=False)])
+    ours = our_lightgbm.LGBMClassifier.from_model(theirs)
+    assert theirs.best_iteration_ < 40
+    with pytest.warns(UserWarning):
+        expected = theirs.predict(x)
+    assert ours.predict(x).tolist() == expected.tolist()
+    alike(ours.predict_proba(x), theirs.predict_proba(x))
+    alike(ours.predict(x, pred_leaf=True), theirs.predict(x, pred_leaf=True), exact=True)
+    alike(ours.predict(x, raw_score=True), theirs.predict(x, raw_score=True))
+    regressor = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(x, y)
+    alike(our_lightgbm.LGBMRegressor.from_model(regressor).predict(x), regressor.predict(x))
+    with pytest.raises(ValueError, match="Number of features"):
+        ours.predict(x[:, :3])
+
+
+SKLEARN = (
+    "RandomForestClassifier RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor GradientBoostingClassifier "
+    "GradientBoostingRegressor HistGradientBoostingClassifier HistGradientBoostingRegressor IsolationForest "
+    "BaggingClassifier BaggingRegressor DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier"
+).split()
+
+
+@pytest.mark.parametrize("name", SKLEARN)
+@pytest.mark.parametrize("words", [False, True])
+def test_sklearn(name, words):
+    ensemble, tree = pytest.importorskip("sklearn.ensemble"), pytest.importorskip("sklearn.tree")
+    x, y = data()
+    x = numpy.nan_to_num(x)
+    kind = getattr(ensemble, name, None) or getattr(tree, name)
+    labels = numpy.clip(numpy.round(y), 0, 2).astype(int)
+    labels = numpy.array(["low", "middle", "high"])[labels] if words else labels
+    size = {"max_iter": 7} if "Hist" in name else {} if name.endswith(("TreeClassifier", "TreeRegressor")) else {"n_estimators": 7}
+    theirs = kind(**size, random_state=0).fit(x, labels if "Classifier" in name else y)
+    ours = our_sklearn.wrap(theirs)
+    assert type(ours).__name__ == name
+    for method in "predict predict_proba predict_log_proba apply decision_function score_samples".split():
+        if not hasattr(theirs, method) or (method == "apply" and "Bagging" in name):
+            continue
+        if not hasattr(type(ours), method):
+            assert method == "decision_function" and "Bagging" in name, method
+            continue
+        exact = method == "apply" or method == "predict" and "Regressor" not in name
+        alike(getattr(ours, method)(x), getattr(theirs, method)(x), exact=exact)
+    assert ours.n_features_in_ == 7
+    if hasattr(theirs, "classes_"):
+        assert ours.classes_.tolist() == theirs.classes_.tolist()
+    with pytest.raises(ValueError, match="X has 3 features, but"):
+        ours.predict(x[:, :3])
+    with pytest.raises(fangorn.Error, match="train with the package sklearn"):
+        ours.fit(x, y)
+
+
+def test_treelite():
+    treelite, xgboost = pytest.importorskip("treelite"), pytest.importorskip("xgboost")
+    ensemble, scipy = pytest.importorskip("sklearn.ensemble"), pytest.importorskip("scipy.sparse")
+    x, y = data()
+    whole = numpy.nan_to_num(x)
+    labels = numpy.clip(numpy.round(y), 0, 3).astype(int)
+    several = numpy.stack([y, -y], axis=1)
+    models = [
+        treelite.frontend.from_xgboost(xgboost.train({}, xgboost.DMatrix(x, y), 5)),
+        treelite.frontend.from_xgboost(
+            xgboost.train({"objective": "multi:softprob", "num_class": 4}, xgboost.DMatrix(x, labels), 5)
+        ),
+        treelite.sklearn.import_model(ensemble.RandomForestClassifier(5, random_state=0).fit(whole, labels)),
+        treelite.sklearn.import_model(ensemble.RandomForestRegressor(5, random_state=0).fit(whole, several)),
+        treelite.sklearn.import_model(ensemble.GradientBoostingClassifier(n_estimators=5).fit(whole, labels > 1)),
+    ]
+    for theirs in models:
+        for ours in (our_treelite.Model.deserialize_bytes(theirs.serialize_bytes()), theirs):
+            for rows in (x, x.astype(float), x[:1], scipy.csr_matrix(whole), whole[:, :5]):
+                for name in ("predict", "predict_leaf"):
+                    found, expected = (getattr(p.gtil, name) for p in (our_treelite, treelite))
+                    alike(found(ours, rows), expected(theirs, rows), exact=name == "predict_leaf")
+                alike(our_treelite.gtil.predict(ours, rows, pred_margin=True), treelite.gtil.predict(theirs, rows, pred_margin=True))
+        ours = our_treelite.Model.from_treelite(theirs)
+        assert (ours.num_tree, ours.num_feature, ours.input_type) == (theirs.num_tree, theirs.num_feature, theirs.input_type)
+    with pytest.raises(fangorn.Error, match="predict_per_tree is not here"):
+        our_treelite.gtil.predict_per_tree(ours, x)
+
+
+def test_what_is_not_here_is_named():
+    for refused, message in [
+        (lambda: our_xgboost.train({}, None), "xgboost.train is not here; train with the package xgboost"),
+        (lambda: our_xgboost.dask, "xgboost.dask is not here; use the package xgboost"),
+        (lambda: our_xgboost.Booster(), None),
+        (lambda: our_xgboost.Booster().predict(our_xgboost.DMatrix([[1.0]])), "holds no model"),
+        (lambda: our_xgboost.Booster().update(None), "Booster.update is not here; train with"),
+        (lambda: our_xgboost.XGBClassifier().fit(None), "train with the package xgboost"),
+        (lambda: our_xgboost.XGBClassifier().predict([[1.0]]), "load_model beforehand"),
+        (lambda: our_lightgbm.train({}, None), "lightgbm.train is not here; train with the package lightgbm"),
+        (lambda: our_lightgbm.Dataset([]), "lightgbm.Dataset is not here"),
+        (lambda: our_lightgbm.LGBMClassifier().fit(None), "train with the package lightgbm"),
+        (lambda: our_sklearn.RandomForestClassifier().predict(None), "from_model gives it one"),
+        (lambda: our_sklearn.SVC, "sklearn.SVC is not here"),
+        (lambda: our_treelite.frontend, "treelite.frontend is not here"),
+    ]:
+        if message is None:
+            refused()
+            continue
+        with pytest.raises(fangorn.Error, match=message):
+            refused()
+    assert not hasattr(our_xgboost, "no_such_name")

@@ -1,0 +1,253 @@
+"""Models from files, bytes and objects of the libraries, their options, and what they say of themselves."""
+
+import pickle
+
+import numpy
+import pytest
+
+import fangorn
+from conftest import ZOO, close, model_file, zoo
+
+
+def data(count=300, columns=6, seed=0):
+    random = numpy.random.default_rng(seed)
+    x = random.normal(size=(count, columns))
+    x[random.random(x.shape) < 0.1] = numpy.nan
+    return x, numpy.nan_to_num(x[:, 0]) + numpy.nan_to_num(x[:, 1]) ** 2
+
+
+def test_loads_and_formats():
+    path = model_file(ZOO / "churn")
+    rows = numpy.load(ZOO / "churn/rows.npy")
+    expected = fangorn.load(str(path)).predict(rows)
+    for given in (path.read_bytes(), bytearray(path.read_bytes()), memoryview(path.read_bytes())):
+        assert numpy.array_equal(fangorn.loads(given).predict(rows), expected)
+    assert numpy.array_equal(fangorn.loads(path.read_bytes(), "xgboost-ubj").predict(rows), expected)
+    text = model_file(ZOO / "lightgbm-binary").read_text()
+    assert fangorn.loads(text, "lightgbm").library == "lightgbm"
+    with pytest.raises(fangorn.Error, match="format: `pickle` is unknown; take one of fangorn, xgboost-json"):
+        fangorn.loads(b"", "pickle")
+    with pytest.raises(fangorn.Error, match="the file is empty"):
+        fangorn.loads(b"")
+    with pytest.raises(fangorn.Error, match="no/such/file"):
+        fangorn.load("no/such/file")
+    assert issubclass(fangorn.Error, ValueError)
+
+
+@pytest.mark.parametrize("folder", zoo()[::7], ids=lambda folder: folder.name)
+def test_models_are_pickled(folder):
+    model = fangorn.load(model_file(folder), threads=1, sum="exact")
+    rows = numpy.load(folder / "rows.npy")
+    copy = pickle.loads(pickle.dumps(model))
+    assert numpy.array_equal(copy.predict(rows), model.predict(rows), equal_nan=True)
+    assert (copy.threads, copy.sum, repr(copy)) == (1, "exact", repr(model))
+
+
+def test_options(softprob):
+    _, rows = softprob
+    path = model_file(ZOO / "softprob")
+    expected = fangorn.load(path, sum="exact").predict(rows)
+    for schedule in ("xgboost", "treebeard_one_row", "reorder(tree, batch)", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)"):
+        model = fangorn.load(path, sum="exact", schedule=schedule)
+        assert numpy.array_equal(model.predict(rows), expected), schedule
+    for options, message in [
+        ({"schedule": "quick"}, "`quick` is no file and no schedule; .*the presets are default"),
+        ({"schedule": "tile(batch)"}, "tile"),
+        ({"threads": 0}, "threads: 0 threads"),
+        ({"sum": "all"}, "sum: `all` is no contract of sums; take one of any, tree, exact"),
+        ({"iteration_range": "last"}, "iteration_range: `last` is unknown"),
+        ({"iteration_range": (3, 2)}, "rounds|range"),
+        ({"iteration_range": "best"}, "names no best round"),
+    ]:
+        with pytest.raises(fangorn.Error, match=message):
+            fangorn.load(path, **options)
+
+
+def test_schedules_from_files(tmp_path, softprob):
+    _, rows = softprob
+    path = model_file(ZOO / "softprob")
+    schedule = tmp_path / "mine.txt"
+    schedule.write_text("reorder(tree, batch)\n")
+    assert numpy.array_equal(
+        fangorn.load(path, schedule=str(schedule), sum="exact").margin(rows), fangorn.load(path, sum="exact").margin(rows)
+    )
+    schedule.write_text("nonsense(tree)\n")
+    with pytest.raises(fangorn.Error, match="mine.txt: "):
+        fangorn.load(path, schedule=str(schedule))
+
+
+def test_what_a_model_says_of_itself(churn, softprob):
+    model, _ = churn
+    assert (model.n_features, model.n_outputs, model.n_values, model.n_trees) == (12, 1, 1, 100)
+    assert (model.library, model.objective, model.task) == ("xgboost", "binary:logistic", "classification")
+    assert len(model.feature_names) == 12 and model.classes.tolist() == [0, 1] and model.best_iteration is None
+    assert "binary:logistic, 100 trees, 12 features, 1 output" in repr(model)
+    assert "schedule" in model.explain() and "plan" in model.explain(1)
+    assert softprob[0].classes.tolist() == list(range(5)) and softprob[0].feature_names is None
+    assert fangorn.load(model_file(ZOO / "squared-error")).classes is None
+    with pytest.raises(fangorn.Error, match="knows no classes"):
+        fangorn.load(model_file(ZOO / "squared-error")).predict_class(numpy.zeros((1, 10)))
+    assert fangorn.load(model_file(ZOO / "sklearn-forest-names")).classes.tolist() == ["ja", "no", "yes, perhaps"]
+
+
+@pytest.mark.parametrize("name", ["churn", "softprob", "lightgbm-multiclass", "catboost-multiclass-depthwise"])
+def test_contributions(name):
+    folder = ZOO / name
+    model, rows = fangorn.load(model_file(folder)), numpy.load(folder / "rows.npy")
+    expected = numpy.load(ZOO.parent / f"contributions/{name}.npy")
+    # Those of the first rows and of the last ones.
+    rows = numpy.concatenate([rows[: len(expected) - 4], rows[-4:]])
+    found = model.contributions(rows)
+    close(found.reshape(expected.shape), expected, 1e-4)
+    few = model.interactions(rows[:3])
+    close(few.sum(axis=-1).reshape(found[:3].shape), found[:3], 1e-3)
+
+
+def test_from_xgboost():
+    xgboost = pytest.importorskip("xgboost")
+    x, y = data()
+    booster = xgboost.train({"max_depth": 4}, xgboost.DMatrix(x, y), 20)
+    model = fangorn.from_xgboost(booster)
+    close(model.predict(x.astype("f4")), booster.inplace_predict(x.astype("f4")))
+    assert fangorn.from_xgboost(booster, iteration_range=(0, 5)).n_trees == 5
+    stopped = xgboost.XGBClassifier(n_estimators=200, early_stopping_rounds=3, max_depth=2, learning_rate=1.0)
+    stopped.fit(x[:200], y[:200] > 0.5, eval_set=[(x[200:], y[200:] > 0.5)], verbose=False)
+    assert stopped.best_iteration + 1 < stopped.get_booster().num_boosted_rounds()
+    close(fangorn.from_xgboost(stopped).predict(x), stopped.predict_proba(x)[:, 1])
+    close(fangorn.from_xgboost(stopped.get_booster()).predict(x), stopped.get_booster().inplace_predict(x))
+    with pytest.raises(TypeError, match="is no model of XGBoost"):
+        fangorn.from_xgboost(x)
+
+
+def test_from_lightgbm():
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = data()
+    labels = numpy.where(y > 1, "high", numpy.where(y > 0, "middle", "low"))
+    model = lightgbm.LGBMClassifier(n_estimators=8, verbose=-1).fit(x, labels)
+    found = fangorn.from_lightgbm(model)
+    close(found.predict(x), model.predict_proba(x))
+    assert found.predict_class(x).tolist() == model.predict(x).tolist()
+    assert numpy.array_equal(found.leaf(x), model.predict(x, pred_leaf=True))
+    booster = lightgbm.train({"verbose": -1, "objective": "poisson"}, lightgbm.Dataset(x, numpy.abs(y)), 9)
+    close(fangorn.from_lightgbm(booster).predict(x), booster.predict(x))
+    close(fangorn.from_lightgbm(booster, num_iteration=4).predict(x), booster.predict(x, num_iteration=4))
+    linear = lightgbm.train({"verbose": -1, "linear_tree": True}, lightgbm.Dataset(x, y, params={"linear_tree": True}), 5)
+    found = fangorn.from_lightgbm(linear)
+    assert isinstance(found, fangorn.Pipeline)
+    close(found.predict(x), linear.predict(x))
+    assert numpy.array_equal(found.leaf(x), linear.predict(x, pred_leaf=True))
+    with pytest.raises(TypeError, match="is no model of LightGBM"):
+        fangorn.from_lightgbm(x)
+
+
+def test_categories_of_lightgbm_in_a_frame():
+    lightgbm, pandas = pytest.importorskip("lightgbm"), pytest.importorskip("pandas")
+    x, y = data()
+    frame = pandas.DataFrame({"a": x[:, 0], "kind": pandas.Categorical.from_codes(numpy.arange(300) % 4, list("zxyw"))})
+    model = lightgbm.LGBMRegressor(n_estimators=10, verbose=-1).fit(frame, y + frame["kind"].cat.codes)
+    found = fangorn.from_lightgbm(model)
+    close(found.predict(frame), model.predict(frame))
+    close(found.predict(frame[["kind", "a"]].assign(kind=frame["kind"].astype(str))), model.predict(frame))
+
+
+def test_categories_of_xgboost_in_a_frame():
+    xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
+    x, y = data()
+    frame = pandas.DataFrame({"a": x[:, 0], "kind": pandas.Categorical.from_codes(numpy.arange(300) % 4, list("zxyw"))})
+    model = xgboost.XGBRegressor(n_estimators=10, enable_categorical=True).fit(frame, y + frame["kind"].cat.codes)
+    found = fangorn.from_xgboost(model)
+    close(found.predict(frame), model.predict(frame))
+    close(found.predict(frame[["kind", "a"]]), model.predict(frame))
+
+
+def test_from_catboost():
+    catboost = pytest.importorskip("catboost")
+    x, y = data()
+    labels = numpy.where(y > 1, "high", numpy.where(y > 0, "middle", "low"))
+    model = catboost.CatBoostClassifier(iterations=10, depth=4, verbose=False, allow_writing_files=False).fit(x, labels)
+    found = fangorn.from_catboost(model)
+    close(found.predict(x), model.predict_proba(x))
+    assert found.predict_class(x).tolist() == model.predict(x)[:, 0].tolist()
+    with pytest.raises(TypeError, match="is no model of CatBoost"):
+        fangorn.from_catboost(x)
+
+
+def test_from_sklearn():
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    x, y = data()
+    forest = ensemble.RandomForestRegressor(9, random_state=0).fit(x, y)
+    close(fangorn.from_sklearn(forest).predict(x.astype("f4")), forest.predict(x.astype("f4")))
+    boosting = ensemble.HistGradientBoostingClassifier(max_iter=9).fit(x, y > 0.5)
+    found = fangorn.from_sklearn(boosting)
+    close(found.predict(x), boosting.predict_proba(x))
+    whole = numpy.nan_to_num(x)
+    for steps in (
+        [StandardScaler(), ensemble.RandomForestClassifier(5, random_state=0)],
+        [StandardScaler(), LogisticRegression()],
+    ):
+        pipeline = make_pipeline(*steps).fit(whole, y > 0.5)
+        found = fangorn.from_sklearn(pipeline)
+        close(found.predict(whole).reshape(-1, 2), pipeline.predict_proba(whole))
+        assert isinstance(found, fangorn.Pipeline)
+        assert found.predict_class(whole).astype(str).tolist() == pipeline.predict(whole).astype(str).tolist()
+        assert found.predict(whole[:0]).shape[0] == 0
+        with pytest.raises(fangorn.Error, match="trained on 6"):
+            found.predict(whole[:, :5])
+        with pytest.raises(fangorn.Error, match="predict or predict_class"):
+            found.leaf(whole)
+    with pytest.raises(TypeError, match="is no estimator of scikit-learn"):
+        fangorn.from_sklearn(x)
+    with pytest.raises(fangorn.Error, match="is not fitted"):
+        fangorn.from_sklearn(ensemble.RandomForestRegressor())
+    neighbors = KNeighborsRegressor(3).fit(whole, y)
+    try:
+        import skl2onnx  # noqa: F401
+    except ImportError:
+        with pytest.raises(fangorn.Error, match="pip install skl2onnx"):
+            fangorn.from_sklearn(neighbors)
+    else:
+        few = whole[:20].astype("f4")
+        close(fangorn.from_sklearn(neighbors).predict(few), neighbors.predict(few), 1e-3)
+
+
+def test_from_onnx(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    path = model_file(ZOO / "onnx-softmax")
+    rows = numpy.load(ZOO / "onnx-softmax/rows.npy")
+    expected = fangorn.load(path).predict(rows)
+    for given in (path, str(path), path.read_bytes(), onnx.load(path)):
+        assert numpy.array_equal(fangorn.from_onnx(given).predict(rows), expected)
+
+
+def test_from_treelite():
+    treelite = pytest.importorskip("treelite")
+    path = model_file(ZOO / "treelite-softmax")
+    rows = numpy.load(ZOO / "treelite-softmax/rows.npy")
+    found = fangorn.from_treelite(treelite.Model.deserialize(path))
+    assert numpy.array_equal(found.predict(rows), fangorn.load(path).predict(rows))
+
+
+
+CLASSICAL = sorted(path.parent for path in (ZOO.parent / "zoo-classical").glob("*/rows.npy"))
+
+
+@pytest.mark.parametrize("folder", CLASSICAL, ids=lambda folder: folder.name)
+def test_classical_models(folder):
+    [path] = folder.glob("model.*")
+    rows, output = numpy.load(folder / "rows.npy"), numpy.load(folder / "output.npy", allow_pickle=True)
+    model = fangorn.load(path)
+    values = next((numpy.load(folder / f"{n}.npy") for n in ("proba", "scores") if (folder / f"{n}.npy").exists()), None)
+    if values is not None:
+        close(model.predict(rows).reshape(values.shape), values, 2e-4)
+        assert model.predict_class(rows).reshape(-1).astype(str).tolist() == output.reshape(-1).astype(str).tolist()
+    elif output.dtype.kind == "f":
+        close(model.predict(rows).reshape(output.shape), output, 2e-4)
+    else:
+        assert model.predict_class(rows).reshape(-1).astype(str).tolist() == output.reshape(-1).astype(str).tolist()
+    few = model.predict(rows[::-1][:3])
+    assert numpy.array_equal(few, model.predict(numpy.ascontiguousarray(rows[::-1][:3])), equal_nan=True)

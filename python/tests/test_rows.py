@@ -1,0 +1,351 @@
+"""Rows of every kind give what a contiguous array of the same numbers gives."""
+
+import gc
+import subprocess
+import sys
+import threading
+
+import numpy
+import pytest
+
+import fangorn
+from conftest import ZOO, model_file
+
+pandas = pytest.importorskip("pandas")
+
+
+def same(found, expected):
+    assert numpy.array_equal(found, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "dtype", "float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool longdouble >f4 >i8".split()
+)
+@pytest.mark.parametrize("name", ["softprob", "lightgbm-regression"])
+def test_types(dtype, name):
+    folder = ZOO / name
+    model = fangorn.load(model_file(folder))
+    random = numpy.random.default_rng(5)
+    rows = random.integers(0, 2 if dtype == "bool" else 120, (67, model.n_features)).astype(dtype)
+    doubles = rows.astype(numpy.float64)
+    for given in (rows, numpy.asfortranarray(rows), rows[::-1], rows[:, ::-1][:, ::-1]):
+        expected = doubles[::-1] if given.base is not None and given.strides[0] < 0 else doubles
+        same(model.predict(given), model.predict(numpy.ascontiguousarray(expected)))
+        same(model.leaf(given), model.leaf(numpy.ascontiguousarray(expected)))
+    same(model.contributions(rows), model.contributions(doubles))
+
+
+def test_many_rows_that_are_converted():
+    model = fangorn.load(model_file(ZOO / "softprob"))
+    rows = numpy.random.default_rng(1).integers(-3, 4, (150_001, 8))
+    same(model.predict(rows), model.predict(rows.astype(numpy.float64)))
+    same(model.leaf(rows[::-1]), model.leaf(rows.astype(numpy.float64))[::-1])
+
+
+def test_integers_that_a_double_does_not_hold(softprob):
+    model, _ = softprob
+    rows = numpy.zeros((3, 8), numpy.int64)
+    rows[1, 2] = 2**53 + 1
+    with pytest.raises(fangorn.Error, match="9007199254740993 has more digits than a double holds"):
+        model.predict(rows)
+
+
+def test_shapes(softprob):
+    model, rows = softprob
+    assert model.predict(rows[:0]).shape == (0, 5) and model.leaf(rows[:0]).shape == (0, 50)
+    assert model.contributions(rows[:0]).shape == (0, 5, 9)
+    assert model.interactions(rows[:2]).shape == (2, 5, 9, 9)
+    with pytest.raises(fangorn.Error, match=r"reshape\(1, -1\)"):
+        model.predict(rows[0])
+    with pytest.raises(fangorn.Error, match="rows have 7 columns, the forest was trained on 8"):
+        model.predict(rows[:, :7])
+    for empty in (rows[:0, :7], rows[:, :0], numpy.zeros((0, 0))):
+        with pytest.raises(fangorn.Error, match="the forest was trained on 8"):
+            model.predict(empty)
+    with pytest.raises(fangorn.Error, match="3 dimensions"):
+        model.predict(rows[None])
+    same(model.predict(numpy.broadcast_to(rows[:1], (9, 8))), numpy.repeat(model.predict(rows[:1]), 9, axis=0))
+    same(model.predict(numpy.broadcast_to(numpy.float32(0.5), (3, 8))), model.predict(numpy.full((3, 8), 0.5, "f4")))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("rows.csv", "read the file first"),
+        (None, "NoneType are not read"),
+        (numpy.zeros((2, 8), complex), "no numbers"),
+        (numpy.zeros((2, 8), "datetime64[s]"), "no numbers"),
+        (numpy.array([["a"] * 8]), "no numbers"),
+        (numpy.array([["a"] * 8], object), "one of which is no number"),
+        (numpy.ma.zeros((2, 8)), "filled"),
+        (numpy.zeros(2, [("a", "f4"), ("b", "f4")]), "structured"),
+        ([["a"] * 8], "more than numbers"),
+        ([[1, 2], [3]], "no matrix"),
+    ],
+    ids=str,
+)
+def test_what_is_no_rows_is_named(softprob, rows, message):
+    with pytest.raises(TypeError, match=message):
+        softprob[0].predict(rows)
+
+
+def test_lists_and_objects(softprob):
+    model, rows = softprob
+    same(model.predict(rows.astype(float).tolist()), model.predict(rows))
+    same(model.predict(rows.astype(object)), model.predict(rows))
+
+
+def test_read_only_rows_and_threads(churn):
+    model, rows = churn
+    expected = model.predict(rows)
+    rows.flags.writeable = False
+    found = [None] * 8
+
+    def run(at):
+        for _ in range(50):
+            found[at] = model.predict(rows)
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(found))]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    for each in found:
+        same(each, expected)
+
+
+def frame_of(model, rows, names=None):
+    names = names or model.feature_names or [f"f{at}" for at in range(rows.shape[1])]
+    frame = pandas.DataFrame({name: rows[:, at] for at, name in enumerate(names)})
+    frame.insert(3, "id", numpy.arange(len(rows)))
+    return frame[frame.columns[::-1]]
+
+
+def test_columns_of_pandas_by_name(churn):
+    model, rows = churn
+    frame = frame_of(model, rows)
+    for predict in (model.predict, model.margin, model.leaf, model.contributions):
+        same(predict(frame), predict(rows))
+    with pytest.raises(fangorn.Error, match="1 of the model's columns are missing: "):
+        model.predict(frame.drop(columns=model.feature_names[2]))
+    with pytest.raises(fangorn.Error, match="more than once"):
+        model.predict(pandas.concat([frame, frame[[model.feature_names[2]]]], axis=1))
+    same(model.predict(frame.iloc[::-1]), model.predict(rows[::-1]))
+    same(model.predict(frame.iloc[:0]), model.predict(rows[:0]))
+
+
+def test_types_of_pandas(softprob):
+    model, rows = softprob
+    numbers = numpy.round(rows[:40] * 3)
+    numbers[~numpy.isfinite(numbers) | (numpy.abs(numbers) > 1e6)] = numpy.nan
+    frame = frame_of(model, numbers)
+    mixed = frame.copy()
+    mixed["f0"] = mixed["f0"].astype("Int64")
+    mixed["f1"] = mixed["f1"].astype("Float32")
+    mixed["f2"] = mixed["f2"].astype("float64[pyarrow]") if "pyarrow" in sys.modules else mixed["f2"].astype("Float64")
+    mixed["f3"] = mixed["f3"].astype(object).where(mixed["f3"].notna(), None)
+    mixed["f4"] = mixed["f4"].astype("float16")
+    mixed["f5"] = mixed["f5"].astype(pandas.SparseDtype("float64"))
+    same(model.predict(mixed), model.predict(numbers))
+    same(model.predict(pandas.concat([mixed] * 2000)), numpy.concatenate([model.predict(numbers)] * 2000))
+    mixed["f6"] = mixed["f6"].astype(str)
+    with pytest.raises(fangorn.Error, match="column `f6`: it holds texts"):
+        model.predict(mixed)
+    mixed["f6"] = pandas.Timestamp("2020-01-01")
+    with pytest.raises(fangorn.Error, match="column `f6`: it holds values of type datetime64"):
+        model.predict(mixed)
+
+
+def test_truth_values_of_pandas(softprob):
+    model, _ = softprob
+    truths = numpy.random.default_rng(2).random((30, 8)) < 0.5
+    frame = pandas.DataFrame(truths, columns=[f"f{at}" for at in range(8)])
+    same(model.predict(frame), model.predict(truths.astype("f4")))
+    same(model.predict(frame.astype("boolean")), model.predict(truths.astype("f4")))
+
+
+def tables(frame):
+    for package in ("polars", "pyarrow"):
+        module = pytest.importorskip(package)
+        if package == "polars":
+            yield module.from_pandas(frame)
+            yield module.concat([module.from_pandas(frame.iloc[:5]), module.from_pandas(frame.iloc[5:])], rechunk=False)
+        else:
+            yield module.Table.from_pandas(frame)
+            yield module.Table.from_pandas(frame).to_batches()[0]
+
+
+def test_tables_of_arrow(churn):
+    model, rows = churn
+    frame = frame_of(model, rows)
+    for table in tables(frame):
+        for predict in (model.predict, model.margin, model.leaf, model.contributions):
+            same(predict(table), predict(rows))
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match="collect"):
+        model.predict(polars.from_pandas(frame).lazy())
+    with pytest.raises(fangorn.Error, match="columns are missing"):
+        model.predict(polars.from_pandas(frame).drop(model.feature_names[1]))
+
+
+CATEGORIES = {
+    "category-names": {"colour": [*"red green blue violet orange".split(), "a b", 'x"y'], "code": "-5 3 7 10 1048576".split()},
+    "lightgbm-category-names": {
+        "shape": ["round", 'a "square"', "straße"],
+        "hue": [str(hue * 30) for hue in range(12)],
+    },
+}
+
+
+@pytest.mark.parametrize("name", sorted(CATEGORIES))
+def test_categories_by_the_models_names(name):
+    folder = ZOO / name
+    model, rows = fangorn.load(model_file(folder)), numpy.load(folder / "rows.npy")
+    names = [f"f{at}" for at in range(rows.shape[1])] if model.feature_names is None else model.feature_names
+    frame, texts = {}, {}
+    usable = numpy.ones(len(rows), bool)
+    for at, column in enumerate(names):
+        frame[column] = rows[:, at]
+        if not model._has_codes(at):
+            continue
+        known = CATEGORIES[name][column]
+        texts[column] = known
+        codes = rows[:, at]
+        usable &= numpy.isnan(codes) | ((codes >= 0) & (codes < len(known)) & (codes == numpy.trunc(codes)))
+    assert texts and usable.sum() > 10
+    frame = pandas.DataFrame(frame)[usable]
+    for column, known in texts.items():
+        codes = frame[column].to_numpy()
+        words = [None if code != code else known[int(code)] for code in codes]
+        # Categories in another order, and one that no row has.
+        kinds = [*dict.fromkeys(known[::-1]), "nowhere"]
+        frame[column] = pandas.Categorical(words, categories=kinds)
+    expected = model.margin(rows[usable])
+    same(model.margin(frame), expected)
+    same(model.margin(frame.astype({column: object for column in texts})), expected)
+    for table in tables(frame):
+        same(model.margin(table), expected)
+
+
+def test_codes_where_a_model_has_no_names():
+    folder = ZOO / "category-partition"
+    model, rows = fangorn.load(model_file(folder)), numpy.load(folder / "rows.npy")
+    column = rows[:, 0]
+    usable = numpy.isnan(column) | ((column >= 0) & (column < 100) & (column == numpy.trunc(column)))
+    rows = rows[usable]
+    frame = pandas.DataFrame(rows, columns=["f0", "f1", "f2"])
+    codes = pandas.Series(numpy.nan_to_num(frame["f0"], nan=-1).astype(int))
+    frame["f0"] = pandas.Categorical.from_codes(codes, [f"c{at}" for at in range(100)])
+    same(model.margin(frame), model.margin(rows))
+
+
+@pytest.mark.parametrize("name", ["wide-sparse", "lightgbm-regression", "treelite-softmax", "catboost-rmse"])
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_sparse_rows(name, kind):
+    scipy = pytest.importorskip("scipy.sparse")
+    folder = ZOO / name
+    model, rows = fangorn.load(model_file(folder)), numpy.load(folder / "rows.npy")
+    kept = numpy.nan_to_num(rows, nan=0, posinf=1, neginf=-1)
+    kept[numpy.random.default_rng(3).random(rows.shape) < 0.5] = 0
+    dense = numpy.where(kept == 0, numpy.float32(model._absent), kept)
+    matrix = getattr(scipy, f"{kind}_matrix")(kept)
+    for predict in (model.predict, model.margin, model.leaf):
+        same(predict(matrix), predict(dense))
+    if model.library == "xgboost":
+        same(model.contributions(matrix), model.contributions(dense))
+    array = scipy.csr_array(kept)
+    same(model.predict(array), model.predict(dense))
+    begin = array.indptr[numpy.argmax(numpy.diff(array.indptr) > 1)]
+    for part in (array.indices, array.data):
+        part[begin : begin + 2] = part[begin : begin + 2][::-1].copy()
+    array.has_sorted_indices = False
+    array.has_canonical_format = False
+    same(model.predict(array), model.predict(dense))
+
+
+def test_torch(softprob):
+    torch = pytest.importorskip("torch")
+    model, rows = softprob
+    tensor = torch.from_numpy(rows)
+    for given in (tensor, tensor.double(), tensor.T.contiguous().T, tensor.clone().requires_grad_()):
+        same(model.predict(given), model.predict(rows))
+    half = torch.nan_to_num(tensor).clamp(-100, 100)
+    same(model.predict(half.bfloat16()), model.predict(half.bfloat16().float().numpy()))
+    same(model.predict(half.half()), model.predict(half.half().float().numpy()))
+    same(model.predict(half.bfloat16()[::2, :]), model.predict(half.bfloat16().float().numpy()[::2]))
+    with pytest.raises(TypeError, match="rows.cpu"):
+        model.predict(tensor.to("meta"))
+    with pytest.raises(TypeError, match="to_dense"):
+        model.predict(half.to_sparse())
+
+
+def test_dlpack(softprob):
+    model, rows = softprob
+
+    class Foreign:
+        def __dlpack__(self, **options):
+            return rows.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return rows.__dlpack_device__()
+
+    same(model.predict(Foreign()), model.predict(rows))
+    foreign = Foreign()
+    foreign.__class__ = type("OnGpu", (Foreign,), {"__dlpack_device__": lambda self: (2, 0)})
+    with pytest.raises(TypeError, match="not in the memory of the CPU"):
+        model.predict(foreign)
+
+
+FORK = """
+import os, sys, numpy, fangorn
+model = fangorn.load(sys.argv[1], threads=2)
+rows = numpy.zeros((200_000, 8), numpy.float32)
+expected = model.predict(rows)
+child = os.fork()
+if child == 0:
+    os._exit(0 if numpy.array_equal(model.predict(rows), expected) else 1)
+import time
+for _ in range(600):
+    done, status = os.waitpid(child, os.WNOHANG)
+    if done:
+        sys.exit(os.waitstatus_to_exitcode(status))
+    time.sleep(0.1)
+os.kill(child, 9)
+sys.exit("the child hangs")
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
+def test_a_fork_predicts():
+    command = [sys.executable, "-W", "ignore", "-c", FORK, model_file(ZOO / "softprob")]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+MEMORY = """
+import resource, sys, numpy, pandas, fangorn
+model = fangorn.load(sys.argv[1])
+rows = 500_000
+frame = pandas.DataFrame({f"f{at}": numpy.zeros(rows, sys.argv[2]) for at in range(8)})
+model.predict(frame.iloc[:10])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = model.predict(frame)
+grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+size = frame.memory_usage(index=False).sum()
+assert grown < found.nbytes * 2 + size / 4 + (8 << 20), (grown, size, found.nbytes)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the unit of ru_maxrss is Linux's")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_a_frame_is_not_copied(dtype):
+    # An own process: the most memory of this one is from before.
+    command = [sys.executable, "-c", MEMORY, model_file(ZOO / "logistic-missing"), dtype]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_results_keep_their_memory(churn):
+    model, rows = churn
+    found = model.predict(numpy.resize(rows, (5000, 12)))
+    del model
+    gc.collect()
+    assert found.sum() == found.copy().sum()
