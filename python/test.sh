@@ -29,6 +29,3 @@ cp "$CARGO_TARGET_DIR/release/lib_fangorn.so" "$package/fangorn/_fangorn.abi3.so
 cd "$here"
 export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1
 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider "${@:-tests}"
-if [ $# -eq 0 ]; then
-  "$venv/bin/python" tests/doctests.py
-fi

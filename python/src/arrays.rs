@@ -1,7 +1,9 @@
 //! Arrays of numpy: where their values lie, and results as new ones.
 
 use half::{bf16, f16};
-use numpy::{Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{
+    Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::{IntoPyObjectExt, exceptions::PyBufferError, prelude::*};
 
 use fangorn::table::ColumnValues;

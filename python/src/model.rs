@@ -1,6 +1,9 @@
 //! A model that predicts.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use fangorn::{
     Forest, Predictor,
@@ -644,6 +647,23 @@ impl Model {
         options.set_item("threads", self.options.threads)?;
         options.set_item("sum", self.options.sum.name())?;
         Ok((unpickle, (self.to_bytes(py), options)))
+    }
+
+    /// Return the seconds that so many predictions of an array of float32 take in Rust, one after the other: what
+    /// `benches/python/run.py` compares calls from Python with.
+    fn _seconds(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, calls: usize) -> PyResult<f64> {
+        let held = Held::of(rows)?.ok_or_else(|| refused("an array of float32 is timed"))?;
+        let source = held.view().map(Source::of_view).transpose().map_err(of_crate)?;
+        let Some(Source::Singles(rows, _)) = source else { return Err(refused("an array of float32 is timed")) };
+        let mut out = vec![0.0; rows.len() * self.predictor.width()];
+        self.run(py, self.predictor.uses_several_threads(rows.len()), || {
+            let start = Instant::now();
+            for _ in 0..calls {
+                self.predictor.values_into(std::hint::black_box(&rows), &mut out)?;
+                std::hint::black_box(&mut out);
+            }
+            Ok(start.elapsed().as_secs_f64())
+        })
     }
 
     /// Return the places of the model's columns among a table's names.

@@ -79,7 +79,7 @@ class Booster:
             data = numpy.asarray(data)
         rows = by_position(model, data)
         if pred_leaf:
-            return _alone(model.leaf(rows))
+            return model.leaf(rows).astype(numpy.int32)
         if pred_contrib:
             if isinstance(model, Pipeline):
                 raise LightGBMError("pred_contrib of linear trees is not here; use the package lightgbm")
@@ -142,10 +142,6 @@ class Booster:
     ).split():
         locals()[_name] = refuses("lightgbm", "Booster", _name)
     del _name
-
-
-def _alone(found):
-    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
 
 
 class LGBMModel:

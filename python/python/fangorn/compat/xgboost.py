@@ -314,7 +314,7 @@ class Booster:
 def _sums(model, rows, base_margin, margin, strict_shape):
     predict = model.margin if margin else model.predict
     found = predict(rows) if base_margin is None or numpy.size(base_margin) == 0 else predict(rows, base_margin=base_margin)
-    return found.reshape(len(found), -1) if strict_shape else found
+    return found[:, None] if strict_shape and found.ndim == 1 else found
 
 
 def _leaves(model, rows, strict_shape):
