@@ -31,7 +31,7 @@ use pyo3::{IntoPyObjectExt, prelude::*};
 use crate::{
     error::{of_crate, refused},
     model::Model,
-    options::{Options, Rounds},
+    options::GivenOptions,
     pipeline::Pipeline,
 };
 
@@ -57,38 +57,21 @@ fn format_of(name: &str) -> PyResult<Format> {
 /// Reads a model from the bytes of its file. `fangorn.loads` says what the arguments are. `labels` are those of the classes,
 /// and whether they are texts.
 #[pyfunction]
-#[pyo3(signature = (
-    bytes, *, format = None, schedule = None, threads = None, sum = "any", iteration_range = None, labels = None
-))]
-#[allow(clippy::too_many_arguments, reason = "they are named by whoever calls it")]
 fn _parse(
     py: Python<'_>,
     bytes: &[u8],
     format: Option<&str>,
-    schedule: Option<String>,
-    threads: Option<usize>,
-    sum: &str,
-    iteration_range: Option<Rounds>,
     labels: Option<(Vec<String>, bool)>,
+    options: GivenOptions,
 ) -> PyResult<Py<PyAny>> {
-    let options = Options::new(schedule, threads, sum)?;
     let format = format.map(format_of).transpose()?;
-    read(py, options, iteration_range, Given::Bytes { bytes, format, labels })
+    read(py, &options, Given::Bytes { bytes, format, labels })
 }
 
 /// Reads a model file. `fangorn.load` says what the arguments are.
 #[pyfunction]
-#[pyo3(signature = (path, *, schedule = None, threads = None, sum = "any", iteration_range = None))]
-fn _load(
-    py: Python<'_>,
-    path: PathBuf,
-    schedule: Option<String>,
-    threads: Option<usize>,
-    sum: &str,
-    iteration_range: Option<Rounds>,
-) -> PyResult<Py<PyAny>> {
-    let options = Options::new(schedule, threads, sum)?;
-    read(py, options, iteration_range, Given::File(&path))
+fn _load(py: Python<'_>, path: PathBuf, options: GivenOptions) -> PyResult<Py<PyAny>> {
+    read(py, &options, Given::File(&path))
 }
 
 /// Where a model is read from.
@@ -122,14 +105,15 @@ impl Given<'_> {
     }
 }
 
-fn read(py: Python<'_>, options: Options, rounds: Option<Rounds>, given: Given<'_>) -> PyResult<Py<PyAny>> {
+fn read(py: Python<'_>, options: &GivenOptions, given: Given<'_>) -> PyResult<Py<PyAny>> {
+    let (rounds, options) = (&options.iteration_range, options.options()?);
     let of =
         |iteration_range| LoadOptions { iteration_range, raw_categories: true, ..LoadOptions::default() };
     let best = || {
         let forest = py.detach(|| given.forest(&of(None))).map_err(of_crate)?;
         Ok(forest.producer.early_stop.map(|stop| stop.best))
     };
-    let load_options = of(rounds.map(|rounds| rounds.range(best)).transpose()?.flatten());
+    let load_options = of(rounds.as_ref().map(|rounds| rounds.range(best)).transpose()?.flatten());
     let mut forest = match py.detach(|| given.forest(&load_options)) {
         Ok(forest) => forest,
         Err(error) => {

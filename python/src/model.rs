@@ -396,7 +396,7 @@ impl Model {
     /// >>> import fangorn, numpy
     /// >>> model = fangorn.load(zoo / "sklearn-forest-names/model.npz")
     /// >>> model.predict_class(numpy.zeros((1, 5))).tolist()
-    /// ['maybe']
+    /// ['yes, perhaps']
     fn predict_class<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (model, py) = (slf.get(), slf.py());
         let forest = &*model.forest;
@@ -646,6 +646,7 @@ impl Model {
         options.set_item("schedule", &self.options.schedule)?;
         options.set_item("threads", self.options.threads)?;
         options.set_item("sum", self.options.sum.name())?;
+        options.set_item("iteration_range", py.None())?;
         Ok((unpickle, (self.to_bytes(py), options)))
     }
 

@@ -26,19 +26,38 @@ pub struct Options {
     pub sum: Contract,
 }
 
-impl Options {
-    /// Reads what Python's code said.
-    pub fn new(schedule: Option<String>, threads: Option<usize>, sum: &str) -> PyResult<Self> {
-        let sum = Contract::parse(sum).ok_or_else(|| {
-            let names = Contract::ALL.map(Contract::name).join(", ");
-            refused(format!("sum: `{sum}` is no contract of sums; take one of {names}"))
-        })?;
-        match threads {
-            Some(0) => Err(refused("threads: 0 threads predict nothing; take 1 or more, or leave it out")),
-            threads => Ok(Self { schedule, threads: threads.unwrap_or_else(pools::here), sum }),
-        }
-    }
+/// Options as Python's code gives them, in a dict.
+#[derive(Clone, Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct GivenOptions {
+    schedule: Option<String>,
+    threads: Option<i64>,
+    sum: String,
+    /// The boosting rounds to keep.
+    pub iteration_range: Option<Rounds>,
+}
 
+impl GivenOptions {
+    /// Checks the options.
+    pub fn options(&self) -> PyResult<Options> {
+        let sum = Contract::parse(&self.sum).ok_or_else(|| {
+            let names = Contract::ALL.map(Contract::name).join(", ");
+            refused(format!("sum: `{}` is no contract of sums; take one of {names}", self.sum))
+        })?;
+        let threads = match self.threads.map(usize::try_from) {
+            None => pools::here(),
+            Some(Ok(threads)) if threads > 0 => threads,
+            _ => {
+                let threads = self.threads.unwrap_or_default();
+                let what = format!("threads: {threads} threads predict nothing; take 1 or more, or leave it out");
+                return Err(refused(what));
+            }
+        };
+        Ok(Options { schedule: self.schedule.clone(), threads, sum })
+    }
+}
+
+impl Options {
     /// Compiles a forest.
     pub fn predictor(&self, forest: &Forest) -> PyResult<Predictor> {
         let schedules = self.schedule.as_deref().map(|name| self.schedules(name, forest)).transpose()?;

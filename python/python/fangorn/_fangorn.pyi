@@ -112,21 +112,7 @@ class Pipeline:
     def _category_numbers(self, column: int, texts: list[str | None]) -> list[float]: ...
 
 def _after_fork() -> None: ...
-def _load(
-    path: str | PathLike[str],
-    *,
-    schedule: str | None = None,
-    threads: int | None = None,
-    sum: str = "any",
-    iteration_range: Rounds = None,
-) -> Model | Pipeline: ...
+def _load(path: str | PathLike[str], options: dict[str, Any]) -> Model | Pipeline: ...
 def _parse(
-    bytes: bytes,
-    *,
-    format: str | None = None,
-    schedule: str | None = None,
-    threads: int | None = None,
-    sum: str = "any",
-    iteration_range: Rounds = None,
-    labels: tuple[list[str], bool] | None = None,
+    bytes: bytes, format: str | None, labels: tuple[list[str], bool] | None, options: dict[str, Any]
 ) -> Model | Pipeline: ...

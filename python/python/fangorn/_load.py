@@ -43,9 +43,7 @@ def load(path, *, schedule=None, threads=None, sum="any", iteration_range=None):
     <fangorn.Model: xgboost binary:logistic, 100 trees, 12 features, 1 output>
     """
     path = os.fspath(path)
-    return _fangorn._load(
-        path, schedule=schedule, threads=threads, sum=sum, iteration_range=_rounds(iteration_range)
-    )
+    return _fangorn._load(path, _options(schedule, threads, sum, iteration_range))
 
 
 def loads(data, format=None, *, schedule=None, threads=None, sum="any", iteration_range=None):
@@ -68,22 +66,24 @@ def loads(data, format=None, *, schedule=None, threads=None, sum="any", iteratio
     >>> fangorn.loads(data, iteration_range=(0, 2)).n_trees
     10
     """
-    options = dict(schedule=schedule, threads=threads, sum=sum, iteration_range=_rounds(iteration_range))
-    return _parse(data, format, **options)
+    return _parse(data, format, _options(schedule, threads, sum, iteration_range))
 
 
-def _parse(data, format=None, **options):
+def _parse(data, format, options, labels=None):
     data = data.encode() if isinstance(data, str) else bytes(data)
-    return _fangorn._parse(data, format=format, **options)
+    return _fangorn._parse(data, format, labels, options)
 
 
-def _rounds(iteration_range):
-    return tuple(iteration_range) if isinstance(iteration_range, list) else iteration_range
+def _options(schedule, threads, sum, iteration_range=None):
+    """Options as the extension takes them."""
+    if isinstance(iteration_range, list):
+        iteration_range = tuple(iteration_range)
+    return {"schedule": schedule, "threads": threads, "sum": sum, "iteration_range": iteration_range}
 
 
 def unpickle(data, options):
     """Make a model of its pickle."""
-    return _fangorn._parse(data, **options)
+    return _fangorn._parse(data, None, None, options)
 
 
 def from_xgboost(model, *, schedule=None, threads=None, sum="any", iteration_range=None):
@@ -108,8 +108,7 @@ def from_xgboost(model, *, schedule=None, threads=None, sum="any", iteration_ran
             iteration_range = None if best is None else (0, best + 1)
     if not hasattr(booster, "save_raw"):
         raise TypeError(f"{_name(model)} is no model of XGBoost; hand over a Booster, or a fitted XGBClassifier say")
-    options = dict(schedule=schedule, threads=threads, sum=sum, iteration_range=_rounds(iteration_range))
-    return _parse(booster.save_raw("ubj"), **options)
+    return _parse(booster.save_raw("ubj"), "xgboost-ubj", _options(schedule, threads, sum, iteration_range))
 
 
 def _best_of(booster):
@@ -138,15 +137,14 @@ def from_lightgbm(model, *, schedule=None, threads=None, sum="any", start_iterat
         raise TypeError(f"{_name(model)} is no model of LightGBM; hand over a Booster, or a fitted LGBMClassifier say")
     text = booster.model_to_string(num_iteration=num_iteration, start_iteration=start_iteration)
     labels = getattr(model, "classes_", None) if booster is not model else None
-    return _parse(text, schedule=schedule, threads=threads, sum=sum, **_labels(labels))
+    return _parse(text, "lightgbm", _options(schedule, threads, sum), _labels(labels))
 
 
 def _labels(labels):
-    """The labels of classes, as the extension takes them."""
+    """The labels of classes and whether they are texts, as the extension takes them."""
     if labels is None:
-        return {}
-    words = getattr(labels, "dtype", None) is not None and labels.dtype.kind in "OUS"
-    return {"labels": ([str(label) for label in labels], words)}
+        return None
+    return [str(label) for label in labels], labels.dtype.kind not in "iu"
 
 
 def from_catboost(model, *, pool=None, schedule=None, threads=None, sum="any"):
@@ -190,10 +188,9 @@ def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types
     from ._export_sklearn import export
 
     file = io.BytesIO()
-    options = dict(schedule=schedule, threads=threads, sum=sum)
     try:
         export(model, file)
-        return _parse(file.getvalue(), **options)
+        return _parse(file.getvalue(), "scikit-learn", _options(schedule, threads, sum))
     except (Error, TypeError, AttributeError) as error:
         refused = error
     if not hasattr(model, "n_features_in_"):
@@ -208,7 +205,7 @@ def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types
         graph = skl2onnx.to_onnx(model, initial_types=types, options={"zipmap": False} if _classifies(model) else None)
     except Exception as error:  # skl2onnx has errors of many types.
         raise Error(f"{_name(model)}: {refused}; and skl2onnx does not write it: {error}") from refused
-    return from_onnx(graph, **options)
+    return from_onnx(graph, schedule=schedule, threads=threads, sum=sum)
 
 
 def _classifies(model):
@@ -220,19 +217,18 @@ def from_onnx(model, *, schedule=None, threads=None, sum="any"):
 
     Returns a Model, or a Pipeline where the graph is more than one tree ensemble.
     """
-    options = dict(schedule=schedule, threads=threads, sum=sum)
     if hasattr(model, "SerializeToString"):
-        return _parse(model.SerializeToString(), "onnx", **options)
+        model = model.SerializeToString()
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _parse(model, "onnx", **options)
-    return load(model, **options)
+        return _parse(model, "onnx", _options(schedule, threads, sum))
+    return load(model, schedule=schedule, threads=threads, sum=sum)
 
 
 def from_treelite(model, *, schedule=None, threads=None, sum="any"):
     """Take over a `treelite.Model`."""
     if not hasattr(model, "serialize_bytes"):
         raise TypeError(f"{_name(model)} is no model of treelite; hand over a treelite.Model")
-    return _parse(model.serialize_bytes(), "treelite", schedule=schedule, threads=threads, sum=sum)
+    return _parse(model.serialize_bytes(), "treelite", _options(schedule, threads, sum))
 
 
 def _name(model):
