@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Time calls of the Python package beside the same predictions in Rust, and beside XGBoost's inplace_predict.
 
-Measurements come in pairs, one after the other, in turns; the medians of the times and of the ratios are printed. All
+Measurements come in pairs, one after the other, in turns; the medians of the times, of the differences and of the ratios
+are printed. They are many and short, so that most of them run undisturbed on a machine that does other things, too. All
 predict on one thread unless --threads says otherwise. Needs the package fangorn, numpy and xgboost.
 
 Example:
@@ -55,7 +56,7 @@ def measure(path, rows, options):
         # The same once more in the other order, so that whatever rises or falls meets both.
         again = seconds_of(ours, count) / count
         native_again = model._seconds(rows, count) / count
-        over.append((python[-1] + again) / 2 - (native[-1] + native_again) / 2)
+        over += [python[-1] - native[-1], again - native_again]
         peer.append(seconds_of(theirs, their_count) / their_count)
     median = statistics.median
     return {
@@ -64,7 +65,7 @@ def measure(path, rows, options):
         "native_us": median(native) * 1e6,
         "python_us": median(python) * 1e6,
         "call_us": median(over) * 1e6,
-        "over_native": median(o / n for o, n in zip(over, native)),
+        "over_native": median(over) / median(native),
         "xgboost_us": median(peer) * 1e6,
         "times_faster": median(p / o for p, o in zip(peer, python)),
     }
@@ -75,8 +76,8 @@ def main():
     parser.add_argument("models", nargs="*", type=pathlib.Path, help="model files of XGBoost; by default some of the zoo's")
     parser.add_argument("--batch", default="1,64,4096", help="numbers of rows (%(default)s)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--pairs", type=int, default=11, help="pairs of measurements (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=0.05, help="how long a measurement takes (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=201, help="pairs of measurements (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.002, help="how long a measurement takes (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each measurement")
     options = parser.parse_args()
     models = options.models or [ZOO / name / "model.ubj" for name in MODELS]

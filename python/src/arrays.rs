@@ -59,6 +59,14 @@ impl<'py> Held<'py> {
         Ok(None)
     }
 
+    /// Returns the number of the array's dimensions.
+    pub fn dimensions(&self) -> usize {
+        fn dimensions<T: Element>(array: &PyReadonlyArrayDyn<'_, T>) -> usize {
+            array.ndim()
+        }
+        each_type!(self, dimensions())
+    }
+
     /// Returns the values of an array of one or two dimensions; one of one dimension is a column. `None` where they do not
     /// lie as a view has them.
     pub fn view(&self) -> Option<View<'_>> {

@@ -133,7 +133,7 @@ impl Model {
             .view()
             .filter(|view| view.shape[0].saturating_mul(width) <= FEW && view.reversed == [false; 2])?;
         let several = self.predictor.uses_several_threads(view.shape[0]);
-        let source = Source::of_view(view).ok().filter(|_| !several && numpy_rank(rows) == 2)?;
+        let source = Source::of_view(view).ok().filter(|_| !several && held.dimensions() == 2)?;
         let mut room = [0.0; FEW];
         let out = &mut room[..view.shape[0] * width];
         let done = py.detach(|| match (&source, values) {
@@ -162,7 +162,7 @@ impl Model {
         let (model, py) = (slf.get(), slf.py());
         let width = if values { model.predictor.width() } else { model.forest.outputs as usize };
         if let Some(margins) = base_margin {
-            let (count, found) = model.from_margins(slf, rows, margins, values)?;
+            let (count, found) = model.starting_at(slf, rows, margins, values)?;
             return shaped(py, found, count, width);
         }
         if let Some(few) = model.few(py, rows, values) {
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// Returns margins or values of sums that start at the rows' own margins, added up as the producer does.
-    fn from_margins<'py>(
+    fn starting_at<'py>(
         &self,
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyAny>,
@@ -306,11 +306,6 @@ impl<R> Collected<R> {
             false => self.found.extend(found),
         }
     }
-}
-
-fn numpy_rank(rows: &Bound<'_, PyAny>) -> usize {
-    use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-    rows.cast::<PyUntypedArray>().map_or(0, |array| array.ndim())
 }
 
 /// Makes an array of so many results a row: of one dimension where a row has one.
@@ -655,7 +650,9 @@ impl Model {
     fn _seconds(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, calls: usize) -> PyResult<f64> {
         let held = Held::of(rows)?.ok_or_else(|| refused("an array of float32 is timed"))?;
         let source = held.view().map(Source::of_view).transpose().map_err(of_crate)?;
-        let Some(Source::Singles(rows, _)) = source else { return Err(refused("an array of float32 is timed")) };
+        let Some(Source::Singles(rows, _)) = source else {
+            return Err(refused("an array of float32 is timed"));
+        };
         let mut out = vec![0.0; rows.len() * self.predictor.width()];
         self.run(py, self.predictor.uses_several_threads(rows.len()), || {
             let start = Instant::now();

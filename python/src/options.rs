@@ -49,7 +49,8 @@ impl GivenOptions {
             Some(Ok(threads)) if threads > 0 => threads,
             _ => {
                 let threads = self.threads.unwrap_or_default();
-                let what = format!("threads: {threads} threads predict nothing; take 1 or more, or leave it out");
+                let what =
+                    format!("threads: {threads} threads predict nothing; take 1 or more, or leave it out");
                 return Err(refused(what));
             }
         };

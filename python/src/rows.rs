@@ -42,6 +42,13 @@ pub fn each<'py>(
 ) -> PyResult<()> {
     static PARTS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = rows.py();
+    // An array that is read where it lies is its only part.
+    if let Some(held) = Held::of(rows)?
+        && held.dimensions() == 2
+        && let Some(view) = held.view()
+    {
+        return take(&Source::of_view(view).map_err(of_crate)?, view.reversed[0]);
+    }
     let parts =
         PARTS.get_or_try_init(py, || py.import("fangorn._rows")?.getattr("parts").map(Bound::unbind))?;
     for part in parts.bind(py).call1((model, rows))?.try_iter()? {

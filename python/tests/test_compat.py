@@ -113,6 +113,21 @@ def test_in_place(boosters):
     alike(ours[1:3].inplace_predict(x), theirs[1:3].inplace_predict(x))
 
 
+def test_tables_go_by_position():
+    xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
+    x, y = data()
+    theirs = xgboost.train({}, xgboost.DMatrix(x, y), 4)
+    ours = our_xgboost.Booster(model_file=theirs)
+    # The model has no names, and XGBoost reads such columns as they come.
+    frame = pandas.DataFrame(x, columns=[f"f{at}" for at in reversed(range(7))])
+    alike(ours.inplace_predict(frame), theirs.inplace_predict(frame))
+    alike(ours.predict(our_xgboost.DMatrix(frame)), theirs.predict(xgboost.DMatrix(frame)))
+    numbers = frame.fillna(-999.0)
+    alike(ours.inplace_predict(numbers, missing=-999.0), theirs.inplace_predict(numbers, missing=-999.0))
+    polars = pytest.importorskip("polars")
+    alike(ours.inplace_predict(polars.from_pandas(frame)), theirs.inplace_predict(frame))
+
+
 def test_names_of_columns():
     xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
     x, y = data()

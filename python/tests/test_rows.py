@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 
 import numpy
 import pytest
@@ -110,6 +111,40 @@ def test_read_only_rows_and_threads(churn):
     [thread.join() for thread in threads]
     for each in found:
         same(each, expected)
+
+
+def test_threads_give_the_same_rows():
+    path, rows = model_file(ZOO / "softprob"), numpy.random.default_rng(4).normal(size=(70_001, 8))
+    one, two = (fangorn.load(path, threads=threads, sum="exact") for threads in (1, 2))
+    for name in ("predict", "leaf", "predict_class"):
+        same(getattr(two, name)(rows), getattr(one, name)(rows))
+    same(two.contributions(rows[:500]), one.contributions(rows[:500]))
+
+
+def test_other_threads_run_meanwhile(softprob):
+    model = fangorn.load(model_file(ZOO / "softprob"), threads=1)
+    rows, steps, stop = numpy.zeros((100_000, 8), "f4"), [0], threading.Event()
+
+    def step():
+        while not stop.is_set():
+            steps[0] += 1
+            # Gives the lock away.
+            time.sleep(0)
+
+    # A thread that waits for the lock asks for it after so many seconds, so here it gets it only where it is given away.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    thread = threading.Thread(target=step)
+    try:
+        thread.start()
+        for _ in range(3):
+            before = steps[0]
+            model.predict(rows)
+            assert steps[0] > before
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        thread.join()
 
 
 def frame_of(model, rows, names=None):

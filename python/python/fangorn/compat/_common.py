@@ -44,11 +44,11 @@ def module_getattr(library, names):
 
 def by_position(model, rows):
     """Give a table's columns the model's names, so that they are taken in their order, as the library takes them."""
-    names = model.feature_names
+    names = model.feature_names or [f"f{at}" for at in range(model.n_features)]
     columns = getattr(rows, "columns", None)
     if columns is None and hasattr(rows, "column_names"):
         columns = rows.column_names
-    if names is None or columns is None or len(columns) != len(names):
+    if columns is None or len(columns) != len(names):
         return rows
     if [str(column) for column in columns] == names:
         return rows
@@ -80,9 +80,12 @@ def with_missing(rows, missing):
         return rows
     if hasattr(rows, "iloc"):
         numbers = rows.select_dtypes("number")
-        return rows.assign(**{name: numbers[name].where(numbers[name] != missing) for name in numbers.columns})
+        rows = rows.copy(deep=False)
+        for name in numbers.columns:
+            rows[name] = numbers[name].where(numbers[name] != missing)
+        return rows
     if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, numpy.ndarray):
-        raise TypeError("missing: of a table of Arrow write nulls in place of the value; fill_null has an inverse, replace")
+        raise TypeError("missing: put nulls in place of the value into a table of Arrow, and leave the option out")
     rows = numpy.asarray(rows)
     if rows.dtype.kind != "f":
         rows = rows.astype(numpy.float64)
