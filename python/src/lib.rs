@@ -110,19 +110,21 @@ fn read(py: Python<'_>, options: &GivenOptions, given: Given<'_>) -> PyResult<Py
     let of =
         |iteration_range| LoadOptions { iteration_range, raw_categories: true, ..LoadOptions::default() };
     let best = || {
-        let forest = py.detach(|| given.forest(&of(None))).map_err(of_crate)?;
+        let forest = pools::run(py, options.threads, || given.forest(&of(None)))?.map_err(of_crate)?;
         Ok(forest.producer.early_stop.map(|stop| stop.best))
     };
     let load_options = of(rounds.as_ref().map(|rounds| rounds.range(best)).transpose()?.flatten());
-    let mut forest = match py.detach(|| given.forest(&load_options)) {
+    let mut forest = match pools::run(py, options.threads, || given.forest(&load_options))? {
         Ok(forest) => forest,
         Err(error) => {
             // What is more than one forest may be a graph.
             let unsupported =
                 matches!(&error, fangorn::Error::Import(error) if error.kind() == ErrorKind::Unsupported);
-            let graph = unsupported.then(|| py.detach(|| given.graph(&load_options))).flatten();
-            let graph = graph.unwrap_or(Err(error)).map_err(of_crate)?;
-            return Pipeline::new(graph, options.threads)?.into_py_any(py);
+            let pipeline = pools::run(py, options.threads, || {
+                let graph = unsupported.then(|| given.graph(&load_options)).flatten();
+                Pipeline::new(graph.unwrap_or(Err(error)).map_err(of_crate)?, options.threads)
+            })?;
+            return pipeline?.into_py_any(py);
         }
     };
     if let Given::Bytes { labels: Some((labels, words)), .. } = given

@@ -43,6 +43,8 @@ pub struct Model {
     forest: Arc<Forest>,
     predictor: Predictor,
     options: Options,
+    /// Whether rows of numbers alone may be what they are: [`rows::takes_numbers`].
+    takes_numbers: bool,
     explainer: OnceLock<Arc<Explainer>>,
     labels: PyOnceLock<Py<PyAny>>,
     leaf_ids: OnceLock<Vec<i32>>,
@@ -51,18 +53,16 @@ pub struct Model {
 /// Results of a call that fit on the stack.
 const FEW: usize = 64;
 
-/// Rows that explanations put on several threads.
-const ROWS_TO_SHARE: usize = 16;
-
 impl Model {
     /// Compiles a forest. Says it as a warning of Python where slower code has to serve.
     pub fn new(py: Python<'_>, forest: Forest, options: Options) -> PyResult<Self> {
-        let predictor = py.detach(|| options.predictor(&forest))?;
+        let predictor = pools::run(py, options.threads, || options.predictor(&forest))??;
         for warning in predictor.warnings() {
             let warnings = py.import("warnings")?;
             warnings.call_method1("warn", (warning.to_string(),))?;
         }
         Ok(Self {
+            takes_numbers: rows::takes_numbers(&forest).is_ok(),
             forest: Arc::new(forest),
             predictor,
             options,
@@ -77,20 +77,31 @@ impl Model {
         &self.forest
     }
 
-    /// Runs `work` without the lock of the interpreter: on the threads of the model's pool, if `several` says so.
+    /// Runs `work` without the lock of the interpreter: on the threads of the model's pool, if it is `shared`.
     fn run<R: Send>(
         &self,
         py: Python<'_>,
-        several: bool,
+        shared: bool,
         work: impl FnOnce() -> fangorn::Result<R> + Send,
     ) -> PyResult<R> {
-        let pool =
-            (several && self.options.threads > 1).then(|| pools::pool(self.options.threads)).transpose()?;
-        py.detach(|| match &pool {
-            Some(pool) => pool.install(work),
-            None => work(),
-        })
+        match shared {
+            true => pools::run(py, self.options.threads, work)?,
+            false => py.detach(work),
+        }
         .map_err(of_crate)
+    }
+
+    /// Returns whether the crate may put a prediction of these rows on several threads.
+    fn shares(&self, source: &Source<'_>) -> bool {
+        let rows = source.len();
+        match source {
+            _ if self.options.threads == 1 => false,
+            Source::Singles(..) | Source::Doubles(..) => {
+                rows > rows::ROWS_A_TASK || self.predictor.uses_several_threads(rows)
+            }
+            // These are written out block by block.
+            Source::Columns(_) | Source::Sparse(..) => rows > 1,
+        }
     }
 
     /// Returns what `work` makes of all rows, and the number of rows.
@@ -98,8 +109,8 @@ impl Model {
         &self,
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyAny>,
+        shares: impl Fn(&Source<'_>) -> bool,
         work: impl Fn(&Source<'_>) -> fangorn::Result<Vec<R>> + Sync,
-        several: impl Fn(usize) -> bool,
     ) -> PyResult<(usize, Vec<R>)> {
         let py = slf.py();
         let columns = self.forest.features.len();
@@ -107,7 +118,7 @@ impl Model {
         rows::each(slf.as_any(), rows, &self.forest, |source, reversed| {
             let count = source.len();
             source.check(columns).map_err(of_crate)?;
-            let mut found = self.run(py, several(count), || work(source))?;
+            let mut found = self.run(py, shares(source), || work(source))?;
             if reversed {
                 found = rows::reversed(found, count);
             }
@@ -124,6 +135,9 @@ impl Model {
         rows: &Bound<'py, PyAny>,
         values: bool,
     ) -> Option<PyResult<Bound<'py, PyAny>>> {
+        if !self.takes_numbers {
+            return None;
+        }
         let held = match Held::of(rows) {
             Ok(held) => held?,
             Err(error) => return Some(Err(error)),
@@ -172,20 +186,15 @@ impl Model {
         let (count, found) = model.each_part(
             slf,
             rows,
+            |source| model.shares(source),
             |source| if values { source.values(predictor) } else { source.margins(predictor) },
-            |rows| predictor.uses_several_threads(rows),
         )?;
         shaped(py, found, count, width)
     }
 
     fn slots<'py>(&self, slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<(usize, Vec<u32>)> {
         let predictor = &self.predictor;
-        self.each_part(
-            slf,
-            rows,
-            |source| source.slots(predictor),
-            |rows| predictor.uses_several_threads(rows),
-        )
+        self.each_part(slf, rows, |source| self.shares(source), |source| source.slots(predictor))
     }
 
     /// Returns what `of_row` makes of the leaf slots that each row reaches.
@@ -197,9 +206,10 @@ impl Model {
     ) -> PyResult<(usize, Vec<R>)> {
         let (count, slots) = self.slots(slf, rows)?;
         let trees = self.forest.trees.len();
-        let found = self.run(slf.py(), count > rows::ROWS_A_TASK, || {
+        let shared = count > rows::ROWS_A_TASK && self.options.threads > 1;
+        let found = self.run(slf.py(), shared, || {
             let row = |row: usize| of_row(row, &slots[row * trees..][..trees]);
-            Ok(match count > rows::ROWS_A_TASK {
+            Ok(match shared {
                 true => (0..count).into_par_iter().flat_map_iter(row).collect(),
                 false => (0..count).flat_map(row).collect(),
             })
@@ -245,11 +255,11 @@ impl Model {
         Ok((count, slf.py().detach(|| (0..count).flat_map(of_row).collect())))
     }
 
-    fn explainer(&self) -> PyResult<Arc<Explainer>> {
+    fn explainer(&self, py: Python<'_>) -> PyResult<Arc<Explainer>> {
         if let Some(explainer) = self.explainer.get() {
             return Ok(explainer.clone());
         }
-        let made = Arc::new(Explainer::new(&self.forest).map_err(of_crate)?);
+        let made = Arc::new(self.run(py, true, || Explainer::new(&self.forest))?);
         Ok(self.explainer.get_or_init(|| made).clone())
     }
 
@@ -259,10 +269,9 @@ impl Model {
         interactions: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let model = slf.get();
-        let explainer = model.explainer()?;
-        let several = |rows| rows > ROWS_TO_SHARE;
+        let explainer = model.explainer(slf.py())?;
         let (count, found) =
-            model.each_part(slf, rows, |source| source.explained(&explainer, interactions), several)?;
+            model.each_part(slf, rows, |_| true, |source| source.explained(&explainer, interactions))?;
         let (outputs, cells) = (model.forest.outputs as usize, model.forest.features.len() + 1);
         let shape = [count, outputs, cells, cells];
         let shape = if interactions { &shape[..] } else { &shape[..3] };
@@ -474,10 +483,10 @@ impl Model {
         use std::fmt::Write as _;
         let rows = rows.clamp(1, 1 << 24);
         let plain = Options { threads: 1, ..self.options.clone() };
-        let engines = py.detach(|| {
+        let engines = pools::run(py, plain.threads, || {
             let predictor = plain.predictor(&self.forest)?;
             predictor.engines(rows.min(4096)).map_err(of_crate)
-        })?;
+        })??;
         let engines: Vec<String> = engines.iter().map(|(engine, _)| engine.to_string()).collect();
         let why = Explanation::new(&self.forest, rows);
         let mut text = String::new();
@@ -493,7 +502,7 @@ impl Model {
         let from: Vec<_> =
             why.by_batch.iter().map(|(rows, work)| format!("{} from {rows}", work.name())).collect();
         let _ = writeln!(text, "\nfastest   {} rows", from.join(", "));
-        let contributions = match self.explainer() {
+        let contributions = match self.explainer(py) {
             Ok(explainer) => explainer.plan(),
             Err(error) => error.value(py).to_string(),
         };

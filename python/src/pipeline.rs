@@ -142,7 +142,7 @@ impl Pipeline {
         asked: Asked,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (pipeline, py) = (slf.get(), slf.py());
-        let predictor = py.detach(|| pipeline.predictor(asked))?;
+        let predictor = pools::run(py, pipeline.threads, || pipeline.predictor(asked))??;
         let columns = pipeline.columns.features.len();
         let (mut count, mut values) = (0, Vec::new());
         rows::each(slf.as_any(), given, &pipeline.columns, |source, reversed| {
@@ -155,15 +155,11 @@ impl Pipeline {
             values.extend(found);
             Ok(())
         })?;
-        let pool = (pipeline.threads > 1).then(|| pools::pool(pipeline.threads)).transpose()?;
         let inputs = py.detach(|| pipeline.inputs(count, &values));
         let inputs = inputs.ok_or_else(|| {
             refused("the pipeline's inputs are of types that this package does not hand over")
         })?;
-        let found = py.detach(|| match &pool {
-            Some(pool) => pool.install(|| predictor.predict(&inputs)),
-            None => predictor.predict(&inputs),
-        });
+        let found = pools::run(py, pipeline.threads, || predictor.predict(&inputs))?;
         let output = found.map_err(of_crate)?.pop().ok_or_else(|| refused("the pipeline has no outputs"))?;
         result(py, output)
     }

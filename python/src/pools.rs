@@ -1,7 +1,7 @@
 //! Threads that run large batches: one pool for each number of threads, which all models share.
 //!
 //! The pools are ours and not rayon's global one, so that a process that was forked can have new ones: threads do not
-//! survive a fork.
+//! survive a fork. So whatever of the crate may use rayon goes through [`run`], reading a model, too.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ type Pools = HashMap<usize, Arc<ThreadPool>>;
 static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
 
 /// Returns the pool of so many threads, which the first call starts.
-pub fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
+fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let pools = pools.get_or_insert_default();
     if let Some(pool) = pools.get(&threads) {
@@ -31,6 +31,12 @@ pub fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
     })?;
     pools.insert(threads, pool.clone());
     Ok(pool)
+}
+
+/// Runs `work` on the pool of so many threads, without the lock of the interpreter.
+pub fn run<R: Send>(py: Python<'_>, threads: usize, work: impl FnOnce() -> R + Send) -> PyResult<R> {
+    let pool = pool(threads)?;
+    Ok(py.detach(|| pool.install(work)))
 }
 
 /// Forgets the pools in a process that was forked, where their threads do not run. `os.register_at_fork` calls it.

@@ -47,6 +47,7 @@ pub fn each<'py>(
         && held.dimensions() == 2
         && let Some(view) = held.view()
     {
+        takes_numbers(forest)?;
         return take(&Source::of_view(view).map_err(of_crate)?, view.reversed[0]);
     }
     let parts =
@@ -55,13 +56,33 @@ pub fn each<'py>(
         let part = part?.cast_into::<PyTuple>()?;
         let kind: String = part.get_item(0)?.extract()?;
         match &kind[..] {
-            "matrix" | "bfloats" => of_matrix(&part.get_item(1)?, kind == "bfloats", &mut take)?,
+            "matrix" | "bfloats" => {
+                takes_numbers(forest)?;
+                of_matrix(&part.get_item(1)?, kind == "bfloats", &mut take)?;
+            }
             "columns" => of_columns(&part, &mut take)?,
-            "sparse" => take(&of_sparse(&part)?, false)?,
+            "sparse" => {
+                takes_numbers(forest)?;
+                take(&of_sparse(&part)?, false)?;
+            }
             _ => of_stream(&part.get_item(1)?, forest, &mut take)?,
         }
     }
     Ok(())
+}
+
+/// Refuses rows of numbers alone, where a column's categories have no numbers that rows could hold.
+pub fn takes_numbers(forest: &Forest) -> PyResult<()> {
+    match forest.features.iter().position(|feature| feature.coding.is_needed()) {
+        None => Ok(()),
+        Some(column) => {
+            let name = forest.features[column].name.clone().unwrap_or_else(|| column.to_string());
+            Err(refused(format!(
+                "column `{name}` has categories by their names, for which an array has no numbers; hand over a DataFrame or a \
+                 Table, whose categories are found by their names"
+            )))
+        }
+    }
 }
 
 fn not_read() -> PyErr {

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 import fangorn
-from conftest import ZOO, model_file
+from conftest import ZOO, close, model_file
 
 pandas = pytest.importorskip("pandas")
 
@@ -260,6 +260,26 @@ def test_categories_by_the_models_names(name):
         same(model.margin(table), expected)
 
 
+RAW = sorted(path.parent for path in (ZOO.parent / "raw").glob("*/rows.csv"))
+
+
+@pytest.mark.parametrize("folder", RAW, ids=lambda folder: folder.name)
+def test_tables_as_they_were_trained_on(folder):
+    model = fangorn.load(next(folder.glob("model.*")))
+    kinds = {"kind": str} if folder.name.endswith("words") else {}
+    frame = pandas.read_csv(folder / "rows.csv", dtype=kinds, keep_default_na=False, na_values=[""])
+    expected = numpy.load(folder / "output.npy").reshape(-1)
+    close(model.predict(frame).reshape(len(frame), -1)[:, -1], expected.reshape(len(frame), -1)[:, -1])
+    for table in tables(frame):
+        same(model.predict(table), model.predict(frame))
+    as_categories = frame.assign(kind=frame["kind"].astype("category"))
+    same(model.predict(as_categories), model.predict(frame))
+    if folder.name in ("catboost-words", "sklearn-words"):
+        for rows in (numpy.zeros((2, 2)), numpy.zeros((100, 2), "f4"), numpy.zeros((2, 2), int)):
+            with pytest.raises(fangorn.Error, match="has categories by their names.*hand over a DataFrame"):
+                model.predict(rows)
+
+
 def test_codes_where_a_model_has_no_names():
     folder = ZOO / "category-partition"
     model, rows = fangorn.load(model_file(folder)), numpy.load(folder / "rows.npy")
@@ -330,14 +350,19 @@ def test_dlpack(softprob):
 
 
 FORK = """
-import os, sys, numpy, fangorn
-model = fangorn.load(sys.argv[1], threads=2)
-rows = numpy.zeros((200_000, 8), numpy.float32)
-expected = model.predict(rows)
+import os, pickle, sys, time, numpy, fangorn
+def work():
+    # What runs on several threads: reading, compiling, predicting, explaining, and pipelines.
+    model = pickle.loads(pickle.dumps(fangorn.load(sys.argv[1], threads=2)))
+    rows = numpy.zeros((200_000, 8), numpy.float32)
+    pipeline = fangorn.load(sys.argv[2], threads=2)
+    few = numpy.zeros((5, pipeline.n_features))
+    return model.predict(rows), model.contributions(rows[:1]), model.predict_class(rows[:9]), pipeline.predict(few)
+expected = work()
 child = os.fork()
 if child == 0:
-    os._exit(0 if numpy.array_equal(model.predict(rows), expected) else 1)
-import time
+    found = work()
+    os._exit(0 if all(map(numpy.array_equal, found, expected)) else 1)
 for _ in range(600):
     done, status = os.waitpid(child, os.WNOHANG)
     if done:
@@ -350,7 +375,8 @@ sys.exit("the child hangs")
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
 def test_a_fork_predicts():
-    command = [sys.executable, "-W", "ignore", "-c", FORK, model_file(ZOO / "softprob")]
+    pipeline = ZOO.parent / "zoo-classical/pipeline-logistic/model.npz"
+    command = [sys.executable, "-W", "ignore", "-c", FORK, model_file(ZOO / "softprob"), pipeline]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
