@@ -50,6 +50,9 @@ pub struct Model {
     leaf_ids: OnceLock<Vec<i32>>,
 }
 
+/// What makes a model of its pickle: a function and its arguments, the bytes of a file and the options.
+type Pickle<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyDict>));
+
 /// Results of a call that fit on the stack.
 const FEW: usize = 64;
 
@@ -641,10 +644,7 @@ impl Model {
         format!("<fangorn.Model: {}>", self.summary())
     }
 
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyDict>))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Pickle<'py>> {
         let unpickle = py.import("fangorn._load")?.getattr("unpickle")?;
         let options = PyDict::new(py);
         options.set_item("schedule", &self.options.schedule)?;
