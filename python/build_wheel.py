@@ -22,7 +22,7 @@ def build_command():
     manifest = HERE.parent / "Cargo.toml"
     options = ["--release", "--locked", "-p", "fangorn", "--no-default-features", "--features", "cli", "--bin", "fangorn"]
     command = ["cargo", "build", "--manifest-path", str(manifest), "--target-dir", str(target), *options]
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, env={**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "true"})
     name = "fangorn.exe" if sys.platform == "win32" else "fangorn"
     scripts = HERE / "fangorn.data" / "scripts"
     scripts.mkdir(parents=True, exist_ok=True)
