@@ -21,11 +21,11 @@ if ! { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } ||
   echo "skipped: Python's packages can't be installed"
   exit 77
 fi
-cargo build --release --locked --manifest-path "$here/Cargo.toml"
+cargo build --locked --manifest-path "$here/Cargo.toml"
 package=$(mktemp -d)
 trap 'rm -rf "$package"' EXIT
 cp -rL "$here/python/fangorn" "$package/fangorn"
-cp "$CARGO_TARGET_DIR/release/lib_fangorn.so" "$package/fangorn/_fangorn.abi3.so"
+cp "$CARGO_TARGET_DIR/debug/lib_fangorn.so" "$package/fangorn/_fangorn.abi3.so"
 cd "$here"
 export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1
 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider "${@:-tests}"
