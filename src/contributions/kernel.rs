@@ -170,18 +170,18 @@ fn steps<V: Lanes, const M: usize>(
         let (of_left, of_right) = (V::splat(step.leaves[0]), V::splat(step.leaves[1]));
         match step.kind {
             StepKind::Left => {
-                let [path, child] = &mut paths[top..top + 2] else { return };
+                let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
-                    let parts = run.parts(step, masks(r));
-                    child[r] = at_points(|q| path[r][q].mul(parts[q]));
+                    let (path, parts) = (&upper[top][r], run.parts(step, masks(r)));
+                    lower[0][r] = at_points(|q| path[q].mul(parts[q]));
                 }
                 top += 1;
             }
             StepKind::Right => {
-                let [path, child] = &mut paths[top..top + 2] else { return };
+                let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
-                    let parts = run.parts(step, masks(r));
-                    child[r] = at_points(|q| path[r][q].sub(path[r][q].mul(parts[q])));
+                    let (path, parts) = (&upper[top][r], run.parts(step, masks(r)));
+                    lower[0][r] = at_points(|q| path[q].sub(path[q].mul(parts[q])));
                 }
                 top += 1;
             }
@@ -213,7 +213,8 @@ fn steps<V: Lanes, const M: usize>(
             }
             StepKind::Join => {
                 count -= 1;
-                let [lefts, rights] = &mut belows[count - 1..count + 1] else { return };
+                let (lefts, rights) = belows.split_at_mut(count);
+                let (lefts, rights) = (&mut lefts[count - 1], &rights[0]);
                 let path = &paths[top];
                 let sum = &mut sums[step.feature as usize];
                 for r in 0..registers {
