@@ -245,8 +245,8 @@ fn steps<V: Lanes, const M: usize>(
 #[inline(always)]
 fn weighted<V: Lanes, const M: usize>(terms: &[V; M], weight: impl Fn(usize) -> V) -> V {
     let mut sum = terms[0].mul(weight(0));
-    for q in 1..M {
-        sum = terms[q].mul_add(weight(q), sum);
+    for (q, term) in terms.iter().enumerate().skip(1) {
+        sum = term.mul_add(weight(q), sum);
     }
     sum
 }

@@ -136,16 +136,16 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
         if step.parts == FIRST {
             // The change is the same at all points.
             let mut sum = path[0].mul(difference[0]);
-            for q in 1..M {
-                sum = path[q].mul_add(difference[q], sum);
+            for (path, difference) in path.iter().zip(difference).skip(1) {
+                sum = path.mul_add(*difference, sum);
             }
             return sum.mul(V::select(masks.left, V::splat(1.0 - step.share), V::splat(-step.share)));
         }
         let [.., yes, no] = self.numbers(step);
         let term = |q: usize| path[q].mul(V::select(masks.left, V::splat(yes[q]), V::splat(no[q])));
         let mut sum = term(0).mul(difference[0]);
-        for q in 1..M {
-            sum = term(q).mul_add(difference[q], sum);
+        for (q, difference) in difference.iter().enumerate().skip(1) {
+            sum = term(q).mul_add(*difference, sum);
         }
         sum.and(masks.reached)
     }
