@@ -14,6 +14,8 @@ import maturin
 from maturin import *  # noqa: F403: the hooks of PEP 517 that stay as they are.
 
 HERE = pathlib.Path(__file__).resolve().parent
+# Where maturin takes scripts from: `data` of pyproject.toml.
+SCRIPTS = HERE / "fangorn.data" / "scripts"
 
 
 def build_command():
@@ -24,9 +26,14 @@ def build_command():
     command = ["cargo", "build", "--manifest-path", str(manifest), "--target-dir", str(target), *options]
     subprocess.run(command, check=True, env={**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "true"})
     name = "fangorn.exe" if sys.platform == "win32" else "fangorn"
-    scripts = HERE / "fangorn.data" / "scripts"
-    scripts.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(target / "release" / name, scripts / name)
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(target / "release" / name, SCRIPTS / name)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Write the metadata. maturin asks for the folder of scripts here already, before there are any."""
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
+    return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
