@@ -91,15 +91,14 @@ impl Given<'_> {
 
     /// Reads a graph, if the format has graphs.
     fn graph(&self, options: &LoadOptions) -> Option<Result<Graph, fangorn::Error>> {
-        let has_graphs = |format| matches!(format, Format::Onnx | Format::LightGbm | Format::ScikitLearn);
         match self {
             Self::File(path) => {
                 let format = std::fs::read(path).ok().and_then(|bytes| Format::of(&bytes).ok())?;
-                has_graphs(format).then(|| import::load_graph(path, options))
+                format.has_graphs().then(|| import::load_graph(path, options))
             }
             Self::Bytes { bytes, format, .. } => {
                 let format = format.or_else(|| Format::of(bytes).ok())?;
-                has_graphs(format).then(|| import::parse_graph(bytes, options).map_err(Into::into))
+                format.has_graphs().then(|| import::parse_graph(bytes, options).map_err(Into::into))
             }
         }
     }

@@ -47,7 +47,7 @@ pub struct Model {
     takes_numbers: bool,
     explainer: OnceLock<Arc<Explainer>>,
     labels: PyOnceLock<Py<PyAny>>,
-    leaf_ids: OnceLock<Vec<i32>>,
+    leaf_ids: OnceLock<Vec<u32>>,
 }
 
 /// What makes a model of its pickle: a function and its arguments, the bytes of a file and the options.
@@ -284,21 +284,6 @@ impl Model {
         }
     }
 
-    /// Returns the leaf id of each leaf slot.
-    fn ids(&self) -> &[i32] {
-        self.leaf_ids.get_or_init(|| {
-            let mut ids = vec![0; self.forest.leaf_count()];
-            for tree in &self.forest.trees {
-                for (node, id) in tree.nodes.iter().zip(&tree.ids) {
-                    if let Some(slot) = node.slot() {
-                        ids[slot as usize] = *id as i32;
-                    }
-                }
-            }
-            ids
-        })
-    }
-
     fn contents(&self) -> Vec<u8> {
         Contents::new((*self.forest).clone()).to_bytes()
     }
@@ -431,8 +416,8 @@ impl Model {
     fn leaf<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let model = slf.get();
         let (count, slots) = model.slots(slf, rows)?;
-        let ids = model.ids();
-        let found: Vec<i32> = slots.into_iter().map(|slot| ids[slot as usize]).collect();
+        let ids = model.leaf_ids.get_or_init(|| model.forest.leaf_ids());
+        let found: Vec<i32> = slots.into_iter().map(|slot| ids[slot as usize] as i32).collect();
         arrays::array(slf.py(), found, &[count, model.forest.trees.len()])
     }
 
@@ -495,7 +480,7 @@ impl Model {
         let mut text = String::new();
         // Writing to a String does not fail.
         let _ = writeln!(text, "model     {}", self.summary());
-        let _ = writeln!(text, "schedule  {}", self.schedule().replace('\n', "; "));
+        let _ = writeln!(text, "schedule  {}", self.schedule()?.replace('\n', "; "));
         let plan = self.predictor.plan_for(rows);
         let _ = writeln!(text, "runs      a batch of {rows}: plan of {plan}, {}", engines.join(" and "));
         let _ = writeln!(text, "\nEstimates for a batch of {rows} on one thread:\n");
@@ -592,16 +577,15 @@ impl Model {
         }
     }
 
-    /// The schedule, a directive a line; of several schedules by batch size, that of large batches.
+    /// The schedule of large batches, a directive a line.
     #[getter]
-    fn schedule(&self) -> String {
-        match &self.options.schedule {
-            Some(name) => match self.options_schedule(name) {
-                Some(text) => text,
-                None => name.clone(),
-            },
-            None => Explanation::new(&self.forest, 4096).schedule.to_string(),
-        }
+    fn schedule(&self) -> PyResult<String> {
+        const LARGE: usize = 4096;
+        let given = self.options.schedule.as_deref().map(|name| self.options.schedules(name, &self.forest));
+        Ok(match given.transpose()? {
+            Some(schedules) => schedules.nearest(LARGE).to_string(),
+            None => Explanation::new(&self.forest, LARGE).schedule.to_string(),
+        })
     }
 
     /// How many threads predict large batches.
@@ -714,10 +698,6 @@ impl Model {
             many(forest.features.len(), "feature"),
             many(forest.outputs as usize, "output")
         )
-    }
-
-    fn options_schedule(&self, name: &str) -> Option<String> {
-        fangorn::schedule::Preset::parse(name).map(|preset| preset.schedule(&self.forest, false).to_string())
     }
 
     /// Returns the labels of the classes as an array of numpy.

@@ -66,7 +66,11 @@ impl Options {
         builder.build().map_err(of_crate)
     }
 
-    fn schedules(&self, name: &str, forest: &Forest) -> PyResult<BatchSchedules> {
+    /// Returns the schedules that a name, a file or a text stands for.
+    ///
+    /// # Errors
+    /// It stands for none, or not for one of this forest.
+    pub fn schedules(&self, name: &str, forest: &Forest) -> PyResult<BatchSchedules> {
         if let Some(preset) = Preset::parse(name) {
             return Ok(preset.schedule(forest, false).into());
         }

@@ -81,6 +81,19 @@ impl Forest {
         self.leaf_values.len() / self.leaf_width().max(1)
     }
 
+    /// Returns the producer's id of each leaf, in the order of the leaf slots.
+    pub fn leaf_ids(&self) -> Vec<u32> {
+        let mut ids = vec![0; self.leaf_count()];
+        for tree in &self.trees {
+            for (node, id) in tree.nodes.iter().zip(&tree.ids) {
+                if let Some(slot) = node.slot() {
+                    ids[slot as usize] = *id;
+                }
+            }
+        }
+        ids
+    }
+
     /// Returns the leaf values of a slot.
     pub fn leaf(&self, slot: u32) -> &[Real] {
         let width = self.leaf_width();

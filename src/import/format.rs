@@ -57,6 +57,11 @@ pub(super) fn text(bytes: &[u8]) -> &[u8] {
 }
 
 impl Format {
+    /// Returns whether a file of the format may hold a [graph](crate::graph) that is more than one forest.
+    pub fn has_graphs(self) -> bool {
+        matches!(self, Self::Onnx | Self::LightGbm | Self::ScikitLearn)
+    }
+
     /// Tells the format of a file from its bytes.
     ///
     /// # Errors

@@ -255,14 +255,6 @@ impl<'f> PredictorBuilder<'f> {
         }
         let plans =
             Plans::new(buckets).ok_or_else(|| Error::Internal("schedules without a bucket".into()))?;
-        let mut ids = vec![0; forest.leaf_count()];
-        for tree in &forest.trees {
-            for (node, id) in tree.nodes.iter().zip(&tree.ids) {
-                if let Some(slot) = node.slot() {
-                    ids[slot as usize] = *id;
-                }
-            }
-        }
         Ok(Predictor {
             plans,
             sum: self.sum,
@@ -271,7 +263,7 @@ impl<'f> PredictorBuilder<'f> {
             scale: forest.scale.0 as f32,
             transform: forest.transform,
             compare: forest.compare,
-            ids,
+            ids: forest.leaf_ids(),
             pool: self.pool.clone(),
             warnings: Vec::new(),
         })

@@ -300,8 +300,8 @@ impl Session {
             },
         };
         npy::write(&written.margins, op.outputs(), margins.into_iter())?;
-        let ids = leaf_ids(&self.forest);
-        npy::write(&written.leaves, trees, slots.iter().map(|slot| ids[*slot as usize]))?;
+        let ids = self.forest.leaf_ids();
+        npy::write(&written.leaves, trees, slots.iter().map(|slot| ids[*slot as usize] as i32))?;
         let of_row = |row: &[i32]| bounds::of_row(&self.forest, row.iter().map(|slot| *slot as u32));
         let bounds: Vec<f32> = slots.chunks_exact(trees.max(1)).flat_map(of_row).collect();
         npy::write(&written.row_bound, op.outputs(), bounds.into_iter())?;
@@ -314,19 +314,6 @@ fn candidate((name, schedule): (String, Schedule), forest: &Forest) -> Result<Ca
     let directives = schedules::line(&schedule);
     let op = Arc::new(ForestOp::builder(forest.clone()).schedule(schedule).build()?);
     Ok(Candidate { name, directives, op, first_ms: None, refused: None })
-}
-
-/// Returns the leaf id of each leaf slot.
-fn leaf_ids(forest: &Forest) -> Vec<i32> {
-    let mut ids = vec![0; forest.leaf_count()];
-    for tree in &forest.trees {
-        for (node, id) in tree.nodes.iter().zip(&tree.ids) {
-            if let Some(slot) = node.slot() {
-                ids[slot as usize] = *id as i32;
-            }
-        }
-    }
-    ids
 }
 
 /// Waits for a future by polling it again and again.

@@ -39,8 +39,7 @@ pub fn load_any(path: &Path, limits: &LimitsChoice) -> Result<Graph> {
 
 /// Returns whether a file is of a format that has graphs.
 pub fn may_be_a_graph(path: &Path) -> bool {
-    let has_graphs = |format| matches!(format, Format::Onnx | Format::LightGbm | Format::ScikitLearn);
-    std::fs::read(path).is_ok_and(|bytes| Format::of(&bytes).is_ok_and(has_graphs))
+    std::fs::read(path).is_ok_and(|bytes| Format::of(&bytes).is_ok_and(Format::has_graphs))
 }
 
 fn options(limits: &LimitsChoice) -> LoadOptions {
