@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{
-    kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch},
+    kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch, with_points},
     lanes::{self, Lanes, Work, at_points},
     pairs::{Above, GroupPairs, OutputPairs, Pairs, TreePairs},
     program::{FIRST, Group, OutputProgram, Pass, Program, StepKind, TreeProgram},
@@ -98,7 +98,7 @@ impl InteractionBlock<'_> {
         for (tree, of_tree) in group.trees.iter().zip(&pairs.trees) {
             self.block.ask(tree, first, &mut scratch.of_tree);
             for (pass, ups) in tree.passes.iter().zip(&of_tree.ups) {
-                run_pass((tree, of_tree), (pass, ups), registers, scratch);
+                with_points!(pass, steps::<V>((tree, of_tree), (pass, ups), registers, scratch));
             }
         }
         for (feature, added) in group.features.iter().zip(&scratch.of_tree.sums) {
@@ -146,25 +146,6 @@ impl InteractionBlock<'_> {
 }
 
 /// Adds a tree's interactions at the points of one pass.
-#[inline(always)]
-fn run_pass<V: Lanes>(
-    tree: (&TreeProgram, &TreePairs),
-    pass: (&Pass, &[f32]),
-    registers: usize,
-    scratch: &mut PairScratch<V>,
-) {
-    match pass.0.at.len() {
-        1 => steps::<V, 1>(tree, pass, registers, scratch),
-        2 => steps::<V, 2>(tree, pass, registers, scratch),
-        3 => steps::<V, 3>(tree, pass, registers, scratch),
-        4 => steps::<V, 4>(tree, pass, registers, scratch),
-        5 => steps::<V, 5>(tree, pass, registers, scratch),
-        6 => steps::<V, 6>(tree, pass, registers, scratch),
-        7 => steps::<V, 7>(tree, pass, registers, scratch),
-        _ => steps::<V, 8>(tree, pass, registers, scratch),
-    }
-}
-
 #[inline(always)]
 fn steps<V: Lanes, const M: usize>(
     (tree, pairs): (&TreeProgram, &TreePairs),

@@ -58,19 +58,28 @@ impl<V: Lanes> Scratch<V> {
     }
 }
 
-/// Adds a tree's contributions at the points of one pass to [`Scratch::sums`], for the rows of the first `registers` registers.
+/// Calls a function that takes a register's type and the number of a pass's points as a constant.
+macro_rules! with_points {
+    ($pass:expr, $steps:ident::<$v:ty>$arguments:tt) => {
+        match $pass.at.len() {
+            1 => $steps::<$v, 1>$arguments,
+            2 => $steps::<$v, 2>$arguments,
+            3 => $steps::<$v, 3>$arguments,
+            4 => $steps::<$v, 4>$arguments,
+            5 => $steps::<$v, 5>$arguments,
+            6 => $steps::<$v, 6>$arguments,
+            7 => $steps::<$v, 7>$arguments,
+            _ => $steps::<$v, 8>$arguments,
+        }
+    };
+}
+pub(super) use with_points;
+
+/// Adds a tree's contributions at the points of one pass to [`Scratch::sums`], for the rows of the first `registers`
+/// registers.
 #[inline(always)]
 pub(super) fn run<V: Lanes>(tree: &TreeProgram, pass: &Pass, registers: usize, scratch: &mut Scratch<V>) {
-    match pass.at.len() {
-        1 => steps::<V, 1>(tree, pass, registers, scratch),
-        2 => steps::<V, 2>(tree, pass, registers, scratch),
-        3 => steps::<V, 3>(tree, pass, registers, scratch),
-        4 => steps::<V, 4>(tree, pass, registers, scratch),
-        5 => steps::<V, 5>(tree, pass, registers, scratch),
-        6 => steps::<V, 6>(tree, pass, registers, scratch),
-        7 => steps::<V, 7>(tree, pass, registers, scratch),
-        _ => steps::<V, 8>(tree, pass, registers, scratch),
-    }
+    with_points!(pass, steps::<V>(tree, pass, registers, scratch))
 }
 
 /// What all steps of a pass share.

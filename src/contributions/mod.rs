@@ -98,7 +98,7 @@ impl Explainer {
                 "the model has no covers (how much training data reached each node), which path-dependent contributions \
                  need; ONNX files never hold covers, other files lose them where one is negative or missing: {}",
                 "hand over the model file of XGBoost, LightGBM or CatBoost itself, or explain the model against a background of \
-                 rows, with --background FILE (in Rust, contributions::Interventional)"
+                 rows (contributions::Interventional)"
             )));
         }
         let forest = &*oblivious::explained(forest);

@@ -157,6 +157,33 @@ fn the_kernel_gives_what_tree_shap_gives() {
     }
 }
 
+/// A row has the same bits alone and at any place of a batch: in any register of a step, and in the rest of a block.
+#[test]
+fn rows_are_explained_alike_wherever_they_stand() {
+    let mut draws = Draws(23);
+    for (case, count) in (1..=70).chain([95, 96, 97, 127, 128, 129, 255, 256, 257, 300]).enumerate() {
+        let features = [3, 9, 20][case % 3];
+        let forest = forest(&mut draws, features, 30, case % 4 == 0, case % 5 == 0);
+        let singles = rows::<f32>(&mut draws, count, features);
+        let doubles = rows::<f64>(&mut draws, count, features);
+        alike(&singles, features, |rows, count| explain(&forest, rows, count));
+        alike(&doubles, features, |rows, count| explain(&forest, rows, count));
+        alike(&singles, features, |rows, count| interact(&forest, rows, count));
+    }
+}
+
+/// Compares the results of all rows with those of some of them alone.
+fn alike<T: Row>(rows: &[T], features: usize, run: impl Fn(&[T], usize) -> Vec<f32>) {
+    let count = rows.len() / features;
+    let all = run(rows, count);
+    let width = all.len() / count;
+    for r in (0..count).filter(|r| r % 13 == 0 || r + 3 > count) {
+        let alone = run(&rows[r * features..][..features], 1);
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&all[r * width..][..width]), bits(&alone), "row {r} of {count}");
+    }
+}
+
 #[test]
 fn interactions_leaf_by_leaf_are_the_definition() {
     let mut draws = Draws(19);

@@ -158,3 +158,68 @@ unsafe fn run_avx512(work: &impl Work, out: &mut [f32]) {
 unsafe fn run_avx2(work: &impl Work, out: &mut [f32]) {
     work.run::<x86::Avx2>(out);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes what all operations give for values, a list of registers for each, and checks that there are as many.
+    struct Operations([Vec<f32>; 3]);
+
+    /// The operations of [`Operations`].
+    const OPERATIONS: usize = 13;
+
+    impl Work for Operations {
+        #[inline(always)]
+        fn run<V: Lanes>(&self, out: &mut [f32]) {
+            let Self([a, b, c]) = self;
+            let length = a.len();
+            for first in (0..length).step_by(V::WIDTH) {
+                let [a, b, c] = [&a[first..], &b[first..], &c[first..]].map(|values| V::load(values));
+                let less = a.less(b);
+                let found: [V; OPERATIONS] = [
+                    a.add(b),
+                    a.sub(b),
+                    a.mul(b),
+                    a.mul_add(b, c),
+                    less,
+                    a.less_or_nan(c),
+                    a.and(less),
+                    a.and_not(less),
+                    less.and(b.less(c)),
+                    less.and_not(b.less(c)),
+                    V::select(less, b, c),
+                    V::splat(2.5),
+                    a,
+                ];
+                for (operation, found) in found.into_iter().enumerate() {
+                    found.store(&mut out[operation * length + first..]);
+                }
+            }
+        }
+    }
+
+    /// The machine's registers do what arrays do, also for NaN, infinities and zeros of both signs.
+    #[test]
+    fn registers_do_what_arrays_do() {
+        let special = [0.0, -0.0, 1.0, -1.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE];
+        // All pairs of the first two lists; in the third there is no NaN, as `less_or_nan` asks.
+        let a: Vec<f32> = (0..64).map(|i| special[i % 8]).collect();
+        let b: Vec<f32> = (0..64).map(|i| special[i / 8]).collect();
+        let c: Vec<f32> = (0..64).map(|i| [0.25, -3.0, 0.0, f32::INFINITY, -0.0][i % 5]).collect();
+        let work = Operations([a, b, c]);
+        let (mut found, mut expected) = (vec![0.0; OPERATIONS * 64], vec![0.0; OPERATIONS * 64]);
+        run(&work, &mut found);
+        work.run::<Array<8, true>>(&mut expected);
+        // NaN has many bits, a mask one of them.
+        let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert!(
+                same(*found, *expected),
+                "operation {}, values {}: {found} for {expected}",
+                i / 64,
+                i % 64
+            );
+        }
+    }
+}
