@@ -18,12 +18,19 @@ pub struct DriftCounter {
     bins: BinCounts,
     /// How many rows reach each leaf, by leaf slot.
     leaves: Vec<u64>,
+    /// Number of trees, each of which gives a row a leaf slot.
+    trees: usize,
 }
 
 impl DriftCounter {
     /// Returns a counter that has counted no rows.
     pub fn new(forest: &Forest, bins: &FeatureBins) -> Self {
-        Self { rows: 0, bins: bins.no_counts(), leaves: vec![0; forest.leaf_count()] }
+        Self {
+            rows: 0,
+            bins: bins.no_counts(),
+            leaves: vec![0; forest.leaf_count()],
+            trees: forest.trees.len(),
+        }
     }
 
     /// Counts rows.
@@ -37,8 +44,7 @@ impl DriftCounter {
         rows: &Rows<'_, T>,
     ) -> Result<()> {
         bins.count(rows, &mut self.bins)?;
-        let trees = predictor.leaf_slots(&rows.slice(0, 1))?.len().max(1);
-        let piece = (SLOTS_AT_A_TIME / trees).max(1);
+        let piece = (SLOTS_AT_A_TIME / self.trees.max(1)).max(1);
         for first in (0..rows.len()).step_by(piece) {
             for slot in predictor.leaf_slots(&rows.slice(first, piece))? {
                 self.leaves[slot as usize] += 1;

@@ -21,7 +21,7 @@ fn contributions_have_the_features_names_and_add_up() {
 fn a_model_without_covers_is_refused_by_name() {
     let rows = zoo("onnx-logistic", "rows.npy");
     let run = ["predict", &model("onnx-logistic"), "--rows", &rows, "--output", "contributions"];
-    refuses(&run, &["no covers", "ONNX"]);
+    refuses(&run, &["no covers", "ONNX", "--background"]);
     let rows = zoo("churn", "rows.csv");
     let run = ["predict", &model("churn"), "--rows", &rows, "--output", "contributions", "--sum", "exact"];
     refuses(&run, &["--sum", "contributions"]);

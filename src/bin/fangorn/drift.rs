@@ -19,13 +19,13 @@ use crate::{
     atomic_file::AtomicFile,
     drift_plot,
     error::{Error, Result, one_line},
-    importance::{aligned, csv_path, feature_name, number},
     library_error,
     limits::LimitsChoice,
     load_model,
     output::{self, Table, Values},
     row_source::{RowSource, view},
     rows::{Cell, Matrix, TableChoice},
+    text::{aligned, csv_path, feature_name, number},
 };
 
 /// Compare the distributions of two tables, as a model sees them.

@@ -7,8 +7,8 @@ use fangorn::{
 
 use crate::{
     drift::{bin_text, shares},
-    importance::{feature_name, number},
     svg::{Anchor, Scale, Svg},
+    text::{feature_name, number},
 };
 
 /// The most features that are drawn.

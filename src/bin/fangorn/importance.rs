@@ -25,6 +25,7 @@ use crate::{
     output::{self, Table, Values},
     row_source::{RowSource, SampleChoice, view},
     rows::{Cell, TableChoice},
+    text::{aligned, csv_path, feature_name, number},
 };
 
 /// A kind of importance.
@@ -131,20 +132,6 @@ pub struct Importance {
     table: TableChoice,
     #[command(flatten)]
     limits: LimitsChoice,
-}
-
-/// Reads the name of a CSV file.
-pub fn csv_path(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")) {
-        true => Ok(path),
-        false => Err("its name has to end in .csv".into()),
-    }
-}
-
-/// Returns what a feature is called: its name, or `f` and its column.
-pub fn feature_name(forest: &Forest, feature: usize) -> String {
-    forest.features[feature].name.clone().unwrap_or(format!("f{feature}"))
 }
 
 /// Returns the remedy for a model whose file has no gains.
@@ -341,23 +328,6 @@ fn of_permutations<T: Cell>(args: &Importance, forest: &Forest, source: &RowSour
     })
 }
 
-/// Returns a number with four digits that count.
-pub fn number(value: f64) -> String {
-    let magnitude = value.abs();
-    if value == 0.0 {
-        "0".into()
-    } else if !(1e-4..1e7).contains(&magnitude) {
-        format!("{value:.3e}")
-    } else {
-        let whole = magnitude.log10().floor() as i32 + 1;
-        let text = format!("{value:.*}", (4 - whole).max(0) as usize);
-        match text.contains('.') {
-            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-            false => text,
-        }
-    }
-}
-
 fn table(args: &Importance, forest: &Forest, columns: &[Column], order: &[usize]) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
     let mut head = vec!["feature".to_owned()];
@@ -389,25 +359,6 @@ fn table(args: &Importance, forest: &Forest, columns: &[Column], order: &[usize]
     }
     if args.kind.is_empty() && forest.gains.is_none() {
         let _ = writeln!(text, "\nno gain: {}", no_gains(forest));
-    }
-    text
-}
-
-/// Returns lines of cells in columns, the first one to the left and all others to the right.
-pub fn aligned(lines: &[Vec<String>]) -> String {
-    let width = |at: usize| {
-        lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len)).map(width).collect();
-    let mut text = String::new();
-    for line in lines {
-        let mut row = String::new();
-        for (at, cell) in line.iter().enumerate() {
-            let pad = " ".repeat(widths[at].saturating_sub(cell.chars().count()));
-            row += &if at == 0 { format!("{cell}{pad}") } else { format!("  {pad}{cell}") };
-        }
-        text += row.trim_end();
-        text.push('\n');
     }
     text
 }

@@ -18,18 +18,18 @@ use crate::{
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
-    explanation::{Explanation, MOST_NAMED_COLUMNS},
-    importance::feature_name,
     library_error,
     limits::LimitsChoice,
     output::{Sink, Table, Values},
     predict_graph::{self, GraphInputs, GraphScorer},
     profile::ProfileChoice,
+    row_explainer::{MOST_NAMED_COLUMNS, RowExplainer},
     rows::{self, Cell, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
     schedule::Choice,
     score::{self, TakesParts},
     sum::SumChoice,
     tables::{ColumnNames, Journal, ScoredBatch, ScoredSchema},
+    text::feature_name,
 };
 
 /// The kind of prediction.
@@ -214,11 +214,13 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         },
     };
     let forest = &contents.forest;
-    let explanation = match args.output {
-        Output::Contributions | Output::Interactions => Some(Explanation::new(args, forest, backend, &sink)?),
+    let explainer = match args.output {
+        Output::Contributions | Output::Interactions => {
+            Some(RowExplainer::new(args, forest, backend, &sink)?)
+        }
         _ => None,
     };
-    let explanation = explanation.as_ref();
+    let explainer = explainer.as_ref();
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
@@ -249,10 +251,10 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         };
         let done = match doubles {
             true => rows.score(&work, |matrix: &mut Matrix<f64>| {
-                predict_part(args, forest, &engine, explanation, matrix)
+                predict_part(args, forest, &engine, explainer, matrix)
             }),
             false => rows.score(&work, |matrix: &mut Matrix<f32>| {
-                predict_part(args, forest, &engine, explanation, matrix)
+                predict_part(args, forest, &engine, explainer, matrix)
             }),
         };
         done?;
@@ -260,8 +262,8 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let table = match doubles && !rows::holds_singles(&args.rows) {
-        true => read_and_predict::<f64>(args, forest, engine, explanation)?,
-        false => read_and_predict::<f32>(args, forest, engine, explanation)?,
+        true => read_and_predict::<f64>(args, forest, engine, explainer)?,
+        false => read_and_predict::<f32>(args, forest, engine, explainer)?,
     };
     let names = names(args.output, forest, table.columns);
     finish(args, table, names, &sink)
@@ -313,12 +315,12 @@ fn predict_part<T: Cell>(
     args: &Predict,
     forest: &Forest,
     engine: &Engine<'_>,
-    explanation: Option<&Explanation>,
+    explainer: Option<&RowExplainer>,
     matrix: &mut Matrix<T>,
 ) -> Result<Table> {
     args.answer.mark_missing(forest, matrix);
-    match explanation {
-        Some(explanation) => explanation.table(matrix, args.output),
+    match explainer {
+        Some(explainer) => explainer.table(matrix, args.output),
         None => predict(forest, engine, matrix, None, args.output),
     }
 }
@@ -505,12 +507,12 @@ fn read_and_predict<'f, T: Cell>(
     args: &Predict,
     forest: &Forest,
     engine: impl FnOnce() -> Result<Engine<'f>>,
-    explanation: Option<&Explanation>,
+    explainer: Option<&RowExplainer>,
 ) -> Result<Table> {
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
     args.answer.mark_missing(forest, &mut rows);
-    if let Some(explanation) = explanation {
-        return explanation.table(&rows, args.output);
+    if let Some(explainer) = explainer {
+        return explainer.table(&rows, args.output);
     }
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let engine = engine()?;
@@ -633,30 +635,20 @@ fn predict<T: Cell>(
             (columns, labelled(&forest.classes, numbers))
         }
         Output::Leaf => {
-            let ids = leaf_ids(forest);
-            (trees, Values::Ints(engine.slots(rows)?.into_iter().map(|slot| ids[slot as usize]).collect()))
+            let ids = forest.leaf_ids();
+            (
+                trees,
+                Values::Ints(engine.slots(rows)?.into_iter().map(|slot| ids[slot as usize] as i32).collect()),
+            )
         }
         Output::Tree => {
             let leaf = |slot: u32| forest.leaf(slot).iter().map(|v| v.0 as f32);
             (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
         Output::Contributions | Output::Interactions => {
-            let explainer = contributions::Explainer::new(forest).map_err(library_error)?;
-            return Explanation::Paths(explainer).table(rows, output);
+            let paths = contributions::Explainer::new(forest).map_err(library_error)?;
+            return RowExplainer::Paths(paths).table(rows, output);
         }
     };
     Ok(Table { rows: rows.rows, columns, values })
-}
-
-/// Returns the leaf id of each leaf slot.
-fn leaf_ids(forest: &Forest) -> Vec<i32> {
-    let mut ids = vec![0; forest.leaf_count()];
-    for tree in &forest.trees {
-        for (node, id) in tree.nodes.iter().zip(&tree.ids) {
-            if let Some(slot) = node.slot() {
-                ids[slot as usize] = *id as i32;
-            }
-        }
-    }
-    ids
 }

@@ -3,8 +3,8 @@
 use fangorn::insight::Dependence;
 
 use crate::{
-    importance::number,
     svg::{Anchor, Scale, Svg},
+    text::number,
 };
 
 /// The width of pictures in pixels. It fits a phone, so that texts stay readable there.
@@ -270,16 +270,27 @@ pub fn waterfall(expected: f64, contributions: &[(String, f64)]) -> Svg {
     svg
 }
 
-/// Draws counts as bars side by side over an axis from one number to another.
-pub fn histogram(counts: &[usize], [from, to]: [f64; 2], what: &str) -> Svg {
-    let (height, left, right) = (130.0, 48.0, WIDTH - 12.0);
-    let mut svg = Svg::new(WIDTH, height + 36.0);
+/// The height of the tallest bar of counts, and the left and right ends of their axis.
+const COUNTS_HEIGHT: f64 = 130.0;
+const COUNTS_ENDS: [f64; 2] = [48.0, WIDTH - 12.0];
+
+/// Returns a picture with lines for some counts, and the scale of the counts.
+fn counts_picture(counts: &[usize]) -> (Svg, Scale) {
+    let [left, right] = COUNTS_ENDS;
+    let mut svg = Svg::new(WIDTH, COUNTS_HEIGHT + 36.0);
     let most = counts.iter().copied().max().unwrap_or(0) as f64;
-    let y = Scale::new([0.0, most.max(1.0)], [height, 8.0]);
+    let y = Scale::new([0.0, most.max(1.0)], [COUNTS_HEIGHT, 8.0]);
     for tick in y.ticks(3).into_iter().filter(|tick| tick.fract() == 0.0) {
         svg.line([left, y.of(tick)], [right, y.of(tick)], "axis");
         svg.text([left - 5.0, y.of(tick) + 3.5], Anchor::End, "soft small", &number(tick));
     }
+    (svg, y)
+}
+
+/// Draws counts as bars side by side over an axis from one number to another.
+pub fn histogram(counts: &[usize], [from, to]: [f64; 2], what: &str) -> Svg {
+    let (height, [left, right]) = (COUNTS_HEIGHT, COUNTS_ENDS);
+    let (mut svg, y) = counts_picture(counts);
     let x = Scale::new([from, to], [left, right]);
     let step = (right - left) / counts.len().max(1) as f64;
     let gap = (0.12 * step).min(4.0);
@@ -295,14 +306,8 @@ pub fn histogram(counts: &[usize], [from, to]: [f64; 2], what: &str) -> Svg {
 
 /// Draws counts as bars side by side, with a text below each.
 pub fn columns(counts: &[usize], texts: &[String], what: &str) -> Svg {
-    let (height, left, right) = (130.0, 48.0, WIDTH - 12.0);
-    let mut svg = Svg::new(WIDTH, height + 36.0);
-    let most = counts.iter().copied().max().unwrap_or(0) as f64;
-    let y = Scale::new([0.0, most.max(1.0)], [height, 8.0]);
-    for tick in y.ticks(3).into_iter().filter(|tick| tick.fract() == 0.0) {
-        svg.line([left, y.of(tick)], [right, y.of(tick)], "axis");
-        svg.text([left - 5.0, y.of(tick) + 3.5], Anchor::End, "soft small", &number(tick));
-    }
+    let (height, [left, right]) = (COUNTS_HEIGHT, COUNTS_ENDS);
+    let (mut svg, y) = counts_picture(counts);
     let step = (right - left) / counts.len().max(1) as f64;
     let widest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(1) as f64 * 6.5 + 6.0;
     let every = (widest / step).ceil().max(1.0) as usize;

@@ -10,8 +10,8 @@ use super::{
     findings::{Explained, Findings},
 };
 use crate::{
-    importance::{feature_name, number},
     svg::{STYLE, Svg, escaped},
+    text::{feature_name, number},
 };
 
 /// The most features of a chart of bars, a summary and a waterfall.

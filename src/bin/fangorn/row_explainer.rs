@@ -23,14 +23,14 @@ use crate::{
 pub const MOST_NAMED_COLUMNS: usize = 1 << 16;
 
 /// What explains rows.
-pub enum Explanation {
+pub enum RowExplainer {
     /// The covers of the paths say what is expected of a feature that is not known.
     Paths(Explainer),
     /// The rows of a background say so.
     Background(Interventional),
 }
 
-impl Explanation {
+impl RowExplainer {
     /// Prepares contributions or interactions.
     ///
     /// # Errors
@@ -55,7 +55,13 @@ impl Explanation {
             };
             return explainer.map(Self::Background);
         }
-        let explainer = Explainer::new(forest).map_err(of_model)?;
+        let explainer = Explainer::new(forest).map_err(|error| match args.output {
+            // What a background needs no covers for.
+            Output::Contributions if forest.covers.is_none() => {
+                Error::file(&args.model, format!("{error}, with --background FILE"))
+            }
+            _ => of_model(error),
+        })?;
         let columns = explainer.interactions_width().unwrap_or(usize::MAX);
         let is_table = args.expect.is_none() && !matches!(sink, Sink::Npy(_));
         if args.output == Output::Interactions && is_table && columns > MOST_NAMED_COLUMNS {
