@@ -56,6 +56,16 @@ def boosters(request):
     return xgboost, booster, our_xgboost.Booster(model_file=bytes(booster.save_raw("ubj"))), x
 
 
+def test_many_ranges_of_rounds_keep_few_models(boosters):
+    _, _, ours, x = boosters
+    whole = ours.inplace_predict(x)
+    for start in range(4):
+        for end in range(start + 1, 6):
+            ours.predict(our_xgboost.DMatrix(x), iteration_range=(start, end))
+            assert len(ours._models) <= 8
+    assert (ours.inplace_predict(x) == whole).all()
+
+
 def test_booster(boosters):
     xgboost, theirs, ours, x = boosters
     their_rows, our_rows = xgboost.DMatrix(x), our_xgboost.DMatrix(x)

@@ -42,6 +42,22 @@ def module_getattr(library, names):
     return __getattr__
 
 
+# Ranges of rounds whose compiled models a Booster keeps.
+_MOST_MODELS = 8
+
+
+def kept(models, rounds, make):
+    """Return the model of a range of rounds. `make` compiles it, and it is kept beside a few others."""
+    model = models.get(rounds)
+    if model is None:
+        model = make()
+        # Whoever goes through one range after the other needs none of them again.
+        if len(models) >= _MOST_MODELS:
+            models.clear()
+        models[rounds] = model
+    return model
+
+
 def by_position(model, rows):
     """Give a table's columns the model's names, so that they are taken in their order, as the library takes them."""
     names = model.feature_names or [f"f{at}" for at in range(model.n_features)]

@@ -14,7 +14,7 @@ import numpy
 from .. import _load
 from .._fangorn import Error as LightGBMError
 from .._fangorn import Pipeline
-from ._common import by_position, module_getattr, names_of, refuses
+from ._common import by_position, kept, module_getattr, names_of, refuses
 
 __all__ = ["Booster", "LGBMClassifier", "LGBMModel", "LGBMRanker", "LGBMRegressor", "LightGBMError"]
 
@@ -45,10 +45,9 @@ class Booster:
 
     def _model(self, start, count):
         key = (int(start), int(count))
-        if key not in self._models:
-            rounds = None if key[0] == 0 and key[1] <= 0 else (key[0], key[0] + key[1] if key[1] > 0 else 0)
-            self._models[key] = _load.loads(self._text, "lightgbm", threads=self._threads, iteration_range=rounds)
-        return self._models[key]
+        rounds = None if key[0] == 0 and key[1] <= 0 else (key[0], key[0] + key[1] if key[1] > 0 else 0)
+        options = {"threads": self._threads, "iteration_range": rounds}
+        return kept(self._models, key, lambda: _load.loads(self._text, "lightgbm", **options))
 
     @property
     def model(self):

@@ -14,7 +14,7 @@ import numpy
 
 from .. import _load
 from .._fangorn import Error as XGBoostError
-from ._common import by_position, module_getattr, names_of, refuses, with_missing
+from ._common import by_position, kept, module_getattr, names_of, refuses, with_missing
 
 __all__ = [
     "Booster",
@@ -155,10 +155,10 @@ class Booster:
         if self._raw is None:
             raise XGBoostError("the Booster holds no model; load_model reads one: fangorn predicts, and does not train")
         key = (int(iteration_range[0]), int(iteration_range[1]))
-        if key not in self._models:
-            rounds = None if key == (0, 0) else key
-            self._models[key] = _load.loads(self._raw, threads=self._threads, iteration_range=rounds)
-        return self._models[key]
+        rounds = None if key == (0, 0) else key
+        return kept(
+            self._models, key, lambda: _load.loads(self._raw, threads=self._threads, iteration_range=rounds)
+        )
 
     @property
     def model(self):
