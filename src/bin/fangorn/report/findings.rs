@@ -192,8 +192,8 @@ fn explained<T: Cell>(
     Ok(Explained { expected, means, of_rows, of_row: of_output(&explain(&one)?) })
 }
 
-/// Returns the columns that some split reads, the most important one first: by contributions to the output that is
-/// drawn, else by gain, else by the number of splits.
+/// Returns the columns that some split reads, the most important one first: by contributions to all outputs, else
+/// by gain, else by the number of splits.
 fn order(forest: &Forest, splits: &SplitImportances, explained: Option<&Explained>) -> Vec<usize> {
     let by = match (explained, &splits.total_gain) {
         (Some(explained), _) => explained.means.total(),
