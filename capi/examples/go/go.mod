@@ -1,0 +1,3 @@
+module fangorn.example/predict
+
+go 1.19

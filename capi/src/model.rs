@@ -1,0 +1,244 @@
+//! A model that predicts.
+
+use std::{
+    ffi::{CString, c_char},
+    sync::{Arc, OnceLock},
+};
+
+use fangorn::{
+    Forest, Predictor,
+    contributions::Explainer,
+    forest::{ClassRule, reference},
+};
+
+use crate::{
+    error::{Refusal, c_string},
+    matrix::Values,
+    options::Options,
+    pools,
+};
+
+/// What the producer's predict returns: probabilities of a classifier, say. 32-bit floats.
+pub const FANGORN_VALUES: i32 = 0;
+/// The sums before the objective's transform: log odds, say. 32-bit floats.
+pub const FANGORN_MARGINS: i32 = 1;
+/// What each column adds to each margin (SHAP values), and the bias at the end. 32-bit floats.
+pub const FANGORN_CONTRIBUTIONS: i32 = 2;
+/// Numbers of classes. 32-bit integers.
+pub const FANGORN_CLASSES: i32 = 3;
+/// The leaf that a row reaches in each tree, as the producer counts leaves. 32-bit integers.
+pub const FANGORN_LEAF_IDS: i32 = 4;
+
+/// A trained forest, compiled for this machine's CPU. It never changes, so threads may share it.
+pub struct FangornModel {
+    forest: Forest,
+    predictor: Predictor,
+    threads: usize,
+    explainer: OnceLock<Arc<Explainer>>,
+    leaf_ids: OnceLock<Vec<u32>>,
+    /// Texts as C has them.
+    names: Vec<Option<CString>>,
+    labels: Vec<CString>,
+    warnings: CString,
+}
+
+const _: () = {
+    const fn may_be_shared<T: Send + Sync>() {}
+    may_be_shared::<FangornModel>();
+};
+
+/// What may be asked of a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    Values,
+    Margins,
+    Contributions,
+    Classes,
+    LeafIds,
+}
+
+impl Output {
+    /// Reads an output's number.
+    pub fn of(number: i32) -> Result<Self, Refusal> {
+        Ok(match number {
+            FANGORN_VALUES => Self::Values,
+            FANGORN_MARGINS => Self::Margins,
+            FANGORN_CONTRIBUTIONS => Self::Contributions,
+            FANGORN_CLASSES => Self::Classes,
+            FANGORN_LEAF_IDS => Self::LeafIds,
+            _ => {
+                return Err(Refusal::argument(format!(
+                    "output: {number} is unknown; it is FANGORN_VALUES (0), MARGINS (1), CONTRIBUTIONS (2), CLASSES (3) or \
+                     LEAF_IDS (4)"
+                )));
+            }
+        })
+    }
+}
+
+impl FangornModel {
+    /// Compiles what `read` reads, on the threads of the options.
+    pub fn new(
+        options: &Options,
+        read: impl FnOnce(&Options) -> fangorn::Result<Forest> + Send,
+    ) -> Result<Self, Refusal> {
+        let pool = pools::pool(options.threads)?;
+        let (forest, predictor) = pool.install(|| {
+            let forest = read(options)?;
+            takes_numbers(&forest)?;
+            let predictor = options.predictor(&forest)?;
+            Ok::<_, Refusal>((forest, predictor))
+        })?;
+        let warnings: Vec<_> = predictor.warnings().iter().map(ToString::to_string).collect();
+        Ok(Self {
+            names: forest.features.iter().map(|feature| feature.name.as_deref().map(c_string)).collect(),
+            labels: forest.classes.labels.iter().map(|label| c_string(label)).collect(),
+            warnings: c_string(&warnings.join("\n")),
+            threads: options.threads,
+            explainer: OnceLock::new(),
+            leaf_ids: OnceLock::new(),
+            forest,
+            predictor,
+        })
+    }
+
+    /// The number of columns of a row.
+    pub fn columns(&self) -> usize {
+        self.forest.features.len()
+    }
+
+    /// The number of trees.
+    pub fn trees(&self) -> usize {
+        self.forest.trees.len()
+    }
+
+    /// A column's name, if it has one.
+    pub fn name(&self, column: usize) -> Option<*const c_char> {
+        Some(self.names.get(column)?.as_ref()?.as_ptr())
+    }
+
+    /// The number of labels of classes.
+    pub fn labels(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// A class's label, if the model knows labels.
+    pub fn label(&self, class: usize) -> Option<*const c_char> {
+        Some(self.labels.get(class)?.as_ptr())
+    }
+
+    /// What was noticed when the model was compiled, a line each.
+    pub fn warnings(&self) -> *const c_char {
+        self.warnings.as_ptr()
+    }
+
+    /// Refuses rows of another number of columns.
+    pub fn check(&self, rows: &Values<'_>) -> Result<(), Refusal> {
+        let found = match rows {
+            Values::Singles(rows) => rows.columns(),
+            Values::Doubles(rows) => rows.columns(),
+        };
+        match self.columns() {
+            expected if found == expected => Ok(()),
+            expected => Err(fangorn::Error::Columns { found, expected }.into()),
+        }
+    }
+
+    /// Returns how many results a row has.
+    pub fn width(&self, output: Output) -> Result<usize, Refusal> {
+        let outputs = self.forest.outputs as usize;
+        let cells = || self.columns().checked_add(1)?.checked_mul(outputs);
+        Ok(match output {
+            Output::Values => self.predictor.width(),
+            Output::Margins => outputs,
+            Output::Contributions => {
+                cells().ok_or_else(|| Refusal::unsupported("contributions: more than memory holds"))?
+            }
+            Output::Classes => match self.forest.classes.rule {
+                ClassRule::None => {
+                    return Err(Refusal::unsupported(format!(
+                        "the model is a regressor, a ranker or a detector: its objective {} knows no classes; ask for \
+                         FANGORN_VALUES",
+                        self.forest.producer.objective
+                    )));
+                }
+                // Every row has as many.
+                _ => reference::classes_of_sums(&self.forest, &vec![0.0; outputs]).len(),
+            },
+            Output::LeafIds => self.trees(),
+        })
+    }
+
+    fn explainer(&self) -> Result<Arc<Explainer>, Refusal> {
+        if let Some(explainer) = self.explainer.get() {
+            return Ok(explainer.clone());
+        }
+        let made = Arc::new(Explainer::new(&self.forest)?);
+        Ok(self.explainer.get_or_init(|| made).clone())
+    }
+
+    /// Writes results that are floats.
+    pub fn floats(&self, output: Output, rows: &Values<'_>, out: &mut [f32]) -> Result<(), Refusal> {
+        match (output, rows) {
+            (Output::Values, Values::Singles(rows)) => self.predictor.values_into(rows, out)?,
+            (Output::Values, Values::Doubles(rows)) => self.predictor.values_into(rows, out)?,
+            (Output::Margins, Values::Singles(rows)) => self.predictor.margins_into(rows, out)?,
+            (Output::Margins, Values::Doubles(rows)) => self.predictor.margins_into(rows, out)?,
+            (Output::Contributions, _) => {
+                let explainer = self.explainer()?;
+                pools::pool(self.threads)?.install(|| match rows {
+                    Values::Singles(rows) => explainer.contributions_into(rows, out),
+                    Values::Doubles(rows) => explainer.contributions_into(rows, out),
+                })?;
+            }
+            (Output::Classes | Output::LeafIds, _) => {
+                return Err(Refusal::argument(
+                    "output: classes and leaf ids are integers; call fangorn_predict_integers",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes results that are integers.
+    pub fn integers(&self, output: Output, rows: &Values<'_>, out: &mut [i32]) -> Result<(), Refusal> {
+        let width = self.width(output)?;
+        let slots = match rows {
+            Values::Singles(rows) => self.predictor.leaf_slots(rows),
+            Values::Doubles(rows) => self.predictor.leaf_slots(rows),
+        }?;
+        let ids = (output == Output::LeafIds).then(|| self.leaf_ids.get_or_init(|| self.forest.leaf_ids()));
+        match (output, ids) {
+            (_, Some(ids)) => {
+                out.iter_mut().zip(slots).for_each(|(id, slot)| *id = ids[slot as usize] as i32);
+            }
+            (Output::Classes, _) => {
+                let trees = self.trees();
+                for (row, out) in out.chunks_mut(width.max(1)).enumerate() {
+                    let found = reference::classes_of_slots(&self.forest, &slots[row * trees..][..trees]);
+                    out.iter_mut().zip(found).for_each(|(out, class)| *out = class as i32);
+                }
+            }
+            _ => {
+                return Err(Refusal::argument(
+                    "output: values, margins and contributions are floats; call fangorn_predict",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a model with categories that go by names, for which rows of numbers have no values.
+fn takes_numbers(forest: &Forest) -> Result<(), Refusal> {
+    match forest.features.iter().position(|feature| feature.coding.is_needed()) {
+        None => Ok(()),
+        Some(column) => {
+            let name = forest.features[column].name.clone().unwrap_or_else(|| column.to_string());
+            Err(Refusal::unsupported(format!(
+                "column `{name}` has categories by their names, for which rows have no numbers; predict a table by the command \
+                 fangorn predict, or train with categories that are numbers"
+            )))
+        }
+    }
+}

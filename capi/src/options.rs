@@ -1,0 +1,128 @@
+//! Options of a model: threads, schedule, what sums promise, which boosting rounds.
+
+use std::ffi::c_char;
+
+use fangorn::{
+    Forest, Predictor,
+    auto::PlanFile,
+    import::LoadOptions,
+    schedule::{Preset, Schedule},
+    sum::Contract,
+};
+
+use crate::{
+    error::{Refusal, text},
+    pools,
+};
+
+/// How a model is read and compiled. Fill it by `fangorn_options`, then change what you want.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FangornOptions {
+    /// `sizeof(FangornOptions)`, by which a later library knows what the caller knows.
+    pub size: usize,
+    /// How many threads predict. 0 takes as many as the machine runs at the same time. With 1, each prediction stays on
+    /// the thread that asks for it, but for contributions.
+    pub threads: usize,
+    /// How the forest is walked: a preset's name, a schedule's text, or what is in a file that `fangorn tune` wrote. Null
+    /// is the default.
+    pub schedule: *const c_char,
+    /// What sums promise: `any`, `tree` or `exact`, as the chapter on sums in the book says. Null is `any`.
+    pub sum: *const c_char,
+    /// The first boosting round to keep.
+    pub first_round: u32,
+    /// The boosting round to stop before. 0 keeps all that follow the first.
+    pub end_round: u32,
+}
+
+impl Default for FangornOptions {
+    fn default() -> Self {
+        Self {
+            size: size_of::<Self>(),
+            threads: 0,
+            schedule: std::ptr::null(),
+            sum: std::ptr::null(),
+            first_round: 0,
+            end_round: 0,
+        }
+    }
+}
+
+/// Options, read.
+pub struct Options {
+    pub load: LoadOptions,
+    pub threads: usize,
+    schedule: Option<String>,
+    sum: Contract,
+}
+
+impl Options {
+    /// Reads options. Null stands for the default ones.
+    ///
+    /// # Safety
+    /// `options` is null or points to options, whose texts are null or end with a zero.
+    pub unsafe fn read(options: *const FangornOptions) -> Result<Self, Refusal> {
+        let given = match options.is_null() {
+            true => FangornOptions::default(),
+            false => {
+                if !options.is_aligned() {
+                    return Err(Refusal::argument("options: the address is not aligned"));
+                }
+                // SAFETY: not null and aligned. The size stands first in every version, so it may be read alone.
+                let size = unsafe { (&raw const (*options).size).read() };
+                if size != size_of::<FangornOptions>() {
+                    let expected = size_of::<FangornOptions>();
+                    return Err(Refusal::argument(format!(
+                        "options: size is {size}, here it is {expected}; fill them by fangorn_options, and compile with this \
+                         library's header"
+                    )));
+                }
+                // SAFETY: they have this version's size.
+                unsafe { *options }
+            }
+        };
+        // SAFETY: as the caller says.
+        let (schedule, sum) = unsafe { (text("schedule", given.schedule)?, text("sum", given.sum)?) };
+        let sum = match sum {
+            None => Contract::Any,
+            Some(name) => Contract::parse(name).ok_or_else(|| {
+                let names = Contract::ALL.map(Contract::name).join(", ");
+                Refusal::argument(format!("sum: `{name}` is no contract of sums; take one of {names}"))
+            })?,
+        };
+        let threads = match given.threads {
+            0 => pools::here(),
+            threads => threads,
+        };
+        let rounds = (given.first_round, given.end_round);
+        let load = LoadOptions {
+            iteration_range: (rounds != (0, 0)).then_some(rounds.0..rounds.1),
+            ..LoadOptions::default()
+        };
+        Ok(Self { load, threads, schedule: schedule.map(str::to_owned), sum })
+    }
+
+    /// Compiles a forest.
+    pub fn predictor(&self, forest: &Forest) -> Result<Predictor, Refusal> {
+        let mut builder = Predictor::builder(forest).sum(self.sum).threads(self.threads);
+        if self.threads > 1 {
+            builder = builder.pool(pools::pool(self.threads)?);
+        }
+        if let Some(text) = &self.schedule {
+            builder = match Preset::parse(text) {
+                Some(preset) => builder.schedule(preset.schedule(forest, false)),
+                // A plan is TOML, whose tables have square brackets.
+                None if text.contains('[') => builder.schedules(
+                    PlanFile::parse(text)
+                        .and_then(|plan| plan.schedules(forest))
+                        .map_err(fangorn::Error::from)?,
+                ),
+                None => builder.schedule(Schedule::parse(text).map_err(|error| {
+                    let presets = Preset::ALL.map(Preset::name).join(", ");
+                    Refusal::argument(format!("schedule: {error}; the presets are {presets}"))
+                })?),
+            };
+        }
+        Ok(builder.build()?)
+    }
+}
