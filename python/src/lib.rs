@@ -7,9 +7,11 @@
 //! | `source` | rows, and what is computed of them |
 //! | `options`, `pools` | schedules, threads and sums; the threads |
 //! | `model`, `pipeline` | the classes `Model` and `Pipeline` |
+//! | `tuning`, `difference` | what `Model.tune` and `Model.diff` do |
 //! | `error` | the exception `fangorn.Error` |
 
 mod arrays;
+mod difference;
 mod error;
 mod model;
 mod options;
@@ -17,6 +19,7 @@ mod pipeline;
 mod pools;
 mod rows;
 mod source;
+mod tuning;
 
 use std::path::{Path, PathBuf};
 

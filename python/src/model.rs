@@ -7,8 +7,9 @@ use std::{
 
 use fangorn::{
     Forest, Predictor,
-    auto::Explanation,
-    contributions::Explainer,
+    auto::{Explanation, Tuned},
+    contributions::{Explainer, Interventional},
+    cpu::Rows,
     file::Contents,
     forest::{ClassRule, reference},
 };
@@ -17,16 +18,18 @@ use pyo3::{
     IntoPyObjectExt,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBytes, PyDict},
+    types::{PyBytes, PyDict, PyList},
 };
 use rayon::prelude::*;
 
 use crate::{
     arrays::{self, Held},
+    difference::{self, Predictions},
     error::{of_crate, refused},
     options::Options,
     pools, rows,
     source::Source,
+    tuning,
 };
 
 /// A trained forest, compiled for this machine's CPU.
@@ -48,6 +51,8 @@ pub struct Model {
     explainer: OnceLock<Arc<Explainer>>,
     labels: PyOnceLock<Py<PyAny>>,
     leaf_ids: OnceLock<Vec<u32>>,
+    /// What a search found, if this model came from one.
+    tuned: Option<Tuned>,
 }
 
 /// What makes a model of its pickle: a function and its arguments, the bytes of a file and the options.
@@ -72,6 +77,7 @@ impl Model {
             explainer: OnceLock::new(),
             labels: PyOnceLock::new(),
             leaf_ids: OnceLock::new(),
+            tuned: None,
         })
     }
 
@@ -258,6 +264,19 @@ impl Model {
         Ok((count, slf.py().detach(|| (0..count).flat_map(of_row).collect())))
     }
 
+    /// Predicts all that two models are compared by.
+    fn predictions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Predictions> {
+        let model = slf.get();
+        let predictor = &model.predictor;
+        let (count, slots) = model.slots(slf, rows)?;
+        let ids = model.leaf_ids.get_or_init(|| model.forest.leaf_ids());
+        let shares = |source: &Source<'_>| model.shares(source);
+        let (_, margins) = model.each_part(slf, rows, shares, |source| source.margins(predictor))?;
+        let (_, values) = model.each_part(slf, rows, shares, |source| source.values(predictor))?;
+        let leaf_ids = slots.into_iter().map(|slot| ids[slot as usize]).collect();
+        Ok(Predictions { rows: count, leaf_ids, margins, values })
+    }
+
     fn explainer(&self, py: Python<'_>) -> PyResult<Arc<Explainer>> {
         if let Some(explainer) = self.explainer.get() {
             return Ok(explainer.clone());
@@ -275,12 +294,39 @@ impl Model {
         let explainer = model.explainer(slf.py())?;
         let (count, found) =
             model.each_part(slf, rows, |_| true, |source| source.explained(&explainer, interactions))?;
-        let (outputs, cells) = (model.forest.outputs as usize, model.forest.features.len() + 1);
-        let shape = [count, outputs, cells, cells];
+        model.explanations(slf.py(), found, count, interactions)
+    }
+
+    fn explained_against<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        background: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (model, py) = (slf.get(), slf.py());
+        let (_, background) = model.each_part(slf, background, |_| false, |source| source.to_rows())?;
+        let explainer = model.run(py, true, || {
+            let background = Rows::new(&background, model.forest.features.len())?;
+            Interventional::new(&model.forest, &background)
+        })?;
+        let (count, found) =
+            model.each_part(slf, rows, |_| true, |source| source.explained_against(&explainer))?;
+        model.explanations(py, found, count, false)
+    }
+
+    /// Makes an array of contributions or interactions, without a dimension for a single output.
+    fn explanations<'py>(
+        &self,
+        py: Python<'py>,
+        found: Vec<f32>,
+        rows: usize,
+        interactions: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (outputs, cells) = (self.forest.outputs as usize, self.forest.features.len() + 1);
+        let shape = [rows, outputs, cells, cells];
         let shape = if interactions { &shape[..] } else { &shape[..3] };
         match outputs {
-            1 => arrays::array(slf.py(), found, &[&shape[..1], &shape[2..]].concat()),
-            _ => arrays::array(slf.py(), found, shape),
+            1 => arrays::array(py, found, &[&shape[..1], &shape[2..]].concat()),
+            _ => arrays::array(py, found, shape),
         }
     }
 
@@ -431,13 +477,17 @@ impl Model {
         arrays::array(slf.py(), found, &[count, model.forest.trees.len()])
     }
 
-    /// Return how much each feature adds to each margin of each row (SHAP values, path-dependent), the bias last: XGBoost's
+    /// Return how much each feature adds to each margin of each row (SHAP values), the bias last: XGBoost's
     /// `pred_contribs`, LightGBM's `pred_contrib`.
     ///
     /// Takes what `predict` takes. Returns an array of float32, `(n, n_features + 1)`, or
     /// `(n, n_outputs, n_features + 1)` where the model has several outputs. A row's contributions add up to its margin.
     ///
-    /// Raises fangorn.Error where the model's file does not say how much training data reached each node.
+    /// What a feature that is not known would be is said by the training data that reached each node (path-dependent), or
+    /// by the rows of a `background`, some hundred that stand for the usual ones (interventional).
+    ///
+    /// Raises fangorn.Error without a background where the model's file does not say how much training data reached each
+    /// node.
     ///
     /// Examples
     /// --------
@@ -446,8 +496,16 @@ impl Model {
     /// >>> rows = numpy.zeros((4, 12), numpy.float32)
     /// >>> numpy.allclose(model.contributions(rows).sum(axis=1), model.margin(rows), atol=1e-5)
     /// True
-    fn contributions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::explained(slf, rows, false)
+    #[pyo3(signature = (rows, *, background = None))]
+    fn contributions<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        background: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match background {
+            Some(background) => Self::explained_against(slf, rows, background),
+            None => Self::explained(slf, rows, false),
+        }
     }
 
     /// Return how much each two features add together to each margin of each row: XGBoost's `pred_interactions`.
@@ -496,6 +554,117 @@ impl Model {
         };
         let _ = write!(text, "\nContributions: {contributions}");
         Ok(text)
+    }
+
+    /// Look for a fast schedule for each size of batch, and return a model that uses what was found.
+    ///
+    /// What is found is kept in the user's cache folder, so that the next search of this model on this machine ends at
+    /// once, and `fangorn.load(path, schedule="tuned")` finds it. A schedule changes how long a prediction takes, and never
+    /// its result. `tuning` of the returned model says what was measured; `plan` is the text of a plan, which
+    /// `fangorn.load(path, schedule=plan)` and the command line take.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows : as `predict` takes them, optional
+    ///     Rows like those to come. Without them, rows are drawn from the model's thresholds.
+    /// batches : sequence of int
+    ///     Rows of one call.
+    /// budget : float
+    ///     Seconds to search in all.
+    /// exhaustive : bool
+    ///     Time every candidate, and say which one is the best.
+    /// fresh : bool
+    ///     Search anew, and replace what is kept from before.
+    /// progress : callable, optional
+    ///     Called with a line of text now and then: `print`, say.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj", threads=1)
+    /// >>> tuned = model.tune(batches=[64], budget=0.2)
+    /// >>> [found["batch"] for found in tuned.tuning]
+    /// [64]
+    #[pyo3(signature = (rows = None, *, batches = vec![1, 64, 4096], budget = 10.0, exhaustive = false, fresh = false,
+        progress = None))]
+    fn tune<'py>(
+        slf: &Bound<'py, Self>,
+        rows: Option<&Bound<'py, PyAny>>,
+        batches: Vec<usize>,
+        budget: f64,
+        exhaustive: bool,
+        fresh: bool,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        let (model, py) = (slf.get(), slf.py());
+        let request = tuning::Request { batches, seconds: budget, exhaustive, fresh, progress };
+        request.check()?;
+        let rows = rows.map(|rows| {
+            model.each_part(
+                slf,
+                rows,
+                |_| false,
+                |source| Ok(source.to_rows()?.into_iter().map(|value| value as f32).collect()),
+            )
+        });
+        let rows = rows.transpose()?.map(|(_, values)| values);
+        let tuned = tuning::tune(py, &model.forest, &model.options, rows.as_deref(), &request)?;
+        let plan = tuned.plan(&model.forest).to_string();
+        let options = Options { schedule: Some(plan), ..model.options.clone() };
+        let mut made = Self::new(py, (*model.forest).clone(), options)?;
+        made.tuned = Some(tuned);
+        Ok(made)
+    }
+
+    /// What `tune` measured for each size of batch: a list of dicts with `batch`, and the schedules and microseconds a row of
+    /// `auto` (the default), `tuned` and, of an exhaustive search, `best`. None for a model that `tune` did not return.
+    #[getter]
+    fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.tuned.as_ref().map(|tuned| tuning::report(py, tuned)).transpose()
+    }
+
+    /// The text of a plan with what `tune` found, or None for a model that `tune` did not return.
+    #[getter]
+    fn plan(&self) -> Option<String> {
+        Some(self.tuned.as_ref()?.plan(&self.forest).to_string())
+    }
+
+    /// Return where this model and another one differ: in their trees and, given rows, in their predictions.
+    ///
+    /// Parameters
+    /// ----------
+    /// other : Model
+    /// rows : as `predict` takes them, optional
+    ///     Rows to predict with both.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     `model`, the properties that differ; `trees`, the numbers of trees; `equal_trees`; `leaf_trees`, which differ in
+    ///     leaf values only; `differences`, the first one of each tree; `rows`, how the predictions differ, or None. In each
+    ///     difference `a` is this model and `b` the other one.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj")
+    /// >>> first = fangorn.load(zoo / "churn/model.ubj", iteration_range=(0, 60))
+    /// >>> model.diff(first)["trees"]
+    /// [100, 60]
+    #[pyo3(signature = (other, rows = None))]
+    fn diff<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, Self>,
+        rows: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let py = slf.py();
+        let (a, b) = (slf.get(), other.get());
+        let report = difference::report(py, [&a.forest, &b.forest])?;
+        if let Some(rows) = rows {
+            let both = [Self::predictions(slf, rows)?, Self::predictions(other, rows)?];
+            report.set_item("rows", difference::of_rows(py, &both)?)?;
+        }
+        Ok(report)
     }
 
     /// Return the bytes of a `.fangorn` file, which `fangorn.loads` reads: the model as it was imported.

@@ -18,7 +18,7 @@ use crate::{
 /// How a model is compiled.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A preset's name, `tuned`, the path of a schedule or a plan, or a schedule's text; `None` for the default.
+    /// A preset's name, `tuned`, the path of a schedule or a plan, or the text of either; `None` for the default.
     pub schedule: Option<String>,
     /// How many threads predict.
     pub threads: usize,
@@ -81,8 +81,13 @@ impl Options {
                 refused("schedule: nothing is kept for this model on this machine; run `fangorn tune MODEL` first")
             });
         }
-        // A schedule's text has brackets, and lines.
+        // A schedule's text has brackets, and lines; a plan's has tables.
         let path = Path::new(name);
+        if name.contains("[[batch]]") {
+            return PlanFile::parse(name)
+                .and_then(|plan| plan.schedules(forest))
+                .map_err(|e| refused(e.to_string()));
+        }
         if name.contains(['\n', '(']) && !path.exists() {
             return Schedule::parse(name).map(Into::into).map_err(of_crate);
         }

@@ -2,7 +2,7 @@
 
 use fangorn::{
     Error, Predictor, Result,
-    contributions::Explainer,
+    contributions::{Explainer, Interventional},
     cpu::Rows,
     sparse::SparseMatrix,
     table::{Column, ColumnValues},
@@ -107,6 +107,15 @@ impl<'a> Source<'a> {
             (Self::Doubles(rows, _), true) => explainer.interactions(rows),
             (_, false) => self.in_blocks(|rows| explainer.contributions(rows)),
             (_, true) => self.in_blocks(|rows| explainer.interactions(rows)),
+        }
+    }
+
+    /// Returns the contributions to each row's margins, against a background.
+    pub fn explained_against(&self, explainer: &Interventional) -> Result<Vec<f32>> {
+        match self {
+            Self::Singles(rows, _) => explainer.contributions(rows),
+            Self::Doubles(rows, _) => explainer.contributions(rows),
+            _ => self.in_blocks(|rows| explainer.contributions(rows)),
         }
     }
 

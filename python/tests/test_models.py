@@ -257,3 +257,112 @@ def test_classical_models(folder):
         assert model.predict_class(rows).reshape(-1).astype(str).tolist() == output.reshape(-1).astype(str).tolist()
     few = model.predict(rows[::-1][:3])
     assert numpy.array_equal(few, model.predict(numpy.ascontiguousarray(rows[::-1][:3])), equal_nan=True)
+
+
+def test_tune_returns_a_model_with_the_same_results(softprob, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    _, rows = softprob
+    model = fangorn.load(model_file(ZOO / "softprob"), threads=1, sum="exact")
+    assert model.tuning is None and model.plan is None
+    lines = []
+    tuned = model.tune(rows, batches=[64, 1], budget=0.3, progress=lines.append)
+    assert [found["batch"] for found in tuned.tuning] == [1, 64]
+    for found in tuned.tuning:
+        assert found["tried"] <= found["points"] and found["missed"] == 0
+        assert found["tuned"]["us_per_row"] > 0 and found["auto"]["us_per_row"] > 0
+        assert "best" not in found
+    assert lines and all("candidates" in line for line in lines)
+    for count in (1, 3, 64, 300):
+        assert numpy.array_equal(tuned.margin(rows[:count]), model.margin(rows[:count]))
+    path = tmp_path / "plan.toml"
+    path.write_text(tuned.plan)
+    for schedule in (tuned.plan, str(path), "tuned"):
+        again = fangorn.load(model_file(ZOO / "softprob"), threads=1, sum="exact", schedule=schedule)
+        assert again.schedule == tuned.schedule
+        assert numpy.array_equal(again.margin(rows), model.margin(rows))
+    assert numpy.array_equal(pickle.loads(pickle.dumps(tuned)).margin(rows), model.margin(rows))
+    with pytest.raises(fangorn.Error, match="the plan is for the model"):
+        fangorn.load(model_file(ZOO / "churn"), schedule=tuned.plan)
+    for options, message in [
+        ({"budget": 0}, "budget: 0 seconds"),
+        ({"budget": float("nan")}, "budget: NaN seconds"),
+        ({"batches": []}, "batches: none"),
+        ({"batches": [0]}, "batches: 0 rows a call"),
+        ({"batches": [1 << 25]}, "batches: 33554432 rows a call"),
+    ]:
+        with pytest.raises(fangorn.Error, match=message):
+            model.tune(**options)
+    with pytest.raises(fangorn.Error, match="columns"):
+        model.tune(numpy.zeros((3, 2)), budget=0.1)
+
+
+def test_diff_says_where_models_differ():
+    import xgboost
+
+    x, y = data()
+    train = lambda eta: xgboost.train({"max_depth": 3, "eta": eta}, xgboost.DMatrix(x, y), num_boost_round=6)
+    booster, other = train(0.3), train(0.1)
+    a, b = fangorn.from_xgboost(booster), fangorn.from_xgboost(other)
+    same = a.diff(fangorn.from_xgboost(booster), x)
+    assert (same["model"], same["differences"], same["equal_trees"]) == ([], [], 6)
+    assert same["rows"]["other_values"] == same["rows"]["other_leaves"] == 0
+    diff = a.diff(b, x)
+    assert diff["trees"] == [6, 6] and diff["equal_trees"] + diff["leaf_trees"] + 1 <= 12
+    assert {"tree", "path", "a", "b"} == set(diff["differences"][0])
+    rows, ours, theirs = diff["rows"], a.predict(x), b.predict(x)
+    assert rows["rows"] == len(x)
+    assert rows["other_values"] == (ours != theirs).sum()
+    assert rows["other_leaves"] == (a.leaf(x) != b.leaf(x)).any(axis=1).sum()
+    off = numpy.abs(ours - theirs)
+    assert rows["worst_row"] == off.argmax() and rows["largest_value_difference"] == pytest.approx(off.max())
+    shorter = fangorn.from_xgboost(booster, iteration_range=(0, 2))
+    diff = a.diff(shorter, x)
+    assert diff["trees"] == [6, 2] and diff["rows"]["other_leaves"] is None
+    assert a.diff(b, x[:0])["rows"]["rows"] == 0
+    with pytest.raises(fangorn.Error, match="columns"):
+        a.diff(fangorn.load(model_file(ZOO / "churn")), x)
+
+
+def test_contributions_against_a_background():
+    x, y = data(60, 4)
+    import xgboost
+
+    booster = xgboost.train({"max_depth": 3}, xgboost.DMatrix(x, y), num_boost_round=4)
+    model = fangorn.from_xgboost(booster)
+    rows, background = x[:5], x[20:32]
+    found = model.contributions(rows, background=background)
+    assert found.shape == (5, 5)
+    assert numpy.allclose(found.sum(axis=1), model.margin(rows), atol=1e-5)
+    assert numpy.allclose(found, shapley(model.margin, rows, background), atol=1e-5)
+    frame = pandas_frame(rows)
+    assert numpy.array_equal(model.contributions(frame, background=pandas_frame(background)), found)
+    with pytest.raises(fangorn.Error, match="the background has 0 rows"):
+        model.contributions(rows, background=background[:0])
+    with pytest.raises(fangorn.Error, match="columns"):
+        model.contributions(rows, background=background[:, :2])
+
+
+def shapley(margin, rows, background):
+    """Shapley values by all orders of all features: the definition."""
+    import itertools
+
+    count = rows.shape[1]
+    found = numpy.zeros((len(rows), count + 1))
+    orders = list(itertools.permutations(range(count)))
+    for r, row in enumerate(rows):
+        for order in orders:
+            mixed = background.copy()
+            before = margin(mixed).mean(dtype=float)
+            for feature in order:
+                mixed[:, feature] = row[feature]
+                after = margin(mixed).mean(dtype=float)
+                found[r, feature] += (after - before) / len(orders)
+                before = after
+        found[r, -1] = margin(background).mean(dtype=float)
+    return found
+
+
+def pandas_frame(values):
+    import pandas
+
+    return pandas.DataFrame(values)

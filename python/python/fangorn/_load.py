@@ -19,7 +19,7 @@ def load(path, *, schedule=None, threads=None, sum="any", iteration_range=None):
     path : str or path
     schedule : str, optional
         How the forest is walked: a preset's name (`default`, `xgboost`, …), `tuned` for what `fangorn tune` keeps, the path
-        of a schedule or of a plan, or a schedule's text. It changes how long a prediction takes, and never its result.
+        of a schedule or of a plan, or the text of either. It changes how long a prediction takes, and never its result.
     threads : int, optional
         How many threads predict large batches; by default as many as the machine runs at the same time.
     sum : {"any", "tree", "exact"}
