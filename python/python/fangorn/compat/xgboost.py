@@ -58,10 +58,7 @@ class DMatrix:
     ):
         if isinstance(data, (str, os.PathLike)):
             raise XGBoostError("DMatrix: rows come from memory here; read the file first, with pandas or polars say")
-        if isinstance(data, (list, tuple)):
-            data = numpy.asarray(data)
-        if getattr(data, "ndim", 2) == 1 and isinstance(data, numpy.ndarray):
-            data = data.reshape(-1, 1)
+        data = _table(data)
         self.data = with_missing(data, missing)
         self._label, self._weight, self._base_margin = label, weight, base_margin
         self.feature_names = list(feature_names) if feature_names is not None else names_of(data)
@@ -249,10 +246,7 @@ class Booster:
                 return model.margin(data) if predict_type == "margin" else model.predict(data)
         if predict_type not in ("value", "margin"):
             raise ValueError(f"predict_type is {predict_type!r}; take value or margin")
-        if isinstance(data, (list, tuple)):
-            data = numpy.asarray(data)
-        if getattr(data, "ndim", 2) == 1 and isinstance(data, numpy.ndarray):
-            data = data.reshape(-1, 1)
+        data = _table(data)
         if validate_features:
             names = names_of(data)
             if names is not None:
@@ -309,6 +303,17 @@ class Booster:
     ).split():
         locals()[_name] = refuses("xgboost", "Booster", _name)
     del _name
+
+
+def _table(data):
+    """Make a matrix of lists, and a table of one column of a series or an array of one dimension."""
+    if isinstance(data, (list, tuple)):
+        data = numpy.asarray(data)
+    if isinstance(data, numpy.ndarray):
+        return data.reshape(-1, 1) if data.ndim == 1 else data
+    if hasattr(data, "to_frame") and not hasattr(data, "columns"):
+        return data.to_frame()
+    return data
 
 
 def _sums(model, rows, base_margin, margin, strict_shape):

@@ -1,0 +1,267 @@
+"""Wraps the explainers of shap and shapiq, so that fangorn computes the same contributions and interactions.
+
+An estimator of scikit-learn goes over as treelite's model of it, which says how many rows reached each node.
+"""
+
+import functools
+import pathlib
+import subprocess
+import tempfile
+
+import numpy
+from redirect import arguments_of, wrap
+
+import fangorn
+
+
+class NoCounterpart(Exception):
+    """fangorn has nothing that explains such a model so."""
+
+
+def our_model(model):
+    """Return fangorn's model of a model of another library."""
+    package = type(model).__module__.partition(".")[0]
+    if package == "xgboost":
+        return fangorn.from_xgboost(model)
+    if package == "lightgbm":
+        return fangorn.from_lightgbm(model)
+    if package == "catboost":
+        return fangorn.from_catboost(model)
+    if package == "sklearn":
+        import treelite
+
+        try:
+            return fangorn.from_treelite(treelite.sklearn.import_model(model))
+        except (NotImplementedError, treelite.TreeliteError, ValueError, AttributeError, TypeError):
+            return fangorn.from_sklearn(model)
+    raise NoCounterpart(f"a model of {package}")
+
+
+def outputs_last(found, axes):
+    """Move the axis of outputs, if there is one, behind the features."""
+    return numpy.moveaxis(found, 1, -1) if found.ndim == axes + 1 else found
+
+
+# shap
+
+
+def redirect_shap(record, command=None):
+    """Wrap shap's TreeExplainer. `command` is the program fangorn, which explains against a background."""
+    import shap
+
+    explainer = shap.TreeExplainer
+
+    def __init__(method):
+        @functools.wraps(method)
+        def remember(self, model, *arguments, **options):
+            method(self, model, *arguments, **options)
+            self._foreign = model
+
+        return remember
+
+    wrap(explainer, "__init__", __init__)
+    wrap(explainer, "shap_values", lambda method: _shap(record, command, method, False))
+    wrap(explainer, "shap_interaction_values", lambda method: _shap(record, command, method, True))
+
+
+def _shap(record, command, method, pairs):
+    def explain(self, X, *arguments, **options):
+        theirs = functools.partial(method, self, X, *arguments, **options)
+        given = arguments_of(method, self, X, *arguments, **options)
+        try:
+            model = _counterpart(self, given, command, pairs)
+        except NoCounterpart as reason:
+            record.leave(f"shap.{method.__name__}: {reason}")
+            return theirs()
+        bias = []
+
+        def ours():
+            found = _explain(self, model(), X, command, pairs)
+            last = (Ellipsis, -1, -1) if pairs else (Ellipsis, -1)
+            bias.append(found[0][last])
+            found = found[..., :-1, :-1] if pairs else found[..., :-1]
+            found = outputs_last(found, 3 if pairs else 2).astype(expected_type[0])
+            return found[0] if getattr(X, "ndim", 2) == 1 else found
+
+        expected_type = []
+
+        def remembered():
+            expected = theirs()
+            expected_type.append(expected.dtype)
+            return expected
+
+        call = f"shap.{method.__name__} {self.feature_perturbation}"
+        found = record.both(call, remembered, ours, reproduction=lambda: {"model": self._foreign, "arguments": X})
+        if bias:
+            expected = numpy.asarray(self.expected_value, numpy.float64).reshape(-1)
+            ours_expected = numpy.asarray(bias[0], numpy.float64).reshape(-1)
+            record.both(f"{call}, expected_value", lambda: expected, lambda: ours_expected)
+        return found
+
+    return explain
+
+
+def _counterpart(explainer, given, command, pairs):
+    """Return what makes fangorn's model of an explainer's, or raise NoCounterpart."""
+    if given.get("approximate"):
+        raise NoCounterpart("approximate")
+    if explainer.model.model_output != "raw":
+        raise NoCounterpart("an output that is transformed")
+    limit = given.get("tree_limit")
+    if limit not in (None, -1):
+        raise NoCounterpart("tree_limit")
+    if explainer.feature_perturbation == "interventional":
+        if pairs:
+            raise NoCounterpart("interactions against a background")
+        if command is None:
+            raise NoCounterpart("a background, which only the command explains")
+    if type(explainer._foreign).__module__.partition(".")[0] not in ("xgboost", "lightgbm", "catboost", "sklearn"):
+        raise NoCounterpart(f"a model of {type(explainer._foreign).__module__.partition('.')[0]}")
+    return lambda: our_model(explainer._foreign)
+
+
+def _rows(X):
+    """Rows as fangorn takes them, by their places."""
+    if type(X).__module__.startswith(("xgboost", "catboost")):
+        raise NoCounterpart("rows in a matrix of the library's own")
+    rows = numpy.asarray(X)
+    rows = rows.reshape(1, -1) if rows.ndim == 1 else rows
+    return rows if rows.dtype.kind in "fiub" else rows.astype(numpy.float64)
+
+
+def _explain(explainer, model, X, command, pairs):
+    if explainer.feature_perturbation != "interventional":
+        rows = X.get_data() if hasattr(X, "get_base_margin") else X
+        rows = _rows(X) if not hasattr(rows, "iloc") and not hasattr(rows, "tocsr") else rows
+        if hasattr(rows, "iloc") and rows.ndim == 1:
+            rows = _rows(rows)
+        if hasattr(rows, "iloc") and model.feature_names is None:
+            rows = rows.set_axis([f"f{at}" for at in range(rows.shape[1])], axis=1)
+        return model.interactions(rows) if pairs else model.contributions(rows)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "model.fangorn").write_bytes(model.to_bytes())
+        numpy.save(folder / "rows.npy", _rows(X).astype(numpy.float64))
+        numpy.save(folder / "background.npy", _rows(explainer.data).astype(numpy.float64))
+        options = ["--output", "contributions", "-o", "out.npy", "--rows", "rows.npy", "--background", "background.npy"]
+        run = subprocess.run([command, "predict", "model.fangorn", *options], cwd=folder, capture_output=True, text=True)
+        if run.returncode != 0:
+            raise fangorn.Error(run.stderr.strip().splitlines()[-1])
+        found = numpy.load(folder / "out.npy")
+        width = model.n_features + 1
+        return found.reshape(len(found), width) if model.n_outputs == 1 else found.reshape(len(found), -1, width)
+
+
+# shapiq
+
+_INDICES = ("SV", "SII", "k-SII")
+
+
+def redirect_shapiq(record):
+    """Wrap shapiq's TreeExplainer and TreeSHAPIQ."""
+    from shapiq.explainer.tree import TreeExplainer, TreeSHAPIQ
+
+    def __init__(method):
+        @functools.wraps(method)
+        def remember(self, model, *arguments, **options):
+            method(self, model, *arguments, **options)
+            self._foreign = model
+
+        return remember
+
+    wrap(TreeExplainer, "__init__", __init__)
+    wrap(TreeExplainer, "explain_function", lambda method: _shapiq(record, method, _model_of_explainer))
+    wrap(TreeSHAPIQ, "explain", lambda method: _shapiq(record, method, _model_of_tree))
+
+
+def _shapiq(record, method, model_of):
+    def explain(self, x, *arguments, **options):
+        theirs = functools.partial(method, self, x, *arguments, **options)
+        index = str(getattr(self, "_index", getattr(self, "index", "")))
+        order = self._max_order
+        try:
+            if index not in _INDICES or order > 2:
+                raise NoCounterpart(f"{index} of order {order}" if index in _INDICES else index)
+            make = model_of(self)
+        except NoCounterpart as reason:
+            record.leave(f"shapiq: {reason}")
+            return theirs()
+        explanation = []
+
+        def expected():
+            explanation.append(theirs())
+            keys = [key for key in explanation[0].interactions if 1 <= len(key) <= 2]
+            explanation.append(keys)
+            return numpy.array([explanation[0].interactions[key] for key in keys], numpy.float64)
+
+        def ours():
+            model, output = make()
+            rows = numpy.asarray(x, numpy.float64).reshape(1, -1)[:, : model.n_features]
+            values = [model.contributions(rows), model.interactions(rows)]
+            sums, pairs = [found[0] if model.n_outputs == 1 else found[0, output] for found in values]
+            return numpy.array([_cell(key, sums, pairs, index, order) for key in explanation[1]], numpy.float64)
+
+        found = record.both(f"shapiq.{index} of order {order}", expected, ours)
+        if found is None or len(explanation) < 2:
+            return explanation[0]
+        for key, value in zip(explanation[1], found):
+            explanation[0].interactions[key] = float(value)
+        return explanation[0]
+
+    return explain
+
+
+def _cell(key, sums, pairs, index, order):
+    """A value of shapiq from SHAP values and SHAP interaction values, which halve what two features add together."""
+    if max(key) >= len(sums) - 1:
+        return 0.0
+    if len(key) == 2:
+        return 2.0 * float(pairs[key])
+    return float(pairs[key[0], key[0]]) if index == "k-SII" and order == 2 else float(sums[key[0]])
+
+
+def _model_of_explainer(explainer):
+    model = explainer._foreign
+    if type(model).__module__.partition(".")[0] not in ("xgboost", "lightgbm", "sklearn"):
+        raise NoCounterpart("a tree of shapiq's own, which its TreeSHAPIQ explains")
+    output = 1 if explainer._class_label is None else explainer._class_label
+    return lambda: (our_model(model), output)
+
+
+def _model_of_tree(explainer):
+    return lambda: (_treelite_of(explainer._tree), 0)
+
+
+def _treelite_of(tree):
+    """Build a treelite model of a tree of shapiq, which keeps the weights of its nodes."""
+    import treelite
+    from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
+
+    names = tree.feature_map_internal_original or {}
+    features = [names.get(int(feature), int(feature)) for feature in tree.features]
+    builder = ModelBuilder(
+        threshold_type="float64",
+        leaf_output_type="float64",
+        metadata=Metadata(max(max(features) + 1, 1), "kRegressor", False, 1, [1], (1, 1)),
+        tree_annotation=TreeAnnotation(num_tree=1, target_id=[0], class_id=[0]),
+        postprocessor=PostProcessorFunc("identity"),
+        base_scores=[0.0],
+    )
+    builder.start_tree()
+    for node, (left, right) in enumerate(zip(tree.children_left, tree.children_right)):
+        builder.start_node(node)
+        if left < 0:
+            builder.leaf(float(tree.values[node]))
+        else:
+            builder.numerical_test(
+                feature_id=features[node],
+                threshold=float(tree.thresholds[node]),
+                default_left=True,
+                opname="<=",
+                left_child_key=int(left),
+                right_child_key=int(right),
+            )
+        builder.sum_hess(float(tree.node_sample_weight[node]))
+        builder.end_node()
+    builder.end_tree()
+    return fangorn.from_treelite(builder.commit())

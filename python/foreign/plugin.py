@@ -1,0 +1,90 @@
+"""A plugin of pytest that lets the tests of a suite predict by fangorn, too. `run.py` starts it."""
+
+import json
+import pathlib
+
+import explain
+import pytest
+import redirect
+from record import Record
+
+_REDIRECTS = {
+    "xgboost": redirect.redirect_xgboost,
+    "lightgbm": redirect.redirect_lightgbm,
+    "treelite": redirect.redirect_treelite,
+    "sklearn": redirect.redirect_sklearn,
+    "shapiq": explain.redirect_shapiq,
+}
+
+
+class _Plugin:
+    def __init__(self, config):
+        self.path = pathlib.Path(config.getoption("foreign_record"))
+        self.record = Record(config.getoption("foreign_keep"))
+        self.outcomes = {}
+        self.messages = {}
+        self.collection_errors = {}
+        for name in config.getoption("foreign_redirect").split(","):
+            if name == "shap":
+                explain.redirect_shap(self.record, config.getoption("foreign_command"))
+            elif name:
+                _REDIRECTS[name](self.record)
+
+    def pytest_collection_modifyitems(self, config, items):
+        left_out, only = config.getoption("foreign_leave_out"), config.getoption("foreign_only")
+        names = set(json.loads(pathlib.Path(only).read_text(encoding="utf-8"))) if only else None
+
+        def stays(item):
+            return not any(name in item.nodeid for name in left_out) and (names is None or item.nodeid in names)
+
+        config.hook.pytest_deselected(items=[item for item in items if not stays(item)])
+        items[:] = [item for item in items if stays(item)]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        self.record.test = item.nodeid
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.collection_errors[report.nodeid] = str(report.longrepr)[-2000:]
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.outcomes[report.nodeid] = "failed"
+            self.messages[report.nodeid] = str(report.longrepr)[-3000:]
+        elif report.skipped:
+            self.outcomes.setdefault(report.nodeid, "skipped")
+        elif report.when == "call":
+            self.outcomes.setdefault(report.nodeid, "passed")
+
+    def pytest_sessionfinish(self):
+        found = {
+            "outcomes": self.outcomes,
+            "messages": self.messages,
+            "collection_errors": self.collection_errors,
+            **self.record.to_json(),
+        }
+        self.path.write_text(json.dumps(found), encoding="utf-8")
+
+
+def pytest_addoption(parser):
+    """Add the options that `run.py` hands over."""
+    parser.addoption("--foreign-record", help="the file to write the record into")
+    parser.addoption("--foreign-redirect", default="", help="the libraries to redirect, with commas")
+    parser.addoption("--foreign-keep", default=None, help="the folder for the reproductions of wrong predictions")
+    parser.addoption("--foreign-leave-out", action="append", default=[], help="a part of the names of tests to leave out")
+    parser.addoption("--foreign-only", default=None, help="a file with the names of the only tests to run, as JSON")
+    parser.addoption("--foreign-command", default=None, help="the program fangorn")
+
+
+def pytest_configure(config):
+    """Redirect the libraries before the tests import them."""
+    try:
+        from hypothesis import settings
+    except ImportError:
+        pass
+    else:
+        # The same examples in each run, as long as they take.
+        settings.register_profile("foreign", derandomize=True, deadline=None, database=None)
+        settings.load_profile("foreign")
+    config.pluginmanager.register(_Plugin(config), "foreign")

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Run a library's own tests of predictions through fangorn.
+
+The tests come from a checkout of the library's source, of the tag that is installed. The library trains; whatever it
+predicts afterwards fangorn predicts, too, from the model as the library saves it. The two are compared: leaves exactly,
+numbers within 1e-5 of the largest one of the prediction, shapes and types exactly. The test goes on with fangorn's
+prediction, so its own assertions are asked as well; where fangorn refuses by name it goes on with the library's.
+
+A test that fails is run again without fangorn. Needs the packages fangorn and pytest, and what the tests need.
+The status is 1 if anything is wrong, and 2 if the suite can't be run.
+
+Example:
+  python/foreign/run.py --suite xgboost --checkout ~/src/xgboost
+  python/foreign/run.py --suite lightgbm --checkout ~/src/LightGBM --tests contrib --json
+  python/foreign/run.py --suite sklearn
+"""
+
+import argparse
+import collections
+import importlib.metadata
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from suites import SUITES
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class CannotRun(Exception):
+    """Why a suite can't be run, and what to do about it."""
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", required=True, choices=sorted(SUITES), help="whose tests to run")
+    parser.add_argument("--checkout", type=pathlib.Path, help="a folder with the library's source; sklearn brings its tests")
+    parser.add_argument("--tests", help="run the tests whose name has this, or what pytest's -k takes")
+    parser.add_argument("--keep", type=pathlib.Path, help="write the model and the rows of what is wrong into this folder")
+    parser.add_argument("--command", default=shutil.which("fangorn"), help="the program fangorn, for shap's backgrounds")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    return parser.parse_args(arguments)
+
+
+def files_of(suite, checkout):
+    """The suite's files, or modules, as pytest takes them."""
+    if suite.installed:
+        return ["--pyargs", *suite.files]
+    if checkout is None:
+        raise CannotRun("--checkout is missing; hand over a folder with the library's source")
+    checkout = checkout.resolve()
+    files = [str(checkout / name) for name in suite.files if (checkout / name).exists()]
+    if not files:
+        raise CannotRun(f"{checkout}: none of the suite's tests is there, {suite.files[0]} say; check out the library's source")
+    return [f"--rootdir={checkout}", *files]
+
+
+def pytest(suite, tests, options, redirect, only=()):
+    """Run tests, and return the plugin's record of them. Progress goes to standard error."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = pathlib.Path(folder, "record.json")
+        command = [sys.executable, "-m", "pytest", "-p", "plugin", "-p", "no:cacheprovider", "-o", "addopts=", "-q"]
+        # Warnings that a suite makes errors of say nothing about predictions.
+        command += ["--tb=short", "--no-header", "-W", "default", f"--foreign-record={record}", "--disable-warnings"]
+        if redirect:
+            command += [f"--foreign-redirect={','.join(suite.redirect)}"]
+            command += [f"--foreign-keep={options.keep.resolve()}"] if options.keep else []
+            command += [f"--foreign-command={options.command}"] if options.command else []
+            command += ["-k", options.tests] if options.tests else []
+            command += [f"--foreign-leave-out={name}" for name in suite.left_out]
+        if only:
+            names = pathlib.Path(folder, "only.json")
+            names.write_text(json.dumps(only), encoding="utf-8")
+            command += [f"--foreign-only={names}"]
+        # Models of tests are small, and threads that wait for each other take most of the time.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        run = subprocess.run([*command, *tests], cwd=folder, env=environment, stdout=sys.stderr)
+        if not record.exists():
+            raise CannotRun(f"pytest ended with the status {run.returncode} and no record; its output says why")
+        return json.loads(record.read_text(encoding="utf-8"))
+
+
+def versions_of(suite):
+    found = {}
+    for name in ("fangorn", *suite.packages):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if "fangorn" not in found:
+        import fangorn
+
+        found = {"fangorn": fangorn.__version__, **found}
+    return found
+
+
+def explanation(suite, test):
+    """The reason why a test's differences are its own, or None."""
+    return next((reason for name, reason in suite.explained.items() if name in str(test)), None)
+
+
+def report_of(name, suite, record, alone):
+    """Put together what two runs have found."""
+    failed = [test for test, outcome in record["outcomes"].items() if outcome == "failed"]
+    theirs = [test for test in failed if alone.get(test) != "passed"]
+    ours = [test for test in failed if test not in theirs]
+    wrong = [dict(one, explained=explanation(suite, one["test"])) for one in record["wrong"]]
+    failed_only = [
+        {"test": test, "text": record["messages"][test], "explained": explanation(suite, test)} for test in ours
+    ]
+    outcomes = collections.Counter(record["outcomes"].values())
+    return {
+        "suite": name,
+        "versions": versions_of(suite),
+        "tests": {
+            "selected": len(record["outcomes"]),
+            "predicting": len(record["predicting"]),
+            "passed": outcomes["passed"],
+            "skipped": outcomes["skipped"],
+            "failed_without_fangorn_too": len(theirs),
+            "failed_with_fangorn_alone": len([one for one in failed_only if not one["explained"]]),
+            "explained": len([one for one in failed_only if one["explained"]]),
+        },
+        "predictions": {
+            "compared": sum(record["compared"].values()),
+            "refused": sum(record["refused"].values()),
+            "raised_alike": sum(record["raised_alike"].values()),
+            "left_to_the_library": sum(record["left_to_the_library"].values()),
+            "explained": len([one for one in wrong if one["explained"]]),
+            "wrong": len([one for one in wrong if not one["explained"]]),
+        },
+        "compared": record["compared"],
+        "refused": record["refused"],
+        "raised_alike": record["raised_alike"],
+        "left_to_the_library": record["left_to_the_library"],
+        "wrong": wrong,
+        "failed_with_fangorn_alone": failed_only,
+        "failed_without_fangorn_too": theirs,
+        "collection_errors": record["collection_errors"],
+    }
+
+
+def is_wrong(report):
+    return bool(report["predictions"]["wrong"] or report["tests"]["failed_with_fangorn_alone"])
+
+
+def print_report(report):
+    print(f"\n{report['suite']}: " + ", ".join(f"{name} {version}" for name, version in report["versions"].items()))
+    for title in ("tests", "predictions"):
+        counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in report[title].items())
+        print(f"{title}: {counts}")
+    for title in ("compared", "refused", "raised_alike", "left_to_the_library"):
+        if report[title]:
+            print(f"\n{title.replace('_', ' ')}")
+        for text, count in sorted(report[title].items(), key=lambda item: -item[1]):
+            print(f"{count:8}  {text}")
+    alike = collections.Counter((one["test"], one["call"], one["kind"]) for one in report["wrong"])
+    for one in report["wrong"]:
+        count = alike.pop((one["test"], one["call"], one["kind"]), None)
+        if count is not None:
+            reason = f" (explained: {one['explained']})" if one["explained"] else ""
+            print(f"\nwrong{reason}, {count} times: {one['test']}\n  {one['call']}, {one['kind']}: {one['text'].strip()}")
+    for one in report["failed_with_fangorn_alone"]:
+        reason = f" (explained: {one['explained']})" if one["explained"] else ""
+        print(f"\nfails with fangorn alone{reason}: {one['test']}\n{one['text']}")
+    for test, text in report["collection_errors"].items():
+        print(f"\nnot collected: {test}\n{text}")
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    suite = SUITES[options.suite]
+    try:
+        record = pytest(suite, files_of(suite, options.checkout), options, True)
+        failed = [test for test, outcome in record["outcomes"].items() if outcome == "failed"]
+        alone = {}
+        if failed:
+            print(f"{len(failed)} tests failed, which are run again without fangorn", file=sys.stderr)
+            alone = pytest(suite, files_of(suite, options.checkout), options, False, failed)["outcomes"]
+        if not record["outcomes"]:
+            raise CannotRun("no test was run; look at --tests, and at the errors above")
+    except CannotRun as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 2
+    report = report_of(options.suite, suite, record, alone)
+    if options.json:
+        print(json.dumps(report, indent=1))
+    else:
+        print_report(report)
+    return 1 if is_wrong(report) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

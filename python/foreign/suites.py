@@ -1,0 +1,84 @@
+"""The suites: which of a checkout's tests predict, and which libraries fangorn stands beside in them."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Tests of a library, whose files are named from its checkout's folder."""
+
+    # The distributions whose versions the report names, the first of them the suite's own.
+    packages: tuple
+    # Libraries whose predictions are made by fangorn, too.
+    redirect: tuple
+    files: tuple
+    # Tests that are left out, with the reason; a name is a part of the test's.
+    left_out: dict = dataclasses.field(default_factory=dict)
+    # Tests whose differences are their own, with the reason; a name is a part of the test's.
+    explained: dict = dataclasses.field(default_factory=dict)
+    # Whether `files` are modules of the installed package, and no checkout is needed.
+    installed: bool = False
+
+
+def _in(folder, names):
+    return tuple(f"{folder}/{name}.py" for name in names.split())
+
+
+SUITES = {
+    "xgboost": Suite(
+        packages=("xgboost", "xgboost-cpu"),
+        redirect=("xgboost",),
+        files=_in(
+            "tests/python",
+            "test_basic test_basic_models test_callback test_data_iterator test_dmatrix test_early_stopping "
+            "test_eval_metrics test_interaction_constraints test_intercept test_linear test_model_compatibility "
+            "test_model_io test_monotone_constraints test_multi_target test_ordinal test_pickling test_predict "
+            "test_quantile_dmatrix test_ranking test_shap test_survival test_training_continuation "
+            "test_tree_regularization test_updaters test_with_arrow test_with_pandas test_with_polars test_with_scipy "
+            "test_with_shap test_with_sklearn",
+        ),
+    ),
+    "lightgbm": Suite(
+        packages=("lightgbm",),
+        redirect=("lightgbm",),
+        files=_in(
+            "tests/python_package_test", "test_arrow test_basic test_callback test_consistency test_engine test_sklearn"
+        ),
+    ),
+    "treelite": Suite(
+        packages=("treelite", "xgboost", "xgboost-cpu", "lightgbm", "scikit-learn"),
+        redirect=("treelite", "xgboost", "lightgbm", "sklearn"),
+        files=_in(
+            "tests/python",
+            "test_gtil test_lightgbm_integration test_model_builder test_model_concat test_serializer "
+            "test_sklearn_integration test_xgboost_integration",
+        ),
+    ),
+    "sklearn": Suite(
+        packages=("scikit-learn",),
+        redirect=("sklearn",),
+        files=(
+            "sklearn.tree.tests.test_tree",
+            "sklearn.ensemble.tests.test_forest",
+            "sklearn.ensemble.tests.test_gradient_boosting",
+            "sklearn.ensemble.tests.test_bagging",
+            "sklearn.ensemble.tests.test_iforest",
+            "sklearn.ensemble._hist_gradient_boosting.tests.test_gradient_boosting",
+            "sklearn.ensemble._hist_gradient_boosting.tests.test_monotonic_constraints",
+        ),
+        installed=True,
+    ),
+    "shap": Suite(
+        packages=("shap", "xgboost", "xgboost-cpu", "lightgbm", "scikit-learn", "catboost"),
+        redirect=("shap", "xgboost", "lightgbm"),
+        files=("tests/explainers/test_tree.py",),
+    ),
+    "shapiq": Suite(
+        packages=("shapiq", "scikit-learn", "xgboost", "xgboost-cpu", "lightgbm"),
+        redirect=("shapiq",),
+        files=(
+            "tests/shapiq/tests_unit/tests_explainer/tests_tree_explainer",
+            "tests/shapiq/tests_integration_tests/test_explainer_california_housing.py",
+        ),
+    ),
+}
