@@ -31,10 +31,28 @@ def our_model(model):
         import treelite
 
         try:
-            return fangorn.from_treelite(treelite.sklearn.import_model(model))
+            return fangorn.from_treelite(treelite.sklearn.import_model(_as_forest(model)))
         except (NotImplementedError, treelite.TreeliteError, ValueError, AttributeError, TypeError):
             return fangorn.from_sklearn(model)
     raise NoCounterpart(f"a model of {package}")
+
+
+def _as_forest(model):
+    """A tree of scikit-learn as a forest of that tree, which treelite reads."""
+    import sklearn.ensemble
+    import sklearn.tree
+
+    if not isinstance(model, (sklearn.tree.DecisionTreeClassifier, sklearn.tree.DecisionTreeRegressor)):
+        return model
+    kind = sklearn.ensemble.RandomForestRegressor
+    if isinstance(model, sklearn.tree.DecisionTreeClassifier):
+        kind = sklearn.ensemble.RandomForestClassifier
+    forest = kind(n_estimators=1)
+    forest.estimators_ = [model]
+    for name in ("n_outputs_", "n_features_in_", "classes_", "n_classes_"):
+        if hasattr(model, name):
+            setattr(forest, name, getattr(model, name))
+    return forest
 
 
 def outputs_last(found, axes):
@@ -224,7 +242,10 @@ def _model_of_explainer(explainer):
     model = explainer._foreign
     if type(model).__module__.partition(".")[0] not in ("xgboost", "lightgbm", "sklearn"):
         raise NoCounterpart("a tree of shapiq's own, which its TreeSHAPIQ explains")
-    output = 1 if explainer._class_label is None else explainer._class_label
+    # shapiq explains the second class of scikit-learn if it is not told which, and the first one of the others.
+    output = explainer._class_label
+    if output is None:
+        output = 1 if type(model).__module__.startswith("sklearn") else 0
     return lambda: (our_model(model), output)
 
 
@@ -238,7 +259,7 @@ def _treelite_of(tree):
     from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
 
     names = tree.feature_map_internal_original or {}
-    features = [names.get(int(feature), int(feature)) for feature in tree.features]
+    features = [int(names.get(int(feature), int(feature))) for feature in tree.features]
     builder = ModelBuilder(
         threshold_type="float64",
         leaf_output_type="float64",

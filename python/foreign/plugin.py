@@ -40,6 +40,10 @@ class _Plugin:
         config.hook.pytest_deselected(items=[item for item in items if not stays(item)])
         items[:] = [item for item in items if stays(item)]
 
+        most = config.getoption("foreign_examples")
+        for item in items:
+            _limit_examples(item, most)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item):
         self.record.test = item.nodeid
@@ -67,6 +71,20 @@ class _Plugin:
         self.path.write_text(json.dumps(found), encoding="utf-8")
 
 
+def _limit_examples(item, most):
+    """Limit the examples of a test of hypothesis, whatever the test itself says; 0 is any number."""
+    function = getattr(item, "obj", None)
+    function = getattr(function, "__func__", function)
+    name = "_hypothesis_internal_use_settings"
+    if hasattr(function, name):
+        from hypothesis import settings
+
+        own = getattr(function, name)
+        # A failure is as good as the shortest one, which takes long to find.
+        phases = [phase for phase in own.phases if phase.name in ("explicit", "generate")]
+        setattr(function, name, settings(own, max_examples=min(most or own.max_examples, own.max_examples), phases=phases))
+
+
 def pytest_addoption(parser):
     """Add the options that `run.py` hands over."""
     parser.addoption("--foreign-record", help="the file to write the record into")
@@ -74,6 +92,7 @@ def pytest_addoption(parser):
     parser.addoption("--foreign-keep", default=None, help="the folder for the reproductions of wrong predictions")
     parser.addoption("--foreign-leave-out", action="append", default=[], help="a part of the names of tests to leave out")
     parser.addoption("--foreign-only", default=None, help="a file with the names of the only tests to run, as JSON")
+    parser.addoption("--foreign-examples", type=int, default=0, help="the most examples of a test of hypothesis; 0 is any")
     parser.addoption("--foreign-command", default=None, help="the program fangorn")
 
 

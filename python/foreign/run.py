@@ -40,6 +40,7 @@ def parse(arguments):
     parser.add_argument("--suite", required=True, choices=sorted(SUITES), help="whose tests to run")
     parser.add_argument("--checkout", type=pathlib.Path, help="a folder with the library's source; sklearn brings its tests")
     parser.add_argument("--tests", help="run the tests whose name has this, or what pytest's -k takes")
+    parser.add_argument("--examples", type=int, default=0, help="the most examples of each test of hypothesis; 0 is the test's own")
     parser.add_argument("--keep", type=pathlib.Path, help="write the model and the rows of what is wrong into this folder")
     parser.add_argument("--command", default=shutil.which("fangorn"), help="the program fangorn, for shap's backgrounds")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -66,6 +67,7 @@ def pytest(suite, tests, options, redirect, only=()):
         command = [sys.executable, "-m", "pytest", "-p", "plugin", "-p", "no:cacheprovider", "-o", "addopts=", "-q"]
         # Warnings that a suite makes errors of say nothing about predictions.
         command += ["--tb=short", "--no-header", "-W", "default", f"--foreign-record={record}", "--disable-warnings"]
+        command += [f"--foreign-examples={options.examples}"]
         if redirect:
             command += [f"--foreign-redirect={','.join(suite.redirect)}"]
             command += [f"--foreign-keep={options.keep.resolve()}"] if options.keep else []
@@ -99,9 +101,10 @@ def versions_of(suite):
     return found
 
 
-def explanation(suite, test):
-    """The reason why a test's differences are its own, or None."""
-    return next((reason for name, reason in suite.explained.items() if name in str(test)), None)
+def explanation(suite, *texts):
+    """The reason why a difference is none of fangorn's, by the test's name or by what was found, or None."""
+    whole = " ".join(map(str, texts))
+    return next((reason for name, reason in suite.explained.items() if name in whole), None)
 
 
 def report_of(name, suite, record, alone):
@@ -109,7 +112,7 @@ def report_of(name, suite, record, alone):
     failed = [test for test, outcome in record["outcomes"].items() if outcome == "failed"]
     theirs = [test for test in failed if alone.get(test) != "passed"]
     ours = [test for test in failed if test not in theirs]
-    wrong = [dict(one, explained=explanation(suite, one["test"])) for one in record["wrong"]]
+    wrong = [dict(one, explained=explanation(suite, one["test"], one["text"])) for one in record["wrong"]]
     failed_only = [
         {"test": test, "text": record["messages"][test], "explained": explanation(suite, test)} for test in ours
     ]

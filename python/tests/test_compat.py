@@ -138,6 +138,32 @@ def test_tables_go_by_position():
     alike(ours.inplace_predict(polars.from_pandas(frame)), theirs.inplace_predict(frame))
 
 
+def test_no_rows(boosters):
+    xgboost, theirs, ours, x = boosters
+    none = x[:0]
+    for options in ({}, {"output_margin": True}, {"pred_leaf": True}, {"pred_contribs": True}, {"pred_interactions": True}):
+        if "multi_output_tree" in theirs.save_config() and ("pred_contribs" in options or "pred_interactions" in options):
+            # XGBoost 3.2 does not explain such trees.
+            continue
+        for strict in (False, True):
+            found = ours.predict(our_xgboost.DMatrix(none), strict_shape=strict, **options)
+            alike(found, theirs.predict(xgboost.DMatrix(none), strict_shape=strict, **options), exact=True)
+    for options in ({}, {"predict_type": "margin"}, {"strict_shape": True}, {"base_margin": none[:, 0]}):
+        alike(ours.inplace_predict(none, **options), theirs.inplace_predict(none, **options), exact=True)
+
+
+def test_a_series_is_one_column():
+    xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
+    x, y = data()
+    series = pandas.Series(x[:, 0], name="one")
+    theirs = xgboost.train({}, xgboost.DMatrix(series, y), 4)
+    ours = our_xgboost.Booster(model_file=theirs)
+    alike(ours.inplace_predict(series), theirs.inplace_predict(series))
+    alike(ours.predict(our_xgboost.DMatrix(series)), theirs.predict(xgboost.DMatrix(series)))
+    polars = pytest.importorskip("polars")
+    alike(ours.inplace_predict(polars.Series("one", x[:, 0])), theirs.inplace_predict(series))
+
+
 def test_names_of_columns():
     xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
     x, y = data()
@@ -238,6 +264,46 @@ def test_booster_of_lightgbm(name):
     alike(pickle.loads(pickle.dumps(ours)).predict(x), ours.predict(x))
     with pytest.raises(fangorn.Error, match="names of the columns"):
         ours.predict(frame, validate_features=True)
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_contributions_to_sparse_rows_of_lightgbm_are_sparse(classes):
+    lightgbm, scipy = pytest.importorskip("lightgbm"), pytest.importorskip("scipy.sparse")
+    x, y = data()
+    x = numpy.where(numpy.abs(x) < 0.7, 0, numpy.nan_to_num(x))
+    parameters = {"verbose": -1, "objective": "multiclass", "num_class": 3} if classes > 1 else {"verbose": -1}
+    labels = numpy.clip(numpy.round(y), 0, 2) if classes > 1 else y
+    theirs = lightgbm.train(parameters, lightgbm.Dataset(x, labels), 4)
+    ours = our_lightgbm.Booster(model_file=theirs)
+    for kind in (scipy.csr_matrix, scipy.csc_matrix, scipy.coo_matrix):
+        for dtype in (numpy.float32, numpy.float64):
+            rows = kind(x.astype(dtype))
+            found, expected = ours.predict(rows, pred_contrib=True), theirs.predict(rows, pred_contrib=True)
+            assert type(found) is type(expected)
+            if classes == 1:
+                found, expected = [found], [expected]
+            assert len(found) == len(expected) == classes
+            for one, other in zip(found, expected):
+                assert one.format == other.format
+                alike(one.toarray(), other.toarray())
+
+
+def test_early_stop_of_lightgbm_is_refused():
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = data()
+    parameters = {"n_estimators": 50, "verbose": -1, "pred_early_stop": True, "pred_early_stop_margin": 0.1}
+    theirs = lightgbm.LGBMClassifier(**parameters).fit(x, y > 0.5)
+    booster = our_lightgbm.Booster(model_file=theirs.booster_)
+    alike(booster.predict(x), theirs.booster_.predict(x))
+    ours = our_lightgbm.LGBMClassifier.from_model(theirs)
+    alike(ours.predict_proba(x, pred_early_stop=False), theirs.predict_proba(x, pred_early_stop=False))
+    for refused in (
+        lambda: booster.predict(x, pred_early_stop=True),
+        lambda: ours.predict_proba(x),
+        lambda: ours.predict(x),
+    ):
+        with pytest.raises(fangorn.Error, match="pred_early_stop is not here; leave it out"):
+            refused()
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -64,9 +64,11 @@ class Booster:
         pred_contrib=False,
         data_has_header=False,
         validate_features=False,
-        **_,
+        **options,
     ):
         """Predict rows, as `lightgbm.Booster.predict` does."""
+        if options.get("pred_early_stop"):
+            raise LightGBMError("pred_early_stop is not here; leave it out for the sums of all trees")
         if isinstance(data, (str, os.PathLike)):
             raise TypeError("rows come from memory here; read the file first, with pandas or polars say")
         if num_iteration is None:
@@ -82,8 +84,10 @@ class Booster:
         if pred_contrib:
             if isinstance(model, Pipeline):
                 raise LightGBMError("pred_contrib of linear trees is not here; use the package lightgbm")
-            found = model.contributions(rows)
-            return found.reshape(len(found), -1).astype(numpy.float64)
+            found = model.contributions(rows).astype(numpy.float64)
+            if hasattr(data, "tocsr"):
+                return _sparse(found, data)
+            return found.reshape(len(found), -1)
         found = model.margin(rows) if raw_score else model.predict(rows)
         return found.astype(numpy.float64)
 
@@ -143,6 +147,17 @@ class Booster:
     del _name
 
 
+def _sparse(contributions, rows):
+    """Contributions to sparse rows are sparse, as the rows are; those of several outputs are a list."""
+    from scipy.sparse import csc_matrix, csr_matrix
+
+    kind = csc_matrix if rows.format == "csc" else csr_matrix
+    dtype = numpy.float32 if rows.dtype == numpy.float32 else numpy.float64
+    outputs = [contributions] if contributions.ndim == 2 else list(contributions.transpose(1, 0, 2))
+    found = [kind(output.astype(dtype)) for output in outputs]
+    return found[0] if len(found) == 1 else found
+
+
 class LGBMModel:
     """An estimator of LightGBM's scikit-learn interface, which predicts. `from_model` gives it a model."""
 
@@ -153,6 +168,9 @@ class LGBMModel:
     def from_model(cls, model):
         """Take over a fitted estimator of the package lightgbm, a Booster, or the path of a model file."""
         estimator = cls()
+        if hasattr(model, "get_params"):
+            # The parameters of training, one of which is for predicting, too.
+            estimator._params = {key: value for key, value in model.get_params().items() if key == "pred_early_stop"}
         booster = getattr(model, "booster_", model)
         estimator._booster = booster if isinstance(booster, Booster) else Booster(model_file=booster)
         labels = getattr(model, "classes_", None)
@@ -200,7 +218,7 @@ class LGBMModel:
         pred_leaf=False,
         pred_contrib=False,
         validate_features=False,
-        **_,
+        **options,
     ):
         """Predict rows, as the estimator of the package lightgbm does."""
         if isinstance(X, numpy.ndarray) and X.ndim == 2 and X.shape[1] != self.n_features_in_:
@@ -216,6 +234,7 @@ class LGBMModel:
             pred_leaf=pred_leaf,
             pred_contrib=pred_contrib,
             validate_features=validate_features,
+            pred_early_stop=options.get("pred_early_stop", self._params.get("pred_early_stop")),
         )
 
     fit = refuses("lightgbm", "LGBMModel", "fit")
@@ -251,10 +270,11 @@ class LGBMClassifier(LGBMModel):
         pred_leaf=False,
         pred_contrib=False,
         validate_features=False,
-        **_,
+        **others,
     ):
         """Predict classes, by their labels."""
         options = dict(
+            others,
             raw_score=raw_score,
             start_iteration=start_iteration,
             num_iteration=num_iteration,
@@ -277,10 +297,12 @@ class LGBMClassifier(LGBMModel):
         pred_leaf=False,
         pred_contrib=False,
         validate_features=False,
-        **_,
+        **options,
     ):
         """Predict the probability of each class."""
-        found = super().predict(X, raw_score, start_iteration, num_iteration, pred_leaf, pred_contrib, validate_features)
+        found = super().predict(
+            X, raw_score, start_iteration, num_iteration, pred_leaf, pred_contrib, validate_features, **options
+        )
         if raw_score or pred_leaf or pred_contrib or found.ndim > 1:
             return found
         return numpy.vstack((1.0 - found, found)).transpose()

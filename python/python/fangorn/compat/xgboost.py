@@ -220,6 +220,8 @@ class Booster:
         if validate_features:
             self._validate(data.feature_names)
         rows, margin = by_position(model, data.data), data._base_margin
+        if _is_empty(rows):
+            return _nothing()
         if pred_leaf:
             return _leaves(model, rows, strict_shape)
         if pred_contribs or pred_interactions:
@@ -242,7 +244,7 @@ class Booster:
         model = self._model(iteration_range)
         if isinstance(data, numpy.ndarray) and missing != missing and base_margin is None and not strict_shape:
             # The way with the least to do.
-            if data.ndim == 2 and data.shape[1] == model.n_features:
+            if data.ndim == 2 and data.shape[1] == model.n_features and len(data):
                 return model.margin(data) if predict_type == "margin" else model.predict(data)
         if predict_type not in ("value", "margin"):
             raise ValueError(f"predict_type is {predict_type!r}; take value or margin")
@@ -254,6 +256,8 @@ class Booster:
             if hasattr(data, "shape") and data.shape[1] != model.n_features:
                 raise ValueError(f"Feature shape mismatch, expected: {model.n_features}, got {data.shape[1]}")
         rows = with_missing(by_position(model, data), missing)
+        if _is_empty(rows):
+            return _nothing()
         return _sums(model, rows, base_margin, predict_type == "margin", strict_shape)
 
     def _validate(self, names):
@@ -314,6 +318,15 @@ def _table(data):
     if hasattr(data, "to_frame") and not hasattr(data, "columns"):
         return data.to_frame()
     return data
+
+
+def _is_empty(rows):
+    return getattr(rows, "shape", (1,))[0] == 0
+
+
+def _nothing():
+    """The prediction of no rows, which XGBoost gives one dimension, whatever is predicted."""
+    return numpy.empty(0, numpy.float32)
 
 
 def _sums(model, rows, base_margin, margin, strict_shape):
