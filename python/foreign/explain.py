@@ -138,29 +138,37 @@ def _counterpart(explainer, given, command, pairs):
     return lambda: our_model(explainer._foreign)
 
 
-def _rows(X):
-    """Rows as fangorn takes them, by their places."""
+def _rows(X, of=None):
+    """Rows as fangorn takes them, by their places; those of scikit-learn's trees as the trees read them, in float32."""
     if type(X).__module__.startswith(("xgboost", "catboost")):
         raise NoCounterpart("rows in a matrix of the library's own")
     rows = numpy.asarray(X)
     rows = rows.reshape(1, -1) if rows.ndim == 1 else rows
+    if type(of).__module__.startswith("sklearn") and "hist_gradient" not in type(of).__module__:
+        return rows.astype(numpy.float32)
     return rows if rows.dtype.kind in "fiub" else rows.astype(numpy.float64)
+
+
+def _rows_of_explainer(explainer, model, X):
+    package = type(explainer._foreign).__module__.partition(".")[0]
+    if hasattr(X, "get_base_margin"):
+        return X.get_data()
+    if package == "sklearn" or not hasattr(X, "iloc") or X.ndim == 1:
+        return X if hasattr(X, "tocsr") else _rows(X, explainer._foreign)
+    if model.feature_names is None:
+        return X.set_axis([f"f{at}" for at in range(X.shape[1])], axis=1)
+    return X
 
 
 def _explain(explainer, model, X, command, pairs):
     if explainer.feature_perturbation != "interventional":
-        rows = X.get_data() if hasattr(X, "get_base_margin") else X
-        rows = _rows(X) if not hasattr(rows, "iloc") and not hasattr(rows, "tocsr") else rows
-        if hasattr(rows, "iloc") and rows.ndim == 1:
-            rows = _rows(rows)
-        if hasattr(rows, "iloc") and model.feature_names is None:
-            rows = rows.set_axis([f"f{at}" for at in range(rows.shape[1])], axis=1)
+        rows = _rows_of_explainer(explainer, model, X)
         return model.interactions(rows) if pairs else model.contributions(rows)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "model.fangorn").write_bytes(model.to_bytes())
-        numpy.save(folder / "rows.npy", _rows(X).astype(numpy.float64))
-        numpy.save(folder / "background.npy", _rows(explainer.data).astype(numpy.float64))
+        numpy.save(folder / "rows.npy", _rows(X, explainer._foreign).astype(numpy.float64))
+        numpy.save(folder / "background.npy", _rows(explainer.data, explainer._foreign).astype(numpy.float64))
         options = ["--output", "contributions", "-o", "out.npy", "--rows", "rows.npy", "--background", "background.npy"]
         run = subprocess.run([command, "predict", "model.fangorn", *options], cwd=folder, capture_output=True, text=True)
         if run.returncode != 0:
@@ -214,7 +222,7 @@ def _shapiq(record, method, model_of):
 
         def ours():
             model, output = make()
-            rows = numpy.asarray(x, numpy.float64).reshape(1, -1)[:, : model.n_features]
+            rows = _rows(x, getattr(self, "_foreign", None))[:, : model.n_features]
             values = [model.contributions(rows), model.interactions(rows)]
             sums, pairs = [found[0] if model.n_outputs == 1 else found[0, output] for found in values]
             return numpy.array([_cell(key, sums, pairs, index, order) for key in explanation[1]], numpy.float64)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import time
 
 import explain
 import pytest
@@ -16,6 +17,9 @@ _REDIRECTS = {
     "shapiq": explain.redirect_shapiq,
 }
 
+# How often the record is written while tests run.
+_SECONDS = 10
+
 
 class _Plugin:
     def __init__(self, config):
@@ -24,6 +28,7 @@ class _Plugin:
         self.outcomes = {}
         self.messages = {}
         self.collection_errors = {}
+        self.written = time.monotonic()
         for name in config.getoption("foreign_redirect").split(","):
             if name == "shap":
                 explain.redirect_shap(self.record, config.getoption("foreign_command"))
@@ -61,14 +66,25 @@ class _Plugin:
         elif report.when == "call":
             self.outcomes.setdefault(report.nodeid, "passed")
 
+    def pytest_runtest_logfinish(self):
+        # A run that is cut off leaves what it has found.
+        if time.monotonic() - self.written > _SECONDS:
+            self.write()
+
     def pytest_sessionfinish(self):
+        self.write()
+
+    def write(self):
         found = {
             "outcomes": self.outcomes,
             "messages": self.messages,
             "collection_errors": self.collection_errors,
             **self.record.to_json(),
         }
-        self.path.write_text(json.dumps(found), encoding="utf-8")
+        beside = self.path.with_suffix(".part")
+        beside.write_text(json.dumps(found), encoding="utf-8")
+        beside.replace(self.path)
+        self.written = time.monotonic()
 
 
 def _limit_examples(item, most):

@@ -270,6 +270,10 @@ def _sklearn(record, owner, method):
     name = method.__name__
 
     def predict(self, *arguments, **options):
+        if options.get("check_input") is False:
+            # A forest asks its trees so, on threads of its own.
+            return method(self, *arguments, **options)
+
         def ours():
             return getattr(getattr(our_sklearn, owner).from_model(self), name)(*arguments, **options)
 

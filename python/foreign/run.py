@@ -43,6 +43,7 @@ def parse(arguments):
     parser.add_argument("--examples", type=int, default=0, help="the most examples of each test of hypothesis; 0 is the test's own")
     parser.add_argument("--keep", type=pathlib.Path, help="write the model and the rows of what is wrong into this folder")
     parser.add_argument("--command", default=shutil.which("fangorn"), help="the program fangorn, for shap's backgrounds")
+    parser.add_argument("--seconds", type=float, default=None, help="end after so long, and report what was run until then")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser.parse_args(arguments)
 
@@ -81,9 +82,16 @@ def pytest(suite, tests, options, redirect, only=()):
         # Models of tests are small, and threads that wait for each other take most of the time.
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"}
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-        run = subprocess.run([*command, *tests], cwd=folder, env=environment, stdout=sys.stderr)
+        try:
+            run = subprocess.run(
+                [*command, *tests], cwd=folder, env=environment, stdout=sys.stderr, timeout=options.seconds
+            )
+            status = f"pytest ended with the status {run.returncode}"
+        except subprocess.TimeoutExpired:
+            status = f"pytest was ended after {options.seconds} seconds"
+            print(f"run.py: {status}; the report is of what was run until then", file=sys.stderr)
         if not record.exists():
-            raise CannotRun(f"pytest ended with the status {run.returncode} and no record; its output says why")
+            raise CannotRun(f"{status} and no record; its output says why")
         return json.loads(record.read_text(encoding="utf-8"))
 
 

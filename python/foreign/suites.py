@@ -37,6 +37,11 @@ SUITES = {
             "test_tree_regularization test_updaters test_with_arrow test_with_pandas test_with_polars test_with_scipy "
             "test_with_shap test_with_sklearn",
         ),
+        explained={
+            "The data type doesn't match": "fangorn reads numbers of a column of categories by the categories' names; "
+            "XGBoost asks for a column of categories",
+            "support for multi-target tree is not yet implemented": "fangorn explains trees of several outputs",
+        },
     ),
     "lightgbm": Suite(
         packages=("lightgbm",),

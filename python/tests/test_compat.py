@@ -307,6 +307,25 @@ def test_early_stop_of_lightgbm_is_refused():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+def test_a_classifier_of_lightgbm_with_an_objective_of_its_own(classes):
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = data()
+    labels = numpy.clip(numpy.round(y), 0, classes - 1).astype(int)
+
+    def objective(truth, found):
+        if classes == 2:
+            return found - truth, numpy.ones_like(found)
+        return found - numpy.eye(classes)[truth.astype(int)], numpy.ones_like(found)
+
+    theirs = lightgbm.LGBMClassifier(n_estimators=5, objective=objective, num_class=classes if classes > 2 else 1, verbose=-1)
+    theirs.fit(x, labels)
+    ours = our_lightgbm.LGBMClassifier.from_model(theirs)
+    for method in ("predict", "predict_proba"):
+        for options in ({}, {"raw_score": True}):
+            alike(getattr(ours, method)(x, **options), getattr(theirs, method)(x, **options))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
 def test_estimators_of_lightgbm(classes):
     lightgbm = pytest.importorskip("lightgbm")
     x, y = data()
@@ -355,6 +374,10 @@ def test_sklearn(name, words):
             continue
         exact = method == "apply" or method == "predict" and "Regressor" not in name
         alike(getattr(ours, method)(x), getattr(theirs, method)(x), exact=exact)
+    if hasattr(theirs, "tree_"):
+        for method in ("predict", "apply"):
+            found, expected = (getattr(one, method)(x, check_input=True) for one in (ours, theirs))
+            alike(found, expected, exact=method == "apply" or "Classifier" in name)
     assert ours.n_features_in_ == 7
     if hasattr(theirs, "classes_"):
         assert ours.classes_.tolist() == theirs.classes_.tolist()

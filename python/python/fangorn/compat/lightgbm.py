@@ -163,6 +163,8 @@ class LGBMModel:
 
     def __init__(self, **params):
         self._params, self._booster = params, None
+        # Whether the objective is a function of Python, to whose sums no transform belongs.
+        self._custom = False
 
     @classmethod
     def from_model(cls, model):
@@ -170,7 +172,9 @@ class LGBMModel:
         estimator = cls()
         if hasattr(model, "get_params"):
             # The parameters of training, one of which is for predicting, too.
-            estimator._params = {key: value for key, value in model.get_params().items() if key == "pred_early_stop"}
+            params = model.get_params()
+            estimator._params = {key: value for key, value in params.items() if key == "pred_early_stop"}
+            estimator._custom = callable(params.get("objective"))
         booster = getattr(model, "booster_", model)
         estimator._booster = booster if isinstance(booster, Booster) else Booster(model_file=booster)
         labels = getattr(model, "classes_", None)
@@ -283,7 +287,7 @@ class LGBMClassifier(LGBMModel):
             validate_features=validate_features,
         )
         found = self.predict_proba(X, **options)
-        if raw_score or pred_leaf or pred_contrib:
+        if raw_score or pred_leaf or pred_contrib or self._custom:
             return found
         classes = numpy.argmax(found, axis=1)
         return classes if self.classes_ is None else self.classes_[classes]
@@ -303,6 +307,6 @@ class LGBMClassifier(LGBMModel):
         found = super().predict(
             X, raw_score, start_iteration, num_iteration, pred_leaf, pred_contrib, validate_features, **options
         )
-        if raw_score or pred_leaf or pred_contrib or found.ndim > 1:
+        if raw_score or pred_leaf or pred_contrib or self._custom or found.ndim > 1:
             return found
         return numpy.vstack((1.0 - found, found)).transpose()

@@ -32,7 +32,9 @@ class _Estimator:
             raise TypeError(f"{type(model).__name__} is no {cls.__name__}; use fangorn.compat.sklearn.wrap")
         estimator._model = _load.from_sklearn(model) if of_sklearn else _load.load(model)
         if not isinstance(estimator._model, Model):
-            raise Error("the estimator is no tree, forest or boosting; fangorn.from_sklearn takes pipelines")
+            raise Error(
+                "the estimator is more than one forest, as one of several outputs of classes is; fangorn.from_sklearn takes it"
+            )
         for name in "classes_ n_features_in_ feature_names_in_ n_outputs_ n_classes_ offset_".split():
             if of_sklearn and hasattr(model, name):
                 setattr(estimator, name, getattr(model, name))
@@ -113,10 +115,22 @@ def _class(name, *bases):
     return type(name, bases, {"__doc__": f"scikit-learn's {name}, which predicts.", "__module__": __name__})
 
 
-class _AppliesOne:
-    def apply(self, X):
+class _Tree:
+    """A tree, whose methods take `check_input`, which says that X is an array already and has no effect here."""
+
+    def apply(self, X, check_input=True):
         """Return the number of the leaf that each row reaches."""
         return self.model.leaf(self._rows(X))[:, 0].astype(numpy.int64)
+
+    def predict(self, X, check_input=True):
+        """Predict values, or classes by their labels."""
+        return super().predict(X)
+
+
+class _TreeClassifier(_Tree):
+    def predict_proba(self, X, check_input=True):
+        """Predict the probability of each class, float64."""
+        return super().predict_proba(X)
 
 
 class _AppliesBoosting:
@@ -132,10 +146,10 @@ RandomForestClassifier = _class("RandomForestClassifier", _Applies, _Classifier)
 ExtraTreesClassifier = _class("ExtraTreesClassifier", _Applies, _Classifier)
 RandomForestRegressor = _class("RandomForestRegressor", _Applies, _Regressor)
 ExtraTreesRegressor = _class("ExtraTreesRegressor", _Applies, _Regressor)
-DecisionTreeClassifier = _class("DecisionTreeClassifier", _AppliesOne, _Classifier)
-ExtraTreeClassifier = _class("ExtraTreeClassifier", _AppliesOne, _Classifier)
-DecisionTreeRegressor = _class("DecisionTreeRegressor", _AppliesOne, _Regressor)
-ExtraTreeRegressor = _class("ExtraTreeRegressor", _AppliesOne, _Regressor)
+DecisionTreeClassifier = _class("DecisionTreeClassifier", _TreeClassifier, _Classifier)
+ExtraTreeClassifier = _class("ExtraTreeClassifier", _TreeClassifier, _Classifier)
+DecisionTreeRegressor = _class("DecisionTreeRegressor", _Tree, _Regressor)
+ExtraTreeRegressor = _class("ExtraTreeRegressor", _Tree, _Regressor)
 BaggingClassifier = _class("BaggingClassifier", _Classifier)
 BaggingRegressor = _class("BaggingRegressor", _Regressor)
 GradientBoostingClassifier = _class("GradientBoostingClassifier", _AppliesBoosting, _Decides, _Classifier)
