@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::isa::{self, Isa};
+use crate::isa;
 
 /// One `f32` of each of `WIDTH` rows.
 pub(super) trait Lanes: Copy {
@@ -128,17 +128,17 @@ pub(super) trait Work {
 pub(super) fn run(work: &impl Work, out: &mut [f32]) {
     match isa::isa() {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 if isa::fma() => {
+        isa::Isa::Avx512 if isa::fma() => {
             // SAFETY: `isa` and `fma` say that the machine has these instructions.
             unsafe { run_avx512(work, out) }
         }
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 if isa::fma() => {
+        isa::Isa::Avx2 if isa::fma() => {
             // SAFETY: `isa` and `fma` say that the machine has these instructions.
             unsafe { run_avx2(work, out) }
         }
         #[cfg(target_arch = "aarch64")]
-        Isa::Neon => work.run::<Array<8, true>>(out),
+        isa::Isa::Neon => work.run::<Array<8, true>>(out),
         _ => work.run::<Array<8, false>>(out),
     }
 }

@@ -91,6 +91,10 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     /// The index of its first cache line of pivots, as [`lay_out`] placed it.
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        allow(dead_code, reason = "only kernels for an instruction set read it")
+    )]
     pub(crate) begin: u32,
     pub(crate) levels: u8,
     /// Pairs of cache lines that hold the pivots of the last level.
@@ -191,6 +195,7 @@ pub(crate) struct LayeredColumn {
 }
 
 /// Ranks columns one after the other, each by the kernel that is compiled for its number of levels.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! by_levels {
     ($columns:expr, $pivots:expr, $values:expr, $out:expr, $within:ident) => {
         for $crate::cpu::ranking::search::ColumnSearch { search, from, to, .. } in $columns {
@@ -213,6 +218,7 @@ macro_rules! by_levels {
 }
 /// Expands a macro for each level, with the level as a literal: the instructions that pick a level's pivots
 /// depend on it.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! each_level {
     ($level:ident) => {
         $level!(0);
