@@ -95,6 +95,15 @@ def pytest(suite, tests, options, redirect, only=()):
         return json.loads(record.read_text(encoding="utf-8"))
 
 
+def outcomes_alone(suite, options, failed):
+    """What becomes of tests without fangorn; nothing is known of those that can't be run again."""
+    try:
+        return pytest(suite, files_of(suite, options.checkout), options, False, failed)["outcomes"]
+    except CannotRun as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return {}
+
+
 def versions_of(suite):
     found = {}
     for name in ("fangorn", *suite.packages):
@@ -118,8 +127,10 @@ def explanation(suite, *texts):
 def report_of(name, suite, record, alone):
     """Put together what two runs have found."""
     failed = [test for test, outcome in record["outcomes"].items() if outcome == "failed"]
-    theirs = [test for test in failed if alone.get(test) != "passed"]
-    ours = [test for test in failed if test not in theirs]
+    theirs = [test for test in failed if alone.get(test) == "failed"]
+    ours = [test for test in failed if alone.get(test) == "passed"]
+    # A run that was cut off does not say whose failure it is.
+    unknown = [test for test in failed if alone.get(test) not in ("passed", "failed")]
     wrong = [dict(one, explained=explanation(suite, one["test"], one["text"])) for one in record["wrong"]]
     failed_only = [
         {"test": test, "text": record["messages"][test], "explained": explanation(suite, test)} for test in ours
@@ -135,6 +146,7 @@ def report_of(name, suite, record, alone):
             "skipped": outcomes["skipped"],
             "failed_without_fangorn_too": len(theirs),
             "failed_with_fangorn_alone": len([one for one in failed_only if not one["explained"]]),
+            "failed_and_not_run_again": len(unknown),
             "explained": len([one for one in failed_only if one["explained"]]),
         },
         "predictions": {
@@ -152,6 +164,7 @@ def report_of(name, suite, record, alone):
         "wrong": wrong,
         "failed_with_fangorn_alone": failed_only,
         "failed_without_fangorn_too": theirs,
+        "failed_and_not_run_again": unknown,
         "collection_errors": record["collection_errors"],
     }
 
@@ -179,6 +192,8 @@ def print_report(report):
     for one in report["failed_with_fangorn_alone"]:
         reason = f" (explained: {one['explained']})" if one["explained"] else ""
         print(f"\nfails with fangorn alone{reason}: {one['test']}\n{one['text']}")
+    for test in report["failed_and_not_run_again"]:
+        print(f"\nfailed and not run again: {test}")
     for test, text in report["collection_errors"].items():
         print(f"\nnot collected: {test}\n{text}")
 
@@ -192,7 +207,7 @@ def main(arguments=None):
         alone = {}
         if failed:
             print(f"{len(failed)} tests failed, which are run again without fangorn", file=sys.stderr)
-            alone = pytest(suite, files_of(suite, options.checkout), options, False, failed)["outcomes"]
+            alone = outcomes_alone(suite, options, failed)
         if not record["outcomes"]:
             raise CannotRun("no test was run; look at --tests, and at the errors above")
     except CannotRun as error:
