@@ -1,0 +1,60 @@
+// The panel of a schedule and the loops that it compiles to.
+
+import { element, select } from "./dom.js";
+
+/** Longer texts make a browser slow. */
+const MOST_LETTERS = 200_000;
+
+function stage(title, what) {
+  const text = element("pre", { tabindex: 0, "aria-label": title });
+  return { place: element("div", {}, element("h3", {}, title), element("p", { class: "soft small" }, what), text), text };
+}
+
+export function schedulePanel(client, { summary }, fail) {
+  const preset = select(summary.presets, { "aria-label": "preset", id: "preset" });
+  const text = element("textarea", { spellcheck: "false", id: "schedule-text", "aria-label": "schedule" });
+  const stages = {
+    loops: stage("Loops (MIR)", "The loops that the schedule spells out, and those whose sums are legal in parallel: fangorn lower --emit loops"),
+    plan: stage("Plan (LIR)", "The loops bound to a layout of nodes: fangorn lower --emit plan"),
+    program: stage("Program", "The code of this page that runs: fangorn lower --emit kernel"),
+  };
+  const warnings = element("p", { class: "soft small" });
+  let asked = 0;
+  async function lower(schedule) {
+    const mine = ++asked;
+    fail(null);
+    try {
+      const found = await client.ask("stages", schedule);
+      if (mine !== asked) return;
+      text.value = found.schedule;
+      warnings.textContent = found.warnings.join("; ");
+      for (const [name, { text: place }] of Object.entries(stages)) {
+        const all = found[name];
+        place.textContent = all.length > MOST_LETTERS ? `${all.slice(0, MOST_LETTERS)}\n… and ${all.length - MOST_LETTERS} letters more` : all;
+      }
+    } catch (error) {
+      if (mine !== asked) return;
+      Object.values(stages).forEach(({ text: place }) => (place.textContent = ""));
+      fail(error);
+    }
+  }
+  preset.addEventListener("change", () => lower(preset.value));
+  const own = element("button", { type: "button", class: "main", onclick: () => lower(text.value), id: "lower" }, "Lower this schedule");
+  let shown = false;
+  return {
+    parts: [
+      element("h2", {}, "The schedule"),
+      element("p", { class: "soft" }, "A schedule says how the forest is walked. It changes how long a prediction takes, and never its result. Take a preset, or write directives, one a line."),
+      element("div", { class: "tools" }, element("label", {}, "preset", preset), own),
+      text,
+      warnings,
+      element("h2", {}, "What it compiles to"),
+      element("div", { class: "stages" }, Object.values(stages).map(({ place }) => place)),
+    ],
+    async show() {
+      if (shown) return;
+      shown = true;
+      await lower(preset.value);
+    },
+  };
+}

@@ -1,0 +1,199 @@
+//! What a model predicts for rows, and why.
+
+use std::ops::Range;
+
+use fangorn::{Forest, Predictor, cpu::Rows, forest::reference, sum::Contract};
+use serde::Serialize;
+
+use crate::{
+    error::{Error, Result},
+    json::{Num, category_name, feature_name},
+    limits,
+    model::Model,
+    rows::RowSet,
+};
+
+/// The most values of a row that the page lists.
+const MOST_LISTED: usize = 50;
+/// The most features of a waterfall.
+const MOST_STEPS: usize = 12;
+
+/// The predictions of some rows.
+#[derive(Debug, Serialize)]
+pub struct Predictions {
+    first: usize,
+    /// The number of values and of margins of a row.
+    widths: [usize; 2],
+    rows: Vec<PredictedRow>,
+    /// What the predictor says about itself.
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct PredictedRow {
+    /// The first values and margins of the row.
+    values: Vec<Num>,
+    margins: Vec<Num>,
+    /// The labels of the classes: one, one for each output, or none.
+    classes: Vec<String>,
+    /// The first values of the row itself.
+    cells: Vec<Cell>,
+}
+
+/// A value of a row.
+#[derive(Debug, Serialize)]
+struct Cell {
+    value: Num,
+    category: Option<String>,
+}
+
+/// A step of a waterfall.
+#[derive(Debug, Serialize)]
+struct Step {
+    feature: String,
+    cell: Cell,
+    contribution: Num,
+}
+
+/// How a row's margin comes about.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    output: usize,
+    /// What is expected where nothing of the row is known.
+    bias: Num,
+    /// The row's margin.
+    margin: Num,
+    /// The largest contributions.
+    steps: Vec<Step>,
+    /// How many other features contribute, and what they come to.
+    others: usize,
+    rest: Num,
+    /// How they are computed.
+    plan: String,
+}
+
+fn cell(forest: &Forest, column: usize, value: f64) -> Cell {
+    Cell { value: Num(value), category: category_name(forest, column, value) }
+}
+
+fn range_of<'r>(rows: &'r RowSet, columns: usize, range: &Range<usize>) -> Result<Rows<'r, f64>> {
+    if range.end > rows.rows || range.start > range.end {
+        return Err(Error::request(format!(
+            "rows {} to {}: there are {}",
+            range.start, range.end, rows.rows
+        )));
+    }
+    let values = &rows.values[range.start * columns..range.end * columns];
+    Ok(Rows::strided(values, [range.len(), columns], [columns, 1])?)
+}
+
+fn refuse_results(rows: usize, width: usize) -> Result<()> {
+    match rows.saturating_mul(width) <= limits::RESULTS {
+        true => Ok(()),
+        false => Err(Error::request(format!(
+            "{rows} rows of {width} results are more than the {} that the page takes; use the command `fangorn` for them",
+            limits::RESULTS
+        ))),
+    }
+}
+
+/// Predicts some rows.
+///
+/// # Errors
+/// There are no such rows, the results are too many, or the forest has no sum by the contract.
+pub fn predict(model: &mut Model, rows: &RowSet, range: Range<usize>, sum: Contract) -> Result<Predictions> {
+    let (forest, predictor) = model.predictor(sum)?;
+    let columns = forest.features.len();
+    let some = range_of(rows, columns, &range)?;
+    let (outputs, width) = (forest.outputs as usize, predictor.width());
+    refuse_results(range.len(), outputs.max(width).max(forest.trees.len()))?;
+    let (values, margins) = (predictor.values(&some)?, predictor.margins(&some)?);
+    let slots = predictor.leaf_slots(&some)?;
+    let listed = |numbers: &[f32]| numbers.iter().take(MOST_LISTED).map(|v| Num(f64::from(*v))).collect();
+    let label = |class: u32| match forest.classes.labels.get(class as usize) {
+        Some(label) => label.clone(),
+        None => class.to_string(),
+    };
+    let row = |at: usize| {
+        let classes =
+            reference::classes_of_slots(forest, &slots[at * forest.trees.len()..][..forest.trees.len()]);
+        let own = &rows.values[(range.start + at) * columns..][..columns];
+        PredictedRow {
+            values: listed(&values[at * width..][..width]),
+            margins: listed(&margins[at * outputs..][..outputs]),
+            classes: classes.into_iter().take(MOST_LISTED).map(label).collect(),
+            cells: own
+                .iter()
+                .take(MOST_LISTED)
+                .enumerate()
+                .map(|(c, value)| cell(forest, c, *value))
+                .collect(),
+        }
+    };
+    Ok(Predictions {
+        first: range.start,
+        widths: [width, outputs],
+        rows: (0..range.len()).map(row).collect(),
+        warnings: warnings(predictor),
+    })
+}
+
+/// Returns what a predictor says about itself.
+pub fn warnings(predictor: &Predictor) -> Vec<String> {
+    predictor.warnings().iter().map(ToString::to_string).collect()
+}
+
+/// Returns the margins of all rows, `rows x outputs`.
+///
+/// # Errors
+/// The results are too many, or the forest has no sum by the contract.
+pub fn margins(model: &mut Model, rows: &RowSet, sum: Contract) -> Result<Vec<f32>> {
+    let (forest, predictor) = model.predictor(sum)?;
+    refuse_results(rows.rows, forest.outputs as usize)?;
+    Ok(predictor.margins(&range_of(rows, forest.features.len(), &(0..rows.rows))?)?)
+}
+
+/// Returns the values of all rows, `rows x width`.
+///
+/// # Errors
+/// Those of [`margins`].
+pub fn values(model: &mut Model, rows: &RowSet, sum: Contract) -> Result<Vec<f32>> {
+    let (forest, predictor) = model.predictor(sum)?;
+    refuse_results(rows.rows, predictor.width().max(forest.outputs as usize))?;
+    Ok(predictor.values(&range_of(rows, forest.features.len(), &(0..rows.rows))?)?)
+}
+
+/// Explains one output of a row's margins.
+///
+/// # Errors
+/// There is no such row or output, or the margins can't be explained.
+pub fn explain(model: &mut Model, rows: &RowSet, row: usize, output: usize) -> Result<Explanation> {
+    let (forest, explainer) = model.explainer()?;
+    let (columns, outputs) = (forest.features.len(), forest.outputs as usize);
+    let one = range_of(rows, columns, &(row..row.saturating_add(1)))?;
+    if output >= outputs {
+        return Err(Error::request(format!("output {output}: the model has {outputs}")));
+    }
+    refuse_results(1, explainer.width())?;
+    let all = explainer.contributions(&one)?;
+    let (contributions, bias) = all[output * (columns + 1)..][..columns + 1].split_at(columns);
+    let mut order: Vec<usize> = (0..columns).filter(|column| contributions[*column] != 0.0).collect();
+    order.sort_by(|a, b| contributions[*b].abs().total_cmp(&contributions[*a].abs()).then(a.cmp(b)));
+    let (shown, others) = order.split_at(order.len().min(MOST_STEPS));
+    let sum = |of: &[usize]| of.iter().map(|column| f64::from(contributions[*column])).sum::<f64>();
+    let step = |column: &usize| Step {
+        feature: feature_name(forest, *column),
+        cell: cell(forest, *column, rows.values[row * columns + column]),
+        contribution: Num(f64::from(contributions[*column])),
+    };
+    let bias = f64::from(bias[0]);
+    Ok(Explanation {
+        output,
+        bias: Num(bias),
+        margin: Num(bias + sum(&order)),
+        steps: shown.iter().map(step).collect(),
+        others: others.len(),
+        rest: Num(sum(others)),
+        plan: explainer.plan(),
+    })
+}

@@ -1,0 +1,156 @@
+//! A tree as the page draws it.
+
+use std::collections::VecDeque;
+
+use fangorn::{
+    Forest,
+    forest::{Node, Predicate, Side, reference},
+};
+use serde::Serialize;
+
+use crate::{
+    error::{Error, Result},
+    json::{Num, category_name, feature_name},
+};
+
+/// The most nodes that are drawn.
+const MOST_NODES: usize = 1500;
+/// The most categories, and the most values of a leaf, that are listed.
+const MOST_LISTED: usize = 8;
+
+/// The upper part of a tree, and the path of a row through it.
+#[derive(Debug, Serialize)]
+pub struct DrawnTree {
+    tree: usize,
+    /// The output that the tree adds to; `None` where its leaves are vectors.
+    output: Option<u32>,
+    nodes_of_tree: usize,
+    depth: u32,
+    /// The nodes, parents before children; the root is first.
+    nodes: Vec<DrawnNode>,
+}
+
+#[derive(Debug, Serialize)]
+struct DrawnNode {
+    /// The producer's number of the node.
+    id: u32,
+    depth: u32,
+    /// Whether the row comes to the node.
+    on_path: bool,
+    cover: Option<Num>,
+    /// A split's question; none at a leaf.
+    question: Option<Question>,
+    /// The places of the children in the list: for yes and for no. They are not there where the tree is cut off.
+    children: Option<[usize; 2]>,
+    /// A leaf's values, the first of them.
+    values: Vec<Num>,
+    /// The number of a leaf's values.
+    width: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Question {
+    column: u32,
+    feature: String,
+    /// `<`, `< or 0` where zeros go to the other side, `=`, `in`, `not in`, or `any`.
+    operator: &'static str,
+    threshold: Option<Num>,
+    /// The first categories of a set, and how many there are.
+    categories: Vec<String>,
+    members: usize,
+    /// Whether a missing value goes to the child for yes.
+    missing_is_yes: bool,
+    /// The row's value, and its category's name.
+    value: Option<Num>,
+    category: Option<String>,
+}
+
+/// Returns the nodes of a tree down to a depth, and further down along the path of a row.
+///
+/// # Errors
+/// The model has no such tree.
+pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> Result<DrawnTree> {
+    let Some(of) = forest.trees.get(tree) else {
+        return Err(Error::request(format!("tree {tree}: the model has {}", forest.trees.len())));
+    };
+    let mut found = DrawnTree {
+        tree,
+        output: match &forest.targets {
+            fangorn::forest::Targets::One(outputs) => outputs.get(tree).copied(),
+            fangorn::forest::Targets::All => None,
+        },
+        nodes_of_tree: of.nodes.len(),
+        depth: of.depth(),
+        nodes: Vec::new(),
+    };
+    // Nodes to add: the node, its depth, whether it is on the path, and the place of its parent with the side.
+    let mut open = VecDeque::from([(0u32, 0u32, row.is_some(), None::<(usize, usize)>)]);
+    while let Some((node, at_depth, on_path, parent)) = open.pop_front() {
+        let place = found.nodes.len();
+        if let Some((parent, side)) = parent
+            && let Some(children) = &mut found.nodes[parent].children
+        {
+            children[side] = place;
+        }
+        let mut drawn = DrawnNode {
+            id: of.ids[node as usize],
+            depth: at_depth,
+            on_path,
+            cover: forest.covers.as_ref().map(|covers| Num(covers.tree(tree)[node as usize].0)),
+            question: None,
+            children: None,
+            values: Vec::new(),
+            width: forest.leaf_width(),
+        };
+        match of.nodes[node as usize] {
+            Node::Leaf { slot } => {
+                drawn.values = forest.leaf(slot).iter().take(MOST_LISTED).map(|value| Num(value.0)).collect();
+            }
+            Node::Split { feature, predicate, missing, left, right } => {
+                let value = row.filter(|_| on_path).map(|row| row[feature as usize]);
+                let goes = value.map(|value| reference::side(forest, predicate, missing, value));
+                drawn.question = Some(question(forest, (feature, predicate, missing), value));
+                // A path of a hostile model may be a million nodes long.
+                if (at_depth < depth || on_path) && place + open.len() + 2 < MOST_NODES {
+                    drawn.children = Some([0, 0]);
+                    open.push_back((left, at_depth + 1, goes == Some(Side::Left), Some((place, 0))));
+                    open.push_back((right, at_depth + 1, goes == Some(Side::Right), Some((place, 1))));
+                }
+            }
+        }
+        found.nodes.push(drawn);
+    }
+    Ok(found)
+}
+
+fn question(
+    forest: &Forest,
+    (feature, predicate, missing): (u32, Predicate, Side),
+    value: Option<f64>,
+) -> Question {
+    let column = feature as usize;
+    let (operator, threshold) = match predicate {
+        Predicate::Less { threshold } => ("<", Some(threshold)),
+        Predicate::LessZeroAside { threshold } => ("< or 0", Some(threshold)),
+        Predicate::Equal { value } => ("=", Some(value)),
+        Predicate::InSet { inside: Side::Left, .. } => ("in", None),
+        Predicate::InSet { .. } => ("not in", None),
+        Predicate::Always => ("any", None),
+    };
+    let set = match predicate {
+        Predicate::InSet { set, .. } => Some(&forest.sets[set as usize]),
+        _ => None,
+    };
+    let name = |code: u32| category_name(forest, column, f64::from(code)).unwrap_or_else(|| code.to_string());
+    Question {
+        column: feature,
+        feature: feature_name(forest, column),
+        operator,
+        threshold: threshold.map(|threshold| Num(threshold.0)),
+        categories: set.map_or_else(Vec::new, |set| set.members().take(MOST_LISTED).map(name).collect()),
+        members: set.map_or(0, |set| set.words.iter().map(|word| word.count_ones() as usize).sum()),
+        missing_is_yes: missing == Side::Left,
+        value: value.map(Num),
+        category: value.and_then(|value| category_name(forest, column, value)),
+    }
+}
