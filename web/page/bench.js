@@ -1,7 +1,7 @@
 // The panel of a benchmark: the time of a row on each schedule, measured in short slices by the worker.
 
 import { times } from "./charts.js";
-import { count, element, figure, select } from "./dom.js";
+import { count, element, select } from "./dom.js";
 
 /** Milliseconds that the worker measures at a time, so that it answers others between. */
 const SLICE = 80;
@@ -24,7 +24,7 @@ export function benchPanel(client, state, fail) {
   const run = element("button", { type: "button", class: "main", id: "bench-run" }, "Measure");
   let stopped = true;
 
-  const draw = (lines, rows) => chart.replaceChildren(figure(`Time of a row in a batch of ${count(rows)}`, times(lines)));
+  const draw = (lines, rows) => chart.replaceChildren(element("figure", { class: "full" }, element("h3", {}, `Time of a row in a batch of ${count(rows)}`), times(lines)));
 
   async function prepare(line) {
     try {

@@ -1,9 +1,14 @@
 // Charts: counts as bars, a waterfall of contributions, and times of schedules.
 
-import { Scale, count, fitted, number, picture, shape } from "./dom.js";
+import { Scale, count, fitted, fittedName, number, picture, shape } from "./dom.js";
 
 const WIDTH = 420;
 const LINE = 22;
+
+/** Returns the width of a chart that takes as much as there is, so that texts stay readable on a phone. */
+function roomy() {
+  return Math.min(Math.max(document.documentElement.clientWidth - 32, 320), 720);
+}
 
 function text(x, y, classes, content) {
   return shape("text", { x, y, class: classes }, content);
@@ -80,15 +85,16 @@ export function cellText({ value, category }) {
 
 /** Draws how contributions lead from what is expected to a row's margin, the largest ones on top. */
 export function waterfall({ bias, margin, steps, others, rest }) {
-  const lines = steps.map((step) => [`${step.feature} = ${cellText(step.cell)}`, step.contribution]);
-  if (others > 0) lines.push([`${others} other features`, rest]);
-  const [width, names, top] = [560, 210, 20];
+  const lines = steps.map((step) => [step.feature, ` = ${cellText(step.cell)}`, step.contribution]);
+  if (others > 0) lines.push([`${others} other features`, "", rest]);
+  const width = roomy();
+  const [names, top] = [width < 480 ? 135 : 230, 20];
   const height = lines.length * LINE;
   const before = [];
   let at = bias;
   for (let n = lines.length - 1; n >= 0; n--) {
     before[n] = at;
-    at += lines[n][1];
+    at += lines[n][2];
   }
   const ends = [...before, at, bias];
   const x = new Scale([Math.min(...ends), Math.max(...ends)], [names + 54, width - 60]);
@@ -99,14 +105,15 @@ export function waterfall({ bias, margin, steps, others, rest }) {
     line([x.of(at), top - 4], [x.of(at), top + 2]),
     line([x.of(bias), top], [x.of(bias), top + height + 4]),
   ];
-  lines.forEach(([name, contribution], n) => {
+  lines.forEach(([feature, cell, contribution], n) => {
+    const name = feature + cell;
     const y = top + n * LINE;
     const [a, b] = [x.of(before[n]), x.of(before[n] + contribution)];
     const [left, right] = [Math.min(a, b), Math.max(a, b)];
     const up = contribution >= 0;
     const value = `${up ? "+" : ""}${number(contribution)}`;
     const full = shape("title", {}, name);
-    shapes.push(shape("text", { x: names - 8, y: y + 15, class: "end" }, fitted(name, names - 12), full));
+    shapes.push(shape("text", { x: names - 8, y: y + 15, class: "end" }, fittedName(feature, cell, names - 12), full));
     shapes.push(bar(left, y + 3, right - left, LINE - 7, up ? "up" : "down", `${name}: ${contribution}`));
     const room = value.length * 6 + 7;
     const toLeft = up ? right + room > width : left - room > names;
@@ -126,9 +133,10 @@ export function duration(seconds) {
 
 /** Draws the seconds that a row takes on each schedule: `{name, seconds}`, without seconds while nothing is known. */
 export function times(lines) {
-  const [width, names] = [560, 190];
+  const width = roomy();
+  const names = width < 480 ? 130 : 190;
   const known = lines.filter(({ seconds }) => seconds > 0).map(({ seconds }) => seconds);
-  const x = new Scale([0, Math.max(...known, 1e-12)], [names, width - 80]);
+  const x = new Scale([0, Math.max(...known, 1e-12)], [names, width - 92]);
   const best = Math.min(...known);
   const shapes = lines.flatMap(({ name, seconds, refused }, at) => {
     const y = at * 26;

@@ -45,12 +45,18 @@ export function count(value) {
 }
 
 /** Returns as much of a text as has room in so many pixels, with dots where something is left out. */
-export function fitted(text, pixels, perLetter = 6.6) {
+export function fitted(text, pixels, perLetter = 7) {
   const width = (letter) => (letter.codePointAt(0) >= 0x1100 ? 2 : 1) * perLetter;
   const letters = [...text.replace(/[\s\p{Cc}\u202a-\u202e\u2066-\u2069]+/gu, " ")];
   let room = pixels;
   const most = letters.findIndex((letter) => (room -= width(letter)) < 0);
   return most < 0 ? letters.join("") : letters.slice(0, Math.max(most - 1, 1)).join("") + "…";
+}
+
+/** Returns a name with a text behind it. A long name is cut, and not what is behind it. */
+export function fittedName(name, rest, pixels) {
+  const room = pixels - rest.length * 7;
+  return room >= 40 ? fitted(name, room) + rest : fitted(name + rest, pixels);
 }
 
 /** Leads from numbers to pixels. */

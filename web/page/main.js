@@ -46,11 +46,18 @@ function note(notes) {
 function forget() {
   Object.assign(state, { summary: null, rows: null, rowsFile: null, panels: {} });
   byId("tabs").hidden = true;
+  welcome(true);
   for (const id of Object.keys(PANELS)) byId(id).replaceChildren();
   for (const id of Object.keys(PANELS)) byId(id).hidden = true;
   setFile("model", null);
   setFile("rows", null);
   note([]);
+}
+
+/** Shows what the page is for, as long as there is no model. */
+function welcome(is) {
+  byId("welcome").hidden = !is;
+  byId("example").classList.toggle("main", is);
 }
 
 function ended(message) {
@@ -87,6 +94,7 @@ async function openModel(file) {
       byId(id).replaceChildren(element("p", { class: "alert", role: "alert", hidden: true }), ...state.panels[id].parts);
     }
     byId("tabs").hidden = false;
+    welcome(false);
     await choose("model");
   } catch (error) {
     setFile("model", null);

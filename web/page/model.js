@@ -4,6 +4,17 @@ import { columns, histogram } from "./charts.js";
 import { count, element, facts, figure, number, select } from "./dom.js";
 import { treeView } from "./tree.js";
 
+const FORMATS = {
+  Fangorn: "Fangorn",
+  XgboostJson: "XGBoost, JSON",
+  XgboostUbjson: "XGBoost, UBJSON",
+  LightGbm: "LightGBM, text",
+  CatBoost: "CatBoost, JSON",
+  Onnx: "ONNX",
+  Treelite: "treelite",
+  ScikitLearn: "scikit-learn, .npz",
+};
+
 function classesText({ class_rule: rule, class_labels: labels, outputs }) {
   if (rule === "none") return "none";
   const named = labels.length > 0 ? labels.slice(0, 8).join(", ") + (labels.length > 8 ? ", …" : "") : "numbered from 0";
@@ -26,7 +37,7 @@ function factsOf(summary) {
     ["value", transform === "identity" && !scaled ? "the margin" : `${transform.replaceAll("_", " ")}${scaled}`],
     ["base score", bases || "0"],
     ["compared in", summary.compare],
-    ["file", summary.format],
+    ["file", FORMATS[summary.format] ?? summary.format],
   ]);
 }
 
@@ -40,7 +51,7 @@ function columnsTable(features, used) {
 }
 
 export function modelPanel(client, { summary }, fail) {
-  const tree = treeView(client, summary, () => null, fail);
+  const tree = treeView(client, summary, () => null, fail, false);
   const counted = summary.features.filter(({ thresholds }) => thresholds > 0);
   const column = select(counted.map((of) => [of.column, of.name]), { "aria-label": "column" });
   const title = element("h3", {}, "Thresholds of ");

@@ -1,7 +1,7 @@
 // The panel of predictions: a table of rows, the path of a row, and its contributions.
 
 import { cellText, waterfall } from "./charts.js";
-import { count, element, figure, number, select } from "./dom.js";
+import { count, element, number, select } from "./dom.js";
 import { treeView } from "./tree.js";
 
 const PAGE = 20;
@@ -82,8 +82,7 @@ function whyView(client, summary, row, fail) {
     try {
       const found = await client.ask("explain", row(), Number(output.value));
       if (mine !== asked) return;
-      const svg = figure(`Row ${row()}`, waterfall(found));
-      place.replaceChildren(svg, element("p", { class: "soft small" }, `Computed by: ${found.plan}.`));
+      place.replaceChildren(element("figure", { class: "full" }, waterfall(found)), element("p", { class: "soft small" }, `Computed by: ${found.plan}.`));
     } catch (error) {
       fail(error);
     }
@@ -109,7 +108,7 @@ export function predictionsPanel(client, state, fail) {
   const about = element("span", { class: "soft" });
   const row = () => (state.rows === null ? null : chosen);
   const why = whyView(client, summary, row, fail);
-  const tree = treeView(client, summary, row, fail);
+  const tree = treeView(client, summary, row, fail, true);
   const pathTitle = element("h2", {}, "");
   const whyTitle = element("h2", {}, "");
   const none = element("p", {}, "Drop rows, choose a file with them, or make some: then their predictions stand here.");

@@ -49,7 +49,7 @@ export function schedulePanel(client, { summary }, fail) {
       text,
       warnings,
       element("h2", {}, "What it compiles to"),
-      element("div", { class: "stages" }, Object.values(stages).map(({ place }) => place)),
+      element("div", { class: "stages" }, stages.loops.place, element("div", {}, stages.plan.place, stages.program.place)),
     ],
     async show() {
       if (shown) return;

@@ -1,9 +1,9 @@
 // Draws a tree from left to right: questions, answers, leaves, and the path of a row.
 
-import { count, element, fitted, number, select, shape } from "./dom.js";
+import { count, element, fitted, fittedName, number, select, shape } from "./dom.js";
 import { cellText } from "./charts.js";
 
-const BOX = 168;
+const BOX = 182;
 const HEIGHT = 24;
 const STEP = BOX + 74;
 const LINE = 32;
@@ -24,6 +24,13 @@ export function questionText({ feature, operator, threshold, categories, members
     default:
       return `${feature} ${operator} ${value}`;
   }
+}
+
+/** Returns a question that has room in so many pixels. */
+function fittedQuestion(question, pixels) {
+  const text = questionText(question);
+  const isNumber = question.operator === "<" || question.operator === "=";
+  return isNumber ? fittedName(question.feature, text.slice(question.feature.length), pixels) : fitted(text, pixels);
 }
 
 function leafText({ values, width }) {
@@ -73,7 +80,7 @@ function box(node, x, y) {
   group.append(shape("title", {}, about.join("; ")));
   group.append(shape("rect", { x, y: y - HEIGHT / 2, width: BOX, height: HEIGHT, rx: question ? 5 : 12, class: "box" }));
   if (question) {
-    group.append(shape("text", { x: x + 8, y: y + 4 }, fitted(questionText(question), BOX - 16)));
+    group.append(shape("text", { x: x + 8, y: y + 4 }, fittedQuestion(question, BOX - 14)));
     if (node.children === null) group.append(shape("text", { x: x + BOX + 5, y: y + 4, class: "soft" }, "…"));
   } else {
     const sign = width > 1 ? "zero" : node.values[0] > 0 ? "up" : node.values[0] < 0 ? "down" : "zero";
@@ -96,13 +103,14 @@ export function draw({ tree, nodes }) {
   return shape("svg", attributes, edges.map(([, line]) => line), edges.map(([, , label]) => label), boxes);
 }
 
-/** A tree with what chooses it. `row` returns the row whose path is drawn, or null. */
-export function treeView(client, summary, row, fail) {
+/** A tree with what chooses it. `row` returns the row whose path is drawn, or null; `ofRow` says that it is about a row. */
+export function treeView(client, summary, row, fail, ofRow) {
   const choice = element("input", { type: "number", min: 0, max: summary.trees - 1, value: 0, "aria-label": "tree" });
   const deepest = summary.depths.length - 1;
   const depths = [2, 3, 4, 6, 8].filter((depth) => depth < deepest).map((depth) => [depth, `${depth} levels`]);
-  const depth = select([...depths, [deepest, "all levels"]], { "aria-label": "levels" });
-  depth.value = String(depths.some(([n]) => n === 4) ? 4 : deepest);
+  const path = ofRow && deepest > 1 ? [[0, "the path alone"]] : [];
+  const depth = select([...path, ...depths, [deepest, "all levels"]], { "aria-label": "levels" });
+  if (!ofRow) depth.value = String(depths.some(([n]) => n === 3) ? 3 : deepest);
   const place = element("div", { class: "wide" });
   const about = element("p", { class: "soft small" });
   let asked = 0;
@@ -117,9 +125,7 @@ export function treeView(client, summary, row, fail) {
       place.replaceChildren(draw(found));
       const output = found.output !== null && summary.outputs > 1 ? `adds to ${summary.class_labels[found.output] ?? `output ${found.output}`}; ` : "";
       const drawn = found.nodes.length < found.nodes_of_tree ? `${count(found.nodes.length)} of ${count(found.nodes_of_tree)} nodes are drawn` : `${count(found.nodes_of_tree)} nodes`;
-      about.textContent = `Tree ${tree} ${output}${drawn}, depth ${found.depth}. Lines are as wide as the share of the training data that took them, where the model's file says so.`;
-      const end = place.querySelector(".node.path:last-of-type");
-      if (end && row() !== null) place.scrollLeft = 0;
+      about.textContent = `Tree ${tree}: ${output}${drawn}, depth ${found.depth}. Lines are as wide as the share of the training data that took them, where the model's file says so.`;
     } catch (error) {
       fail(error);
     }

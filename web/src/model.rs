@@ -146,7 +146,9 @@ impl Model {
             leaf_depths: stats.leaf_depths,
             leaf_values: Histogram::new(forest.leaf_values.iter().map(|value| value.0), BINS),
             columns: forest.features.len(),
-            column_names: (0..forest.features.len().min(MOST_NAMED)).map(|f| feature_name(forest, f)).collect(),
+            column_names: (0..forest.features.len().min(MOST_NAMED))
+                .map(|f| feature_name(forest, f))
+                .collect(),
             used: stats.features.len(),
             features,
             unexplained: self.unexplained(),
