@@ -40,6 +40,7 @@ MODELS = [
     "sklearn-forest-classifier", "sklearn-histogram-categories", "sklearn-isolation-forest",
     "onnx-sklearn-forest", "onnx-lightgbm-categories", "onnx-least", "treelite-softmax", "treelite-categories-f64", "no-trees",
 ]
+MARGINS = "() => fangorn.client.ask('margins', 'exact').then(m => [...new Uint32Array(m.buffer, m.byteOffset, m.length)])"
 PRESETS = ["default", "xgboost", "treebeard_tiles", "hummingbird"]
 
 LOOK = """() => {
@@ -118,7 +119,7 @@ class Page:
         size = {"width": SCREENS[screen][0], "height": SCREENS[screen][1]}
         self.context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(120_000)
         self.page.on("console", lambda message: self.wrong(f"the console says: {message.text}"))
         self.page.on("pageerror", lambda error: self.wrong(f"an error: {error}"))
         self.page.on("request", self.request)
@@ -155,7 +156,6 @@ class Page:
     def open(self, kind, path):
         """Choose a file, and wait until the page has taken or refused it."""
         where = f"#{kind}-file"
-        before = self.page.evaluate("fangorn.state")
         self.page.evaluate("document.getElementById('alert').hidden = true")
         self.page.set_input_files(where, path)
         name = pathlib.Path(path).name
@@ -165,7 +165,6 @@ class Page:
             arg=[kind, name],
         )
         self.settle()
-        return before
 
     def example(self):
         self.page.click("#example")
@@ -194,9 +193,8 @@ def check_model(page, native, folder):
     if message is not None and "sum:" not in message:
         page.expect(page.alert() == message, f"{name}: the page says `{page.alert()}`, the command `{message}`")
         return "refused alike"
-    ask = "() => fangorn.client.ask('margins', 'exact').then(m => [...new Uint32Array(m.buffer, m.byteOffset, m.length)])"
     if message is None:
-        found = page.page.evaluate(ask)
+        found = page.page.evaluate(MARGINS)
         page.expect(found == expected, f"{name}: other margins than the command's: {found[:4]} {expected[:4]}")
     page.tab("predictions")
     trees = page.page.evaluate("fangorn.state.summary.trees")
@@ -221,6 +219,66 @@ def check_model(page, native, folder):
     page.expect(page.alert() == "", f"{name}: {page.alert()}")
     page.look(f"{name}, schedule")
     return f"{len(expected or [])} margins"
+
+
+def arrays(scratch):
+    """Write the rows of `churn` as arrays of other types, orders and versions, and as texts."""
+    churn = ZOO / "churn"
+    _, (rows, columns), data = npy(churn / "rows.npy")
+    values = [value for (value,) in struct.iter_unpack("<f", data)]
+    by_columns = [values[r * columns + c] for c in range(columns) for r in range(rows)]
+    whole = [0 if value != value else max(min(int(value), 127), -128) for value in values]
+
+    def write(name, descr, numbers, code, fortran=False, version=1):
+        header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': ({rows}, {columns}), }}".ljust(118).encode() + b"\n"
+        length = struct.pack("<H", len(header)) if version == 1 else struct.pack("<I", len(header))
+        begin = b"\x93NUMPY" + bytes([version, 0]) + length + header
+        (scratch / name).write_bytes(begin + struct.pack(f"{'>' if descr[0] == '>' else '<'}{len(numbers)}{code}", *numbers))
+        return scratch / name
+
+    lines = (churn / "rows.csv").read_text().splitlines()
+    (scratch / "marks.csv").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(f'extra,{line}' if n == 0 else f'"a, b",{line}' for n, line in enumerate(lines)).encode())
+    (scratch / "bare.csv").write_text("\n".join(lines[1:]))
+    half = [value if value != value else max(min(value, 60000.0), -60000.0) for value in values]
+    return [
+        churn / "rows.csv", scratch / "marks.csv", scratch / "bare.csv",
+        write("fortran.npy", "<f4", by_columns, "f", fortran=True),
+        write("big.npy", ">f8", values, "d"),
+        write("half.npy", "<f2", half, "e", version=2),
+        write("bytes.npy", "|i1", whole, "b"),
+        write("long.npy", ">i8", whole, "q", version=3),
+        write("words.npy", "<u2", [abs(value) for value in whole], "H"),
+        write("truths.npy", "|b1", [int(value > 3) for value in whole], "B"),
+    ]
+
+
+def check_rows(page, native, scratch):
+    """Compare the margins of rows in other files, and of rows of doubles."""
+    churn = ZOO / "churn"
+    page.open("model", churn / "model.ubj")
+    for rows in arrays(scratch):
+        page.open("rows", rows)
+        expected, message = native.margins(churn / "model.ubj", rows)
+        page.expect(page.alert() == (message or ""), f"{rows.name}: {page.alert()} / {message}")
+        page.expect(page.page.evaluate(MARGINS) == expected, f"{rows.name}: other margins than the command's")
+    lines = (churn / "rows.csv").read_text().splitlines()
+    renamed = scratch / "renamed.csv"
+    renamed.write_text("\n".join([",".join(f"a{n}" for n in range(12)), *lines[1:]]))
+    page.open("rows", renamed)
+    page.expect("is a header without the model's names" in page.alert(), f"renamed.csv: {page.alert()}")
+    page.page.check("#by-position")
+    page.page.wait_for_function("() => fangorn.state.rows?.name === 'renamed.csv'")
+    page.settle()
+    expected, _ = native.margins(churn / "model.ubj", churn / "rows.csv")
+    page.expect(page.page.evaluate(MARGINS) == expected, "renamed.csv: other margins by position")
+    page.page.uncheck("#by-position")
+    page.settle()
+    for folder in sorted(path.parent for path in ZOO.glob("*/rows64.npy"))[:6]:
+        model = next(folder.glob("model.*"))
+        page.open("model", model)
+        page.open("rows", folder / "rows64.npy")
+        expected, _ = native.margins(model, folder / "rows64.npy")
+        page.expect(page.page.evaluate(MARGINS) == expected, f"{folder.name}: other margins of doubles")
 
 
 def check_stages(page, native):
@@ -452,6 +510,7 @@ def main():
         try:
             for name in names:
                 print(f"{name}: {check_model(page, native, ZOO / name)}", flush=True)
+            check_rows(page, native, scratch)
             check_stages(page, native)
             check_panels(page)
             check_wrong(page, native, scratch)

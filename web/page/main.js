@@ -115,11 +115,9 @@ function failIn(id) {
 /** Opens rows. `alone` says that they came without a model, so that their predictions are what is looked for. */
 async function openRows(file, alone = true) {
   if (state.summary === null) return fail(new Error("there is no model yet; drop the model's file first"));
-  await takeRows(async () => {
-    const found = await client.ask("openRows", file.name, await bytesOf(file, "rows"), byId("by-position").checked);
-    state.rowsFile = file;
-    return found;
-  }, alone);
+  // Kept where it is refused, too: the person may tick that columns are taken in their order.
+  state.rowsFile = file;
+  await takeRows(async () => client.ask("openRows", file.name, await bytesOf(file, "rows"), byId("by-position").checked), alone);
 }
 
 async function makeRows() {

@@ -15,7 +15,7 @@ function benchSlice(count, milliseconds) {
   const end = performance.now() + milliseconds;
   let least = Infinity;
   let batches = 0;
-  // Clocks of browsers are coarse, so that a measurement takes at least 2 ms.
+  // Clocks of browsers are as coarse as 0.1 ms, so that a measurement takes at least 10 ms.
   let repeats = 1;
   do {
     const begin = performance.now();
@@ -23,7 +23,7 @@ function benchSlice(count, milliseconds) {
     for (let n = 0; n < repeats; n++) rows += session.bench_run(count);
     const took = performance.now() - begin;
     batches += repeats;
-    if (took < 2) repeats *= took > 0.2 ? Math.ceil(2 / took) : 8;
+    if (took < 10) repeats *= took > 1 ? Math.ceil(10 / took) : 8;
     else least = Math.min(least, took / 1000 / rows);
   } while (performance.now() < end || least === Infinity);
   return { seconds: least, batches };
