@@ -19,6 +19,9 @@ struct Header<'b> {
     shape: Vec<usize>,
 }
 
+/// Reads a value, given its bytes with the least significant one first, and zeros behind them.
+type ValueReader = fn([u8; 8]) -> f64;
+
 /// Reads rows.
 ///
 /// # Errors
@@ -79,7 +82,7 @@ pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
 
 /// Returns the bytes of a value of a type, and how they are read with the least significant byte first; `None` for a type
 /// that is no real number.
-fn reader_of(descr: &str) -> Option<(usize, fn([u8; 8]) -> f64)> {
+fn reader_of(descr: &str) -> Option<(usize, ValueReader)> {
     /// The first bytes of a value.
     fn first<const N: usize>(bytes: [u8; 8]) -> [u8; N] {
         std::array::from_fn(|at| bytes[at])
