@@ -4,9 +4,6 @@ An estimator of scikit-learn goes over as treelite's model of it, which says how
 """
 
 import functools
-import pathlib
-import subprocess
-import tempfile
 
 import numpy
 from redirect import arguments_of, wrap
@@ -60,41 +57,44 @@ def outputs_last(found, axes):
     return numpy.moveaxis(found, 1, -1) if found.ndim == axes + 1 else found
 
 
+def _remember_model(method):
+    """Wrap an explainer's `__init__`, so that the explainer keeps the model that it was made of."""
+
+    @functools.wraps(method)
+    def remember(self, model, *arguments, **options):
+        method(self, model, *arguments, **options)
+        self._foreign = model
+
+    return remember
+
+
 # shap
 
 
-def redirect_shap(record, command=None):
-    """Wrap shap's TreeExplainer. `command` is the program fangorn, which explains against a background."""
+def redirect_shap(record):
+    """Wrap shap's TreeExplainer."""
     import shap
 
     explainer = shap.TreeExplainer
 
-    def __init__(method):
-        @functools.wraps(method)
-        def remember(self, model, *arguments, **options):
-            method(self, model, *arguments, **options)
-            self._foreign = model
-
-        return remember
-
-    wrap(explainer, "__init__", __init__)
-    wrap(explainer, "shap_values", lambda method: _shap(record, command, method, False))
-    wrap(explainer, "shap_interaction_values", lambda method: _shap(record, command, method, True))
+    wrap(explainer, "__init__", _remember_model)
+    wrap(explainer, "shap_values", lambda method: _shap(record, method, False))
+    wrap(explainer, "shap_interaction_values", lambda method: _shap(record, method, True))
 
 
-def _shap(record, command, method, pairs):
+def _shap(record, method, pairs):
     def explain(self, X, *arguments, **options):
         theirs = functools.partial(method, self, X, *arguments, **options)
         given = arguments_of(method, self, X, *arguments, **options)
         try:
-            model = _counterpart(self, given, command, pairs)
+            model = _counterpart(self, given, pairs)
         except NoCounterpart as reason:
             record.leave(f"shap.{method.__name__}: {reason}")
             return theirs()
         bias = []
 
         def ours():
-            found = _explain(self, model(), X, command, pairs)
+            found = _explain(self, model(), X, pairs)
             last = (Ellipsis, -1, -1) if pairs else (Ellipsis, -1)
             bias.append(found[0][last])
             found = found[..., :-1, :-1] if pairs else found[..., :-1]
@@ -119,7 +119,7 @@ def _shap(record, command, method, pairs):
     return explain
 
 
-def _counterpart(explainer, given, command, pairs):
+def _counterpart(explainer, given, pairs):
     """Return what makes fangorn's model of an explainer's, or raise NoCounterpart."""
     if given.get("approximate"):
         raise NoCounterpart("approximate")
@@ -128,11 +128,10 @@ def _counterpart(explainer, given, command, pairs):
     limit = given.get("tree_limit")
     if limit not in (None, -1):
         raise NoCounterpart("tree_limit")
-    if explainer.feature_perturbation == "interventional":
-        if pairs:
-            raise NoCounterpart("interactions against a background")
-        if command is None:
-            raise NoCounterpart("a background, which only the command explains")
+    if explainer.feature_perturbation == "interventional" and pairs:
+        raise NoCounterpart("interactions against a background")
+    if explainer.feature_perturbation == "tree_path_dependent" and explainer.data is not None:
+        raise NoCounterpart("covers that shap counts again on rows of its caller")
     if type(explainer._foreign).__module__.partition(".")[0] not in ("xgboost", "lightgbm", "catboost", "sklearn"):
         raise NoCounterpart(f"a model of {type(explainer._foreign).__module__.partition('.')[0]}")
     return lambda: our_model(explainer._foreign)
@@ -160,22 +159,12 @@ def _rows_of_explainer(explainer, model, X):
     return X
 
 
-def _explain(explainer, model, X, command, pairs):
+def _explain(explainer, model, X, pairs):
     if explainer.feature_perturbation != "interventional":
         rows = _rows_of_explainer(explainer, model, X)
         return model.interactions(rows) if pairs else model.contributions(rows)
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        (folder / "model.fangorn").write_bytes(model.to_bytes())
-        numpy.save(folder / "rows.npy", _rows(X, explainer._foreign).astype(numpy.float64))
-        numpy.save(folder / "background.npy", _rows(explainer.data, explainer._foreign).astype(numpy.float64))
-        options = ["--output", "contributions", "-o", "out.npy", "--rows", "rows.npy", "--background", "background.npy"]
-        run = subprocess.run([command, "predict", "model.fangorn", *options], cwd=folder, capture_output=True, text=True)
-        if run.returncode != 0:
-            raise fangorn.Error(run.stderr.strip().splitlines()[-1])
-        found = numpy.load(folder / "out.npy")
-        width = model.n_features + 1
-        return found.reshape(len(found), width) if model.n_outputs == 1 else found.reshape(len(found), -1, width)
+    rows, background = (_rows(of, explainer._foreign).astype(numpy.float64) for of in (X, explainer.data))
+    return model.contributions(rows, background=background)
 
 
 # shapiq
@@ -187,15 +176,7 @@ def redirect_shapiq(record):
     """Wrap shapiq's TreeExplainer and TreeSHAPIQ."""
     from shapiq.explainer.tree import TreeExplainer, TreeSHAPIQ
 
-    def __init__(method):
-        @functools.wraps(method)
-        def remember(self, model, *arguments, **options):
-            method(self, model, *arguments, **options)
-            self._foreign = model
-
-        return remember
-
-    wrap(TreeExplainer, "__init__", __init__)
+    wrap(TreeExplainer, "__init__", _remember_model)
     wrap(TreeExplainer, "explain_function", lambda method: _shapiq(record, method, _model_of_explainer))
     wrap(TreeSHAPIQ, "explain", lambda method: _shapiq(record, method, _model_of_tree))
 

@@ -31,7 +31,7 @@ class _Plugin:
         self.written = time.monotonic()
         for name in config.getoption("foreign_redirect").split(","):
             if name == "shap":
-                explain.redirect_shap(self.record, config.getoption("foreign_command"))
+                explain.redirect_shap(self.record)
             elif name:
                 _REDIRECTS[name](self.record)
 
@@ -109,7 +109,6 @@ def pytest_addoption(parser):
     parser.addoption("--foreign-leave-out", action="append", default=[], help="a part of the names of tests to leave out")
     parser.addoption("--foreign-only", default=None, help="a file with the names of the only tests to run, as JSON")
     parser.addoption("--foreign-examples", type=int, default=0, help="the most examples of a test of hypothesis; 0 is any")
-    parser.addoption("--foreign-command", default=None, help="the program fangorn")
 
 
 def pytest_configure(config):

@@ -21,7 +21,6 @@ import importlib.metadata
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,7 +41,6 @@ def parse(arguments):
     parser.add_argument("--tests", help="run the tests whose name has this, or what pytest's -k takes")
     parser.add_argument("--examples", type=int, default=0, help="the most examples of each test of hypothesis; 0 is the test's own")
     parser.add_argument("--keep", type=pathlib.Path, help="write the model and the rows of what is wrong into this folder")
-    parser.add_argument("--command", default=shutil.which("fangorn"), help="the program fangorn, for shap's backgrounds")
     parser.add_argument("--seconds", type=float, default=None, help="end after so long, and report what was run until then")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser.parse_args(arguments)
@@ -72,7 +70,6 @@ def pytest(suite, tests, options, redirect, only=()):
         if redirect:
             command += [f"--foreign-redirect={','.join(suite.redirect)}"]
             command += [f"--foreign-keep={options.keep.resolve()}"] if options.keep else []
-            command += [f"--foreign-command={options.command}"] if options.command else []
             command += ["-k", options.tests] if options.tests else []
             command += [f"--foreign-leave-out={name}" for name in suite.left_out]
         if only:
