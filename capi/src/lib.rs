@@ -31,6 +31,7 @@ pub use options::FangornOptions;
 
 use crate::{
     error::{Refusal, guarded, guarded_or, text},
+    matrix::Values,
     model::Output,
     options::Options,
 };
@@ -262,6 +263,31 @@ unsafe fn matrix_of(rows: *const FangornMatrix) -> Result<FangornMatrix, Refusal
     }
 }
 
+/// Predicts rows by `write`, which gets room for the results of all rows.
+///
+/// # Safety
+/// See `fangorn_predict`; the results are `out.1` values that may be written to `out.0`.
+unsafe fn predict<T>(
+    model: *const FangornModel,
+    output: i32,
+    rows: *const FangornMatrix,
+    out: (*mut T, usize),
+    write: impl FnOnce(&FangornModel, Output, &Values<'_>, &mut [T]) -> Result<(), Refusal>,
+) -> FangornStatus {
+    guarded(|| {
+        // SAFETY: as the caller says.
+        let (model, matrix) = unsafe { (model_of(model)?, matrix_of(rows)?) };
+        let output = Output::of(output)?;
+        // SAFETY: as the caller says.
+        let rows = unsafe { matrix.rows()? };
+        model.check(&rows)?;
+        let needed = matrix.rows.checked_mul(model.width(output)?);
+        // SAFETY: as the caller says.
+        let out = unsafe { matrix::room(&matrix, out.0, out.1, needed)? };
+        write(model, output, &rows, out)
+    })
+}
+
 /// Predicts rows and writes floats to `out`: `fangorn_width` results for each row, row after row. `output` is
 /// `FANGORN_VALUES`, `FANGORN_MARGINS` or `FANGORN_CONTRIBUTIONS`. Threads may call it with the same model at the same
 /// time. If the call is refused, what `out` holds is unspecified.
@@ -277,18 +303,8 @@ pub unsafe extern "C" fn fangorn_predict(
     out: *mut f32,
     length: usize,
 ) -> FangornStatus {
-    guarded(|| {
-        // SAFETY: as the caller says.
-        let (model, matrix) = unsafe { (model_of(model)?, matrix_of(rows)?) };
-        let output = Output::of(output)?;
-        // SAFETY: as the caller says.
-        let rows = unsafe { matrix.rows()? };
-        model.check(&rows)?;
-        let needed = matrix.rows.checked_mul(model.width(output)?);
-        // SAFETY: as the caller says.
-        let out = unsafe { matrix::room(&matrix, out, length, needed)? };
-        model.floats(output, &rows, out)
-    })
+    // SAFETY: as the caller says.
+    unsafe { predict(model, output, rows, (out, length), FangornModel::floats) }
 }
 
 /// Predicts rows and writes integers to `out`: `fangorn_width` results for each row, row after row. `output` is
@@ -304,16 +320,6 @@ pub unsafe extern "C" fn fangorn_predict_integers(
     out: *mut i32,
     length: usize,
 ) -> FangornStatus {
-    guarded(|| {
-        // SAFETY: as the caller says.
-        let (model, matrix) = unsafe { (model_of(model)?, matrix_of(rows)?) };
-        let output = Output::of(output)?;
-        // SAFETY: as the caller says.
-        let rows = unsafe { matrix.rows()? };
-        model.check(&rows)?;
-        let needed = matrix.rows.checked_mul(model.width(output)?);
-        // SAFETY: as the caller says.
-        let out = unsafe { matrix::room(&matrix, out, length, needed)? };
-        model.integers(output, &rows, out)
-    })
+    // SAFETY: as the caller says.
+    unsafe { predict(model, output, rows, (out, length), FangornModel::integers) }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CString, c_char},
-    sync::{Arc, OnceLock},
+    sync::OnceLock,
 };
 
 use fangorn::{
@@ -34,7 +34,7 @@ pub struct FangornModel {
     forest: Forest,
     predictor: Predictor,
     threads: usize,
-    explainer: OnceLock<Arc<Explainer>>,
+    explainer: OnceLock<Explainer>,
     leaf_ids: OnceLock<Vec<u32>>,
     /// Texts as C has them.
     names: Vec<Option<CString>>,
@@ -169,12 +169,12 @@ impl FangornModel {
         })
     }
 
-    fn explainer(&self) -> Result<Arc<Explainer>, Refusal> {
+    fn explainer(&self) -> fangorn::Result<&Explainer> {
         if let Some(explainer) = self.explainer.get() {
-            return Ok(explainer.clone());
+            return Ok(explainer);
         }
-        let made = Arc::new(Explainer::new(&self.forest)?);
-        Ok(self.explainer.get_or_init(|| made).clone())
+        let made = Explainer::new(&self.forest)?;
+        Ok(self.explainer.get_or_init(|| made))
     }
 
     /// Writes results that are floats.
@@ -185,10 +185,9 @@ impl FangornModel {
             (Output::Margins, Values::Singles(rows)) => self.predictor.margins_into(rows, out)?,
             (Output::Margins, Values::Doubles(rows)) => self.predictor.margins_into(rows, out)?,
             (Output::Contributions, _) => {
-                let explainer = self.explainer()?;
                 pools::pool(self.threads)?.install(|| match rows {
-                    Values::Singles(rows) => explainer.contributions_into(rows, out),
-                    Values::Doubles(rows) => explainer.contributions_into(rows, out),
+                    Values::Singles(rows) => self.explainer()?.contributions_into(rows, out),
+                    Values::Doubles(rows) => self.explainer()?.contributions_into(rows, out),
                 })?;
             }
             (Output::Classes | Output::LeafIds, _) => {

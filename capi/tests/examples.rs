@@ -36,9 +36,13 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Compiles an example with all warnings, against the shared library, or what `more` says.
+/// Compiles an example with all warnings, and with the options `more`.
 fn compiled(name: &str, program: &str, more: &[&str]) -> PathBuf {
-    let (source, library) = (Path::new(HERE).join(format!("examples/c/{name}.c")), library());
+    compiled_file(&Path::new(HERE).join(format!("examples/c/{name}.c")), program, more)
+}
+
+fn compiled_file(source: &Path, program: &str, more: &[&str]) -> PathBuf {
+    let library = library();
     let program = library.join(format!("example-{program}"));
     let mut command = Command::new("cc");
     command.args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]);
@@ -74,6 +78,24 @@ fn a_c_program_predicts_the_producers_values() {
     let refused = Command::new(&program).args(["/no/such/model", "rows.csv"]).output().expect("run");
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("/no/such/model"));
+}
+
+/// The book's program compiles and runs as it stands there.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_books_program_predicts() {
+    if !is_there("cc") {
+        return;
+    }
+    let root = Path::new(HERE).join("..");
+    let chapter = std::fs::read_to_string(root.join("book/src/c.md")).expect("the chapter");
+    let (_, program) = chapter.split_once("```c\n").expect("a program");
+    let (program, _) = program.split_once("```").expect("its end");
+    let source = library().join("example-of-the-book.c");
+    std::fs::write(&source, program).expect("written");
+    let program = compiled_file(&source, "book", &["-lfangorn_c"]);
+    let found = predicted(&run(Command::new(program).current_dir(root)).stdout);
+    assert!(found.len() == 2 && found.iter().all(|value| (0.0..1.0).contains(value)), "{found:?}");
 }
 
 /// No address is read or written that is not the caller's, and nothing is left behind: AddressSanitizer and valgrind watch.
