@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use burn::{
-    module::Module,
+    module::{Module, Param},
     nn::{
         Linear, LinearConfig,
         loss::{MseLoss, Reduction},
@@ -13,6 +15,7 @@ use burn::{
     store::ModuleRecord,
     tensor::{Device, Tensor, activation},
 };
+use fangorn::{file::Contents, op::ForestOp};
 use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 use support::{bits, devices, floats, model, named};
 
@@ -108,6 +111,28 @@ fn fifty_steps_and_the_same_bits_from_a_file() {
         assert_ne!(bits(fresh.forward(x())), expected, "{name}: a network of other weights");
         let loaded = fresh.load_record(ModuleRecord::load(&file).expect("the file"));
         assert_eq!(bits(loaded.forward(x())), expected, "{name}");
+        // The forest as trained, through a file, without the module.
+        for module in [&loaded.churn, &loaded.classes, &loaded.binary] {
+            let rows = x().narrow(1, 0, module.features());
+            let file = Contents::new(module.to_forest().expect("a forest")).to_bytes();
+            let forest = Contents::from_bytes(&file, &Default::default()).expect("the file").forest;
+            let op = Arc::new(ForestOp::new(forest).expect("an operator"));
+            let margins = module.margins(rows.clone()).expect("rows");
+            assert_eq!(bits(op.margins(rows).expect("rows")), bits(margins), "{name}");
+        }
     }
     std::fs::remove_dir_all(&folder).expect("the folder");
+}
+
+/// A leaf value that training has spoilt is refused by its slot; one that it left alone keeps its digits.
+#[test]
+fn a_forest_with_leaf_values_that_are_no_numbers_is_refused() {
+    let forest = model("lightgbm-binary");
+    let device = Device::flex();
+    let mut module = ForestModuleConfig::new(forest.clone()).init(&device).expect("a module");
+    assert_eq!(module.to_forest().expect("a forest"), forest, "to the last digit of f64");
+    let spoilt = module.leaf_values.val().slice_assign([3..4, 0..1], Tensor::full([1, 1], f32::NAN, &device));
+    module.leaf_values = Param::from_tensor(spoilt);
+    let error = module.to_forest().expect_err("NaN").to_string();
+    assert!(error.contains("slot 3, output 0, is NaN"), "{error}");
 }

@@ -128,3 +128,34 @@ fn presets_are_what_the_book_says() {
         before = gpu;
     }
 }
+
+/// Paragraphs wrap at 120 characters; tables, listings, headings and links that can't be broken do not.
+#[test]
+fn lines_of_the_book_wrap_at_120() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("book/src")];
+    let mut files = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("the book") {
+            let path = entry.expect("an entry").path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(end) if end == "md" => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    let mut long = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a chapter");
+        let mut listing = false;
+        for (n, line) in text.lines().enumerate() {
+            listing ^= line.trim_start().starts_with("```");
+            let words = line.split_whitespace().count();
+            if !listing && !line.starts_with(['|', '#', '!']) && words > 1 && line.chars().count() > 120 {
+                long.push(format!("{}, line {}", file.display(), n + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "longer than 120 characters: {long:#?}");
+}

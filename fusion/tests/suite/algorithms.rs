@@ -6,6 +6,14 @@ use fangorn_fusion::select::{PlanCache, Policy};
 #[expect(dead_code, reason = "the example's own main")]
 mod als;
 
+#[path = "../../examples/autoencoder.rs"]
+#[expect(dead_code, reason = "the example's own main")]
+mod autoencoder;
+
+#[path = "../../examples/glm.rs"]
+#[expect(dead_code, reason = "the example's own main")]
+mod glm;
+
 #[path = "../../examples/kmeans.rs"]
 #[expect(dead_code, reason = "the example's own main")]
 mod kmeans;
@@ -110,5 +118,114 @@ fn als_lessens_the_loss_of_plain_loops() {
         assert!((loss - last).abs() < 1e-8 * held.len() as f64, "{policy:?}: {last} instead of {loss}");
         assert!(losses.is_sorted_by(|a, b| *b <= a * (1.0 + 1e-9)), "{policy:?}: {losses:?}");
         assert!(last < 0.05 * losses[0], "{policy:?}: {losses:?}");
+    }
+}
+
+/// The normal distribution up to z, by Simpson's rule from 0.
+fn normal(z: f64) -> f64 {
+    let density = |x: f64| (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let steps = 200;
+    let width = z / f64::from(steps);
+    let inner =
+        (1..steps).map(|at| f64::from(2 + 2 * (at % 2)) * density(f64::from(at) * width)).sum::<f64>();
+    0.5 + (density(0.0) + inner + density(z)) * width / 3.0
+}
+
+/// The objective is strictly convex: where its gradient is 0 is the only optimum.
+#[test]
+fn glm_finds_the_optimum_of_exact_probits() {
+    for (rows, columns) in [(2001, 10), (1500, 3)] {
+        let (x, y) = glm::data(rows, columns);
+        for policy in Policy::ALL {
+            let found = glm::train(&mut PlanCache::default(), policy, &x, &y).unwrap();
+            let b = found.weights.to_dense();
+            let mut left: Vec<f64> = b.iter().map(|b| b * glm::LAMBDA).collect();
+            let mut objective = b.iter().map(|b| b * b).sum::<f64>() * glm::LAMBDA / 2.0;
+            for (x, y) in x.to_dense().chunks_exact(columns).zip(y.to_dense()) {
+                let margin = y * x.iter().zip(&b).map(|(x, b)| x * b).sum::<f64>();
+                let p = normal(margin);
+                objective -= p.ln();
+                let density = (-0.5 * margin * margin).exp() / (2.0 * std::f64::consts::PI).sqrt();
+                left.iter_mut().zip(x).for_each(|(left, x)| *left -= y * density / p * x);
+            }
+            assert!((found.objective - objective).abs() < 1e-6 * objective, "{policy:?}");
+            let greatest = left.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+            assert!(greatest < 1e-3 && found.products > 5, "{policy:?}: a gradient of {greatest}");
+        }
+    }
+}
+
+/// One batch of an autoencoder in plain loops: `layers` hold weights, offsets, and the last steps of both.
+fn plain_step(x: &[f64], rows: usize, widths: &[usize; 5], layers: &mut [[Vec<f64>; 4]]) -> f64 {
+    let mut held = vec![x.to_vec()];
+    for (at, [weights, offsets, ..]) in layers.iter().enumerate() {
+        let (from, to) = (widths[at], widths[at + 1]);
+        let element = |row: usize, column: usize| {
+            let input = &held[at][row * from..][..from];
+            let sum: f64 = input.iter().zip(weights[column..].iter().step_by(to)).map(|(x, w)| x * w).sum();
+            1.0 / (1.0 + (-sum - offsets[column]).exp())
+        };
+        let values = (0..rows * to).map(|place| element(place / to, place % to)).collect();
+        held.push(values);
+    }
+    let mut back: Vec<f64> = held[4].iter().zip(x).map(|(a, b)| a - b).collect();
+    let objective = back.iter().map(|e| e * e).sum::<f64>() / 2.0 / rows as f64;
+    let size = autoencoder::STEP / rows as f64;
+    for at in (0..4).rev() {
+        let (from, to) = (widths[at], widths[at + 1]);
+        let delta: Vec<f64> = back.iter().zip(&held[at + 1]).map(|(b, y)| b * y * (1.0 - y)).collect();
+        let [weights, offsets, turned, moved] = &mut layers[at];
+        back = (0..rows * from)
+            .map(|place| (0..to).map(|c| delta[place / from * to + c] * weights[place % from * to + c]).sum())
+            .collect();
+        for place in 0..from * to {
+            let gradient: f64 =
+                (0..rows).map(|row| held[at][row * from + place / to] * delta[row * to + place % to]).sum();
+            turned[place] = autoencoder::MOMENTUM * turned[place] - size * gradient;
+            weights[place] += turned[place];
+        }
+        for column in 0..to {
+            let gradient: f64 = delta[column..].iter().step_by(to).sum();
+            moved[column] = autoencoder::MOMENTUM * moved[column] - size * gradient;
+            offsets[column] += moved[column];
+        }
+    }
+    objective
+}
+
+#[test]
+fn autoencoder_takes_the_steps_of_plain_loops_and_learns() {
+    let (columns, batch) = (9, 16);
+    let widths = autoencoder::widths(columns, 7, 2);
+    // Three batches, and two rows that no batch takes.
+    let x = autoencoder::data(3 * batch + 2, columns);
+    for policy in Policy::ALL {
+        let mut state = autoencoder::start(widths);
+        let part =
+            |state: &fangorn_fusion::Bindings, name: &str, at| state[&format!("{name}{at}")].to_dense();
+        let mut layers: Vec<[Vec<f64>; 4]> =
+            (0..4).map(|at| ["W", "b", "U", "v"].map(|name| part(&state, name, at))).collect();
+        let mut cache = PlanCache::default();
+        let mut epoch =
+            |state: &mut _| autoencoder::epoch(&mut cache, policy, &x, batch, widths, state).unwrap();
+        let found = epoch(&mut state);
+        let expected: Vec<f64> =
+            x.chunks_exact(batch * columns).map(|x| plain_step(x, batch, &widths, &mut layers)).collect();
+        assert_eq!(found.len(), 3, "{policy:?}");
+        for (a, b) in expected.iter().zip(&found) {
+            assert!((a - b).abs() < 1e-10, "{policy:?}: {b} instead of {a}");
+        }
+        for (at, layer) in layers.iter().enumerate() {
+            for (values, name) in layer.iter().zip(["W", "b", "U", "v"]) {
+                let found = part(&state, name, at);
+                let off = values.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(values.len() == found.len() && off < 1e-10, "{policy:?}: {name}{at} is off by {off}");
+            }
+        }
+        for _ in 0..60 {
+            epoch(&mut state);
+        }
+        let last = epoch(&mut state);
+        assert!(last[2] < 0.7 * found[0], "{policy:?}: {} after {}", last[2], found[0]);
     }
 }
