@@ -13,113 +13,198 @@ pub(super) fn goes_by_rows(graph: &Graph, types: &GraphTypes) -> bool {
     if graph.inputs.iter().any(|input| input.shape.first() != Some(&None)) {
         return false;
     }
-    // For each node, whether its results have a slice for each row.
-    let mut nodes: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    let mut nodes: Vec<RowPlace> = Vec::with_capacity(graph.nodes.len());
     for (at, node) in (0u32..).zip(&graph.nodes) {
         let rows = Rows { types, nodes: &nodes };
-        let has_rows = node.operands.iter().any(|operand| rows.are_in(*operand));
-        if has_rows && rows.stay(node, Operand::Node(at, 0)) != Some(true) {
-            return false;
-        }
-        nodes.push(has_rows);
+        let place = match node.operands.iter().any(|operand| rows.of(*operand) != RowPlace::Nowhere) {
+            true => rows.after(node, Operand::Node(at, 0)),
+            false => Some(RowPlace::Nowhere),
+        };
+        let Some(place) = place else { return false };
+        nodes.push(place);
     }
     let rows = Rows { types, nodes: &nodes };
-    graph.outputs.iter().all(|output| rows.are_in(output.operand))
+    graph.outputs.iter().all(|output| rows.of(output.operand) == Dimension(0))
 }
 
-/// Where the rows of a batch are the first dimension.
+/// Where the rows of a batch are in a tensor, or in the results of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowPlace {
+    /// The tensor is the same for any rows.
+    Nowhere,
+    /// This dimension has a slice for each row, which depends on that row alone.
+    Dimension(usize),
+    /// The tensor is a shape. The number of rows stands at this place, and all other lengths are the same for any rows.
+    Length(usize),
+}
+
+use RowPlace::Dimension;
+
 struct Rows<'g> {
     types: &'g GraphTypes,
-    nodes: &'g [bool],
+    nodes: &'g [RowPlace],
 }
 
 impl Rows<'_> {
-    /// Returns whether a tensor has a slice for each row.
-    fn are_in(&self, operand: Operand) -> bool {
+    fn of(&self, operand: Operand) -> RowPlace {
         match operand {
-            Operand::Input(_) => true,
-            Operand::Weight(_) => false,
+            Operand::Input(_) => Dimension(0),
+            Operand::Weight(_) => RowPlace::Nowhere,
             Operand::Node(at, _) => self.nodes[at as usize],
         }
     }
 
-    /// Returns whether the results of a node have a slice for each row, too; `None` where too little is known. Some of
-    /// its operands have one.
-    fn stay(&self, node: &Node, result: Operand) -> Option<bool> {
-        let shape = |operand: Operand| self.types.of(operand).shape.as_deref();
-        let dimensions = |operand: Operand| Some(shape(operand)?.len());
+    fn shape(&self, operand: Operand) -> Option<&[Option<usize>]> {
+        self.types.of(operand).shape.as_deref()
+    }
+
+    fn dimensions(&self, operand: Operand) -> Option<usize> {
+        Some(self.shape(operand)?.len())
+    }
+
+    fn is_weight(&self, operand: Option<&Operand>) -> bool {
+        operand.is_some_and(|operand| self.of(*operand) == RowPlace::Nowhere)
+    }
+
+    /// Returns where the rows are in the results of a node, some of whose operands have rows. Returns `None` where the
+    /// results of a row may depend on other rows, or where too little is known.
+    fn after(&self, node: &Node, result: Operand) -> Option<RowPlace> {
         let x = node.operands[0];
-        let second = node.operands.get(1).copied();
-        let is_inner = |axis: i64| Some(axis_of(axis, dimensions(x)?).ok()? != 0);
-        let all_inner = |axes: &[i64]| axes.iter().try_fold(true, |all, axis| Some(all & is_inner(*axis)?));
-        let is_weight = |operand: Option<Operand>| operand.is_some_and(|operand| !self.are_in(operand));
+        let second = node.operands.get(1);
+        let (place, x_place) = match self.of(x) {
+            Dimension(place) => (Some(place), self.of(x)),
+            other => (None, other),
+        };
+        // An axis that is not that of the rows, counted from 0.
+        let other = |axis: i64| axis_of(axis, self.dimensions(x)?).ok().filter(|axis| Some(*axis) != place);
+        let others = |axes: &[i64]| axes.iter().map(|axis| other(*axis)).collect::<Option<Vec<usize>>>();
+        let before = |axes: &[usize]| axes.iter().filter(|axis| Some(**axis) < place).count();
+        // The rows are the first dimension, and stay so if a condition holds.
+        let first = |holds: bool| (x_place == Dimension(0) && holds).then_some(Dimension(0));
         match &node.operator {
-            Operator::Unary(_)
-            | Operator::Cast(_)
-            | Operator::Lookup { .. }
-            | Operator::CouplePairs { .. }
+            Operator::Unary(_) | Operator::Cast(_) | Operator::Lookup { .. } => place.map(Dimension),
+            Operator::CouplePairs { .. }
             | Operator::Pool(_)
             | Operator::Forest(_)
             | Operator::LeafSlots(_)
-            | Operator::LinearLeaves(_) => Some(true),
-            // What has no rows is the same for all of them.
+            | Operator::LinearLeaves(_) => first(true),
             Operator::Binary(_) | Operator::Compare(_) | Operator::Where => {
-                let all = dimensions(result)?;
-                node.operands.iter().try_fold(true, |so_far, operand| {
-                    let own = shape(*operand)?;
-                    let fits = match self.are_in(*operand) {
-                        true => own.len() == all,
-                        false => own.len() < all || own[0] == Some(1),
-                    };
-                    Some(so_far && fits)
-                })
+                self.broadcast(&node.operands, self.dimensions(result)?)
             }
-            Operator::MatMul if is_weight(second) => Some(dimensions(x)? >= 2 && dimensions(second?)? <= 2),
+            Operator::MatMul if self.is_weight(second) => {
+                first(self.dimensions(x)? >= 2 && self.dimensions(*second?)? <= 2)
+            }
             Operator::MatMul => {
-                Some(self.are_in(x) && dimensions(x)? >= 3 && dimensions(x)? == dimensions(second?)?)
+                let dimensions = self.dimensions(x)?;
+                first(
+                    self.of(*second?) == Dimension(0)
+                        && dimensions >= 3
+                        && self.dimensions(*second?)? == dimensions,
+                )
             }
-            Operator::Convolve { .. } => Some(node.operands[1..].iter().all(|weight| !self.are_in(*weight))),
+            Operator::Convolve { .. } => first(node.operands[1..].iter().all(|w| self.is_weight(Some(w)))),
             Operator::LayerNorm { .. } => {
-                Some(dimensions(x)? >= 2 && node.operands[1..].iter().all(|weight| !self.are_in(*weight)))
+                let weights = node.operands[1..].iter().all(|weight| self.is_weight(Some(weight)));
+                first(self.dimensions(x)? >= 2 && weights)
             }
-            Operator::SparseMatMul(_) => Some(dimensions(x)? >= 2),
-            Operator::Distances(_) => Some(is_weight(second)),
-            Operator::Reduce { axes, .. } => Some(!axes.is_empty() && all_inner(axes)?),
+            Operator::SparseMatMul(_) => first(self.dimensions(x)? >= 2),
+            Operator::Distances(_) => first(self.is_weight(second)),
+            Operator::Reduce { axes, keep, .. } if !axes.is_empty() => {
+                let axes = others(axes)?;
+                Some(Dimension(place? - if *keep { 0 } else { before(&axes) }))
+            }
             Operator::Softmax { axis }
             | Operator::CumulativeSum { axis }
-            | Operator::ArgExtreme { axis, .. }
             | Operator::TopK { axis, .. }
-            | Operator::Slice { axis, .. } => is_inner(*axis),
-            Operator::Gather { axis } if self.are_in(x) => Some(is_weight(second) && is_inner(*axis)?),
-            Operator::Gather { axis } => Some(!is_inner(*axis)? && dimensions(second?)? >= 1),
+            | Operator::Slice { axis, .. } => other(*axis).and(place).map(Dimension),
+            Operator::ArgExtreme { axis, keep, .. } => {
+                let axis = other(*axis)?;
+                Some(Dimension(place? - if *keep { 0 } else { before(&[axis]) }))
+            }
+            // The axis becomes the dimensions of the indices.
+            Operator::Gather { axis } => match (place, self.of(*second?)) {
+                (Some(place), RowPlace::Nowhere) => {
+                    let axis = other(*axis)?;
+                    let indices = self.dimensions(*second?)?;
+                    Some(Dimension(if axis < place { place - 1 + indices } else { place }))
+                }
+                (None, Dimension(place)) if x_place == RowPlace::Nowhere => {
+                    Some(Dimension(axis_of(*axis, self.dimensions(x)?).ok()? + place))
+                }
+                _ => None,
+            },
             Operator::GatherElements { axis } => {
-                Some(self.are_in(x) && !is_weight(second) && is_inner(*axis)?)
+                (self.of(*second?) == x_place).then_some(())?;
+                other(*axis).and(place).map(Dimension)
             }
             Operator::Concat { axis } => {
-                Some(node.operands.iter().all(|operand| self.are_in(*operand)) && is_inner(*axis)?)
+                node.operands.iter().all(|operand| self.of(*operand) == x_place).then_some(())?;
+                other(*axis).and(place).map(Dimension)
             }
-            Operator::Reshape(lengths) => {
-                let (first, rest) = lengths.split_first()?;
-                if *first == 0 {
-                    return Some(true);
-                }
-                // A row keeps its elements.
-                let inner = shape(x)?[1..].iter().try_fold(1usize, |all, n| all.checked_mul((*n)?))?;
-                let same = rest
-                    .iter()
-                    .try_fold(1usize, |all, n| all.checked_mul(usize::try_from(*n).ok().filter(|n| *n > 0)?))
-                    == Some(inner);
-                Some(*first == -1 && same)
-            }
-            Operator::Transpose(order) => Some(order.first() == Some(&0)),
+            Operator::Reshape(lengths) => reshaped(self.shape(x)?, place?, lengths).map(Dimension),
+            Operator::Transpose(order) => order.iter().position(|from| Some(*from) == place).map(Dimension),
             Operator::Unsqueeze(axes) => {
-                let all = dimensions(x)? + axes.len();
-                axes.iter().try_fold(true, |so_far, axis| Some(so_far & (axis_of(*axis, all).ok()? != 0)))
+                let all = self.dimensions(x)? + axes.len();
+                let new: Vec<usize> =
+                    axes.iter().map(|axis| axis_of(*axis, all).ok()).collect::<Option<_>>()?;
+                (0..all).filter(|axis| !new.contains(axis)).nth(place?).map(Dimension)
             }
-            Operator::Squeeze(axes) => Some(!axes.is_empty() && all_inner(axes)?),
-            _ => Some(false),
+            Operator::Squeeze(axes) if !axes.is_empty() => Some(Dimension(place? - before(&others(axes)?))),
+            Operator::Shape => place.map(RowPlace::Length),
+            Operator::Fill(_) => match x_place {
+                RowPlace::Length(place) => Some(Dimension(place)),
+                _ => None,
+            },
+            _ => None,
         }
     }
+
+    /// Returns where the rows are in a result of so many dimensions, for which operands are broadcast. Dimensions of
+    /// operands match from the last one on.
+    fn broadcast(&self, operands: &[Operand], dimensions: usize) -> Option<RowPlace> {
+        let from_last = |operand: Operand| match self.of(operand) {
+            Dimension(place) => Some(self.dimensions(operand)? - place),
+            _ => None,
+        };
+        let from_last = operands.iter().find_map(|operand| from_last(*operand))?;
+        for operand in operands {
+            let own = self.shape(*operand)?;
+            let at = own.len().checked_sub(from_last);
+            let fits = match self.of(*operand) {
+                Dimension(place) => at == Some(place),
+                // What has no rows must be the same for all of them.
+                RowPlace::Nowhere => at.is_none_or(|at| own[at] == Some(1)),
+                RowPlace::Length(_) => false,
+            };
+            fits.then_some(())?;
+        }
+        Some(Dimension(dimensions - from_last))
+    }
+}
+
+/// Returns which dimension has the rows after a reshape, where dimension `place` of `shape` has them. A row keeps its
+/// elements if as many elements lie before and behind that dimension as before.
+fn reshaped(shape: &[Option<usize>], place: usize, lengths: &[i64]) -> Option<usize> {
+    let product = |lengths: &[Option<usize>]| {
+        lengths.iter().try_fold(1usize, |all, length| all.checked_mul((*length)?))
+    };
+    let (outer, inner) = (product(&shape[..place])?, product(&shape[place + 1..]));
+    // A length of 0 is that of the same dimension before.
+    let length = |(at, length): (usize, &i64)| match length {
+        0 => *shape.get(at)?,
+        length => usize::try_from(*length).ok(),
+    };
+    let known: Vec<Option<usize>> = lengths.iter().enumerate().map(length).collect();
+    let copied = (lengths.get(place) == Some(&0)).then_some(place);
+    let at = match copied {
+        Some(at) => at,
+        None => {
+            let at = lengths.iter().position(|length| *length == -1)?;
+            let inner = inner.filter(|elements| *elements > 0)?;
+            (product(&known[at + 1..]) == Some(inner)).then_some(at)?
+        }
+    };
+    (product(&known[..at]) == Some(outer)).then_some(at)
 }
 
 #[cfg(test)]
@@ -149,6 +234,16 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
             "%0 \"a\" = reshape(%in0, to=[0, 2, -1, 2])\noutput \"o\": %0\n",
             "%0 \"a\" = reshape(%in0, to=[-1, 2, 2])\n%1 \"b\" = matmul(%0, %0)\noutput \"o\": %1\n",
             "%0 \"a\" = layerNorm(%in0, %w0, %w0, epsilon=0.1)\noutput \"o\": %0\n",
+            // Votes side by side, as a bagging classifier has them.
+            "%0 \"a\" = reshape(%in0, to=[1, -1, 4])\n%1 \"b\" = reshape(%in1, to=[1, -1, 4])
+%2 \"c\" = concat(%0, %1, axis=0)\n%3 \"d\" = reduceMean(%2, axes=[0], keep=false)\noutput \"o\": %3\n",
+            // Ones for each row, as AdaBoost and polynomial features have them.
+            "%0 \"a\" = reduceSum(%in0, axes=[1], keep=true)\n%1 \"b\" = shape(%0)
+%2 \"c\" = fill(%1, with=f32[1.0])\n%3 \"d\" = concat(%2, %in0, axis=1)\noutput \"o\": %3\n",
+            "%0 \"a\" = transpose(%in0, order=[1, 0])\n%1 \"b\" = transpose(%0, order=[1, 0])\noutput \"o\": %1\n",
+            "%0 \"a\" = transpose(%in0, order=[1, 0])\n%1 \"b\" = reduceSum(%0, axes=[0], keep=false)\noutput \"o\": %1\n",
+            "%0 \"a\" = transpose(%in0, order=[1, 0])\n%1 \"b\" = unsqueeze(%0, axes=[0])
+%2 \"c\" = squeeze(%1, axes=[0])\n%3 \"d\" = transpose(%2, order=[1, 0])\noutput \"o\": %3\n",
         ] {
             assert!(is_by_rows(lines), "{lines}");
         }
@@ -167,6 +262,13 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
             "%0 \"a\" = add(%in0, %w0)\noutput \"o\": %w0\noutput \"p\": %0\n",
             "%0 \"a\" = slice(%in0, axis=0, start=0, end=3, step=1)\noutput \"o\": %0\n",
             "%0 \"a\" = argMax(%in0, axis=-1, keep=false, last=false)\n%1 \"b\" = gather(%in1, %0, axis=0)\noutput \"o\": %1\n",
+            "%0 \"a\" = reshape(%in0, to=[1, -1, 4])\noutput \"o\": %0\n",
+            "%0 \"a\" = reshape(%in0, to=[1, -1, 4])\n%1 \"b\" = reduceMean(%0, axes=[1], keep=false)\noutput \"o\": %1\n",
+            "%0 \"a\" = reshape(%in0, to=[2, -1, 4])\n%1 \"b\" = reduceMean(%0, axes=[0], keep=false)\noutput \"o\": %1\n",
+            "%0 \"a\" = transpose(%in0, order=[1, 0])\n%1 \"b\" = add(%0, %in1)\noutput \"o\": %1\n",
+            "%0 \"a\" = transpose(%in0, order=[1, 0])\n%1 \"b\" = reshape(%0, to=[-1, 4])\noutput \"o\": %1\n",
+            "%0 \"a\" = shape(%in0)\noutput \"o\": %0\n",
+            "%0 \"a\" = shape(%in0)\n%1 \"b\" = cast(%0, to=f32)\n%2 \"c\" = add(%in0, %1)\noutput \"o\": %2\n",
         ] {
             assert!(!is_by_rows(lines), "{lines}");
         }

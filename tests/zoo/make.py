@@ -250,6 +250,15 @@ def _(xgb, np):
     return Trained(fit(xgb, x, y, 12, multi_strategy="multi_output_tree"), x, "vector leaves: three outputs a tree")
 
 
+@model("vector-leaf-mixed")
+def _(xgb, np):
+    x, y = targets(np, 46)
+    d, booster = xgb.DMatrix(x, label=y, nthread=1), None
+    for rounds, strategy in [(3, "multi_output_tree"), (2, "one_output_per_tree"), (2, "multi_output_tree")]:
+        booster = xgb.train(params(multi_strategy=strategy), d, rounds, xgb_model=booster)
+    return Trained(booster, x, "rounds of vector leaves, then of a tree an output, then of vector leaves again")
+
+
 @model("vector-leaf-softprob")
 @model("vector-leaf-2.1.4", versions=["2.1.4"])
 def _(xgb, np):

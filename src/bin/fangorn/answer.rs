@@ -26,21 +26,35 @@ use crate::{
 /// Options of the producer's own predict function, besides the rows.
 #[derive(Clone, Debug, Args)]
 pub struct PredictionArgs {
+    #[command(flatten)]
+    pub rounds: RoundsChoice,
+    #[command(flatten)]
+    pub missing: MissingChoice,
+    /// A file with a margin for each row, or one for each of its outputs, .npy or .csv. XGBoost calls it
+    /// base_margin and puts it in the base score's place; CatBoost calls it baseline and adds it. Sums are
+    /// then made in the producer's order and type, as with --sum tree
+    #[arg(long, value_name = "FILE")]
+    base_margin: Option<PathBuf>,
+}
+
+/// The boosting rounds of a model that count.
+#[derive(Clone, Debug, Args)]
+pub struct RoundsChoice {
     /// The boosting rounds that predict. all: every round, as XGBoost's Booster does; this is the default.
     /// best: the rounds up to the best one of an early-stopped XGBoost model, as XGBoost's scikit-learn
     /// wrapper does. A..B: round A, counted from 0, up to and without round B; B = 0 stands for the end of
     /// the last round
     #[arg(long, value_name = "best|all|A..B", value_parser = iterations)]
     iterations: Option<Iterations>,
+}
+
+/// The value of rows that counts as missing, beside NaN.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct MissingChoice {
     /// A value that stands for a missing one, -999 say. Cells that equal it as f32 count as missing, and so
     /// does NaN
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     missing: Option<f64>,
-    /// A file with a margin for each row, or one for each of its outputs, .npy or .csv. XGBoost calls it
-    /// base_margin and puts it in the base score's place; CatBoost calls it baseline and adds it. Sums are
-    /// then made in the producer's order and type, as with --sum tree
-    #[arg(long, value_name = "FILE")]
-    base_margin: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,20 +88,17 @@ fn is_fangorn_file(model: &Path) -> bool {
     read.is_ok() && matches!(Format::of(&begin), Ok(Format::Fangorn))
 }
 
-impl PredictionArgs {
-    /// Loads the model with the requested boosting rounds. If the user requests none and the file names a
+impl RoundsChoice {
+    /// Loads the model with the requested boosting rounds, and with the gains of its splits if `gains` is true. If the
+    /// user requests none and the file names a
     /// best round before the last, a note on standard error says so once the command has succeeded.
     ///
     /// # Errors
     /// The importer refuses the file, or `--iterations best` is given and the file names no best round.
-    pub fn load(&self, model: &Path, limits: &LimitsChoice) -> Result<Contents> {
+    pub fn load(&self, model: &Path, limits: &LimitsChoice, gains: bool) -> Result<Contents> {
         let load = |iteration_range| {
-            let options = LoadOptions {
-                iteration_range,
-                limits: limits.limits(),
-                raw_categories: true,
-                ..LoadOptions::default()
-            };
+            let options =
+                LoadOptions { iteration_range, limits: limits.limits(), raw_categories: true, gains };
             Contents::load(model, &options).map_err(library_error)
         };
         if let Some(Iterations::Range(range)) = &self.iterations {
@@ -120,10 +131,12 @@ impl PredictionArgs {
             _ => Ok(contents),
         }
     }
+}
 
+impl PredictionArgs {
     /// Returns whether an option is given.
     pub fn is_given(&self) -> bool {
-        self.iterations.is_some() || self.missing.is_some() || self.base_margin.is_some()
+        self.rounds.iterations.is_some() || self.missing.missing.is_some() || self.base_margin.is_some()
     }
 
     /// Returns whether sums start at margins of their own.
@@ -168,10 +181,12 @@ impl PredictionArgs {
         let Matrix { rows, columns, values, .. } = rows::read_margins(path, rows, outputs)?;
         Ok(Some(Matrix::of_rows(rows, columns, values.into_iter().map(|v| v as f32).collect())))
     }
+}
 
+impl MissingChoice {
     /// Replaces every cell that equals the value of `--missing` by NaN. Compares as f32, as XGBoost does.
     /// Skips columns whose categories have become codes, since the user's value is not a code.
-    pub fn mark_missing<T: Cell>(&self, forest: &Forest, rows: &mut Matrix<T>) {
+    pub fn mark<T: Cell>(self, forest: &Forest, rows: &mut Matrix<T>) {
         let Some(missing) = self.missing else { return };
         let [of_row, of_column] = rows.strides();
         for (column, _) in forest.features.iter().enumerate().filter(|(_, feature)| feature.codes().is_none())

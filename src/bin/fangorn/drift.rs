@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::{
     Outcome,
+    answer::{MissingChoice, RoundsChoice},
     atomic_file::AtomicFile,
     drift_plot,
     error::{Error, Result, one_line},
     library_error,
     limits::LimitsChoice,
-    load_model,
     output::{self, Table, Values},
     row_source::{RowSource, view},
     rows::{Cell, Matrix, TableChoice},
@@ -60,6 +60,10 @@ pub struct DriftArgs {
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     #[command(flatten)]
+    rounds: RoundsChoice,
+    #[command(flatten)]
+    missing: MissingChoice,
+    #[command(flatten)]
     table: TableChoice,
     #[command(flatten)]
     limits: LimitsChoice,
@@ -85,14 +89,14 @@ pub fn run(args: &DriftArgs) -> Result<Outcome> {
     if args.base == Path::new("-") && args.rows == Path::new("-") {
         return Err(Error::Request("--base and --rows are both standard input; name a file for one".into()));
     }
-    let forest = load_model(&args.model, &args.limits)?;
+    let forest = args.rounds.load(&args.model, &args.limits, false)?.forest;
     if forest.used_columns().is_empty() {
         return Err(Error::file(&args.model, "it has no split, so all rows are alike to it"));
     }
     let bins = FeatureBins::new(&forest).map_err(library_error)?;
     let predictor = Predictor::new(&forest).map_err(library_error)?;
     let count = |path: &Path| -> Result<DriftCounter> {
-        let source = RowSource::open(path, &forest, args.table, None)?;
+        let source = RowSource::open(path, &forest, args.table, None, args.missing)?;
         match source.reads_doubles() {
             true => count::<f64>(&forest, &bins, &predictor, &source),
             false => count::<f32>(&forest, &bins, &predictor, &source),

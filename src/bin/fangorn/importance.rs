@@ -10,7 +10,6 @@ use clap::{Args, ValueEnum, value_parser};
 use fangorn::{
     Forest, Predictor,
     contributions::Explainer,
-    import::{self, LoadOptions},
     insight::{MeanContributions, Metric, PermutationOptions, SplitImportances, permutation},
 };
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -18,11 +17,13 @@ use serde_json::{Value, json};
 
 use crate::{
     Outcome,
+    answer::{MissingChoice, RoundsChoice},
     atomic_file::AtomicFile,
     error::{Error, Result, one_line},
     library_error,
     limits::LimitsChoice,
     output::{self, Table, Values},
+    row_explainer::RowExplainer,
     row_source::{RowSource, SampleChoice, view},
     rows::{Cell, TableChoice},
     text::{aligned, csv_path, feature_name, number},
@@ -118,6 +119,14 @@ pub struct Importance {
     /// What to compute; the first one sorts. Without it, what the model's file and the other options allow
     #[arg(long, value_enum, value_name = "KIND,…", value_delimiter = ',')]
     kind: Vec<Kind>,
+    /// Rows that say what is expected of a feature that is not known, for contribution, in any of the rows' formats.
+    /// Without it, the training data's covers in the model's file do
+    #[arg(long, value_name = "FILE", requires = "rows")]
+    background: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: RoundsChoice,
+    #[command(flatten)]
+    missing: MissingChoice,
     #[command(flatten)]
     labels: LabelArgs,
     #[command(flatten)]
@@ -155,16 +164,6 @@ fn no_covers() -> &'static str {
      CatBoost itself, or use --kind weight, or permutation with --rows and --label"
 }
 
-/// Loads a model's forest with the gains of its splits.
-///
-/// # Errors
-/// The importer refuses the file.
-pub fn load_with_gains(path: &Path, limits: &LimitsChoice) -> Result<Forest> {
-    let options =
-        LoadOptions { limits: limits.limits(), raw_categories: true, gains: true, ..LoadOptions::default() };
-    import::load(path, &options).map_err(library_error)
-}
-
 /// An importance of each feature.
 struct Column {
     kind: Kind,
@@ -183,7 +182,7 @@ pub fn run(args: &Importance) -> Result<Outcome> {
     if let Some(path) = &args.o {
         AtomicFile::check(path)?;
     }
-    let forest = load_with_gains(&args.model, &args.limits)?;
+    let forest = args.rounds.load(&args.model, &args.limits, true)?.forest;
     let splits = SplitImportances::new(&forest);
     let kinds = kinds(args, &forest, &splits)?;
     let readings = kinds.iter().filter(|kind| matches!(kind, Kind::Contribution | Kind::Permutation)).count();
@@ -227,7 +226,7 @@ fn kinds(args: &Importance, forest: &Forest, splits: &SplitImportances) -> Resul
     if args.kind.is_empty() {
         let all = [
             (Kind::Permutation, has_label),
-            (Kind::Contribution, has_rows && Explainer::new(forest).is_ok()),
+            (Kind::Contribution, has_rows && (args.background.is_some() || Explainer::new(forest).is_ok())),
             (Kind::TotalGain, splits.total_gain.is_some()),
             (Kind::TotalCover, splits.total_cover.is_some()),
             (Kind::Weight, true),
@@ -266,10 +265,10 @@ fn column(args: &Importance, forest: &Forest, splits: &SplitImportances, kind: K
         Kind::Contribution | Kind::Permutation => {
             let rows = args.rows.as_deref().unwrap_or(Path::new("-"));
             let label = args.labels.label.as_deref().filter(|_| kind == Kind::Permutation);
-            let source = RowSource::open(rows, forest, args.table, label)?;
+            let source = RowSource::open(rows, forest, args.table, label, args.missing)?;
             match (kind, source.reads_doubles()) {
-                (Kind::Contribution, true) => of_contributions::<f64>(&args.model, forest, &source)?,
-                (Kind::Contribution, false) => of_contributions::<f32>(&args.model, forest, &source)?,
+                (Kind::Contribution, true) => of_contributions::<f64>(args, forest, &source)?,
+                (Kind::Contribution, false) => of_contributions::<f32>(args, forest, &source)?,
                 (_, true) => of_permutations::<f64>(args, forest, &source)?,
                 (_, false) => of_permutations::<f32>(args, forest, &source)?,
             }
@@ -277,8 +276,14 @@ fn column(args: &Importance, forest: &Forest, splits: &SplitImportances, kind: K
     })
 }
 
-fn of_contributions<T: Cell>(model: &Path, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
-    let explainer = Explainer::new(forest).map_err(|error| Error::file(model, error.to_string()))?;
+fn of_contributions<T: Cell>(args: &Importance, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
+    let explainer = match &args.background {
+        Some(background) => RowExplainer::against(&args.model, forest, background, args.table, args.missing)?,
+        None => {
+            let explainer = Explainer::new(forest);
+            RowExplainer::Paths(explainer.map_err(|error| Error::file(&args.model, error.to_string()))?)
+        }
+    };
     let mut means = MeanContributions::new(forest);
     let explain = |rows: &crate::rows::Matrix<T>| {
         let values = explainer.contributions(&view(rows)?).map_err(library_error)?;
@@ -288,7 +293,11 @@ fn of_contributions<T: Cell>(model: &Path, forest: &Forest, source: &RowSource<'
         Values::Floats(values) => means.add(&values).map_err(library_error),
         _ => Ok(()),
     })?;
-    let note = Some(format!("contribution is the mean magnitude over {} rows", means.rows()));
+    let against = match &args.background {
+        Some(path) => format!(", against {}", one_line(&path.display().to_string())),
+        None => String::new(),
+    };
+    let note = Some(format!("contribution is the mean magnitude over {} rows{against}", means.rows()));
     Ok(Column { kind: Kind::Contribution, values: means.total(), deviation: None, note })
 }
 

@@ -206,7 +206,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     }
     let sink = Sink::new(args.o.as_deref())?;
     let whole = args.reads_whole(&sink)?;
-    let contents = match args.answer.load(&args.model, &args.limits) {
+    let contents = match args.answer.rounds.load(&args.model, &args.limits, false) {
         Ok(contents) => contents,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {
             Some(graph) => return run_graph(args, backend, graph?, (&sink, whole)),
@@ -318,7 +318,7 @@ fn predict_part<T: Cell>(
     explainer: Option<&RowExplainer>,
     matrix: &mut Matrix<T>,
 ) -> Result<Table> {
-    args.answer.mark_missing(forest, matrix);
+    args.answer.missing.mark(forest, matrix);
     match explainer {
         Some(explainer) => explainer.table(matrix, args.output),
         None => predict(forest, engine, matrix, None, args.output),
@@ -510,7 +510,7 @@ fn read_and_predict<'f, T: Cell>(
     explainer: Option<&RowExplainer>,
 ) -> Result<Table> {
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
-    args.answer.mark_missing(forest, &mut rows);
+    args.answer.missing.mark(forest, &mut rows);
     if let Some(explainer) = explainer {
         return explainer.table(&rows, args.output);
     }

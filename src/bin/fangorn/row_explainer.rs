@@ -5,18 +5,19 @@ use std::path::Path;
 use fangorn::{
     Forest,
     contributions::{Explainer, Interventional},
-    cpu::Rows,
+    cpu::{Row, Rows},
     forest::CompareType,
     sum::Contract,
 };
 
 use crate::{
+    answer::MissingChoice,
     backend::Backend,
     error::{Error, Result},
     library_error,
     output::{Sink, Table, Values},
     predict::{Output, Predict},
-    rows::{self, Cell, Matrix},
+    rows::{self, Cell, Matrix, TableChoice},
 };
 
 /// The most columns of interactions in a table, whose columns have names.
@@ -49,11 +50,7 @@ impl RowExplainer {
         }
         let of_model = |error: fangorn::Error| Error::file(&args.model, error.to_string());
         if let Some(background) = &args.background {
-            let explainer = match forest.compare {
-                CompareType::F64 => against_background::<f64>(args, background, forest),
-                CompareType::F32 => against_background::<f32>(args, background, forest),
-            };
-            return explainer.map(Self::Background);
+            return Self::against(&args.model, forest, background, args.table, args.answer.missing);
         }
         let explainer = Explainer::new(forest).map_err(|error| match args.output {
             // What a background needs no covers for.
@@ -74,6 +71,43 @@ impl RowExplainer {
         Ok(Self::Paths(explainer))
     }
 
+    /// Prepares contributions against a file of rows, whose missing values are marked as those of the rows are.
+    ///
+    /// # Errors
+    /// The background can't be read, or the model can't be explained.
+    pub fn against(
+        model: &Path,
+        forest: &Forest,
+        background: &Path,
+        table: TableChoice,
+        missing: MissingChoice,
+    ) -> Result<Self> {
+        let explainer = match forest.compare {
+            CompareType::F64 => against_rows::<f64>(model, forest, background, table, missing),
+            CompareType::F32 => against_rows::<f32>(model, forest, background, table, missing),
+        };
+        explainer.map(Self::Background)
+    }
+
+    /// Returns the number of contributions of a row: `outputs x (features + 1)`.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Paths(explainer) => explainer.width(),
+            Self::Background(explainer) => explainer.width(),
+        }
+    }
+
+    /// Returns the contributions to each row's margins.
+    ///
+    /// # Errors
+    /// The rows have other columns than the model, or there is no memory for the contributions.
+    pub fn contributions<T: Row>(&self, rows: &Rows<'_, T>) -> fangorn::Result<Vec<f32>> {
+        match self {
+            Self::Paths(explainer) => explainer.contributions(rows),
+            Self::Background(explainer) => explainer.contributions(rows),
+        }
+    }
+
     /// Returns the contributions to each row's margins, or the interactions.
     ///
     /// # Errors
@@ -85,22 +119,27 @@ impl RowExplainer {
             (Self::Paths(explainer), Output::Interactions) => {
                 (explainer.interactions(&view), explainer.interactions_width().unwrap_or(0))
             }
-            (Self::Paths(explainer), _) => (explainer.contributions(&view), explainer.width()),
-            (Self::Background(explainer), _) => (explainer.contributions(&view), explainer.width()),
+            _ => (self.contributions(&view), self.width()),
         };
         let values = values.map_err(library_error)?;
         Ok(Table { rows: rows.rows, columns, values: Values::Floats(values) })
     }
 }
 
-/// Reads the background, whose missing values are marked as those of the rows are.
-fn against_background<T: Cell>(args: &Predict, path: &Path, forest: &Forest) -> Result<Interventional> {
-    let mut rows = rows::read_rows::<T>(path, forest, args.table)?;
-    args.answer.mark_missing(forest, &mut rows);
+/// Reads the background.
+fn against_rows<T: Cell>(
+    model: &Path,
+    forest: &Forest,
+    background: &Path,
+    table: TableChoice,
+    missing: MissingChoice,
+) -> Result<Interventional> {
+    let mut rows = rows::read_rows::<T>(background, forest, table)?;
+    missing.mark(forest, &mut rows);
     let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
     let explainer = view.and_then(|view| Interventional::new(forest, &view));
     explainer.map_err(|error| match error {
-        fangorn::Error::Rows(what) => Error::file(path, what),
-        error => Error::file(&args.model, error.to_string()),
+        fangorn::Error::Rows(what) => Error::file(background, what),
+        error => Error::file(model, error.to_string()),
     })
 }

@@ -14,6 +14,7 @@ use fangorn::{
 };
 
 use crate::{
+    answer::MissingChoice,
     error::{Error, Result},
     library_error,
     output::Table,
@@ -39,6 +40,7 @@ pub struct RowSource<'f> {
     forest: &'f Forest,
     table: TableChoice,
     label: Option<&'f str>,
+    missing: MissingChoice,
     /// The rows, where they are read part by part.
     parts: Option<RowsInParts<'f>>,
 }
@@ -73,6 +75,7 @@ impl<'f> RowSource<'f> {
         forest: &'f Forest,
         table: TableChoice,
         label: Option<&'f str>,
+        missing: MissingChoice,
     ) -> Result<Self> {
         if label.is_some() && !rows::has_named_columns(path) {
             let what = "--label: its columns have no names; hand over .csv, .parquet or .arrow";
@@ -80,7 +83,7 @@ impl<'f> RowSource<'f> {
         }
         let keep: Vec<String> = label.map(str::to_owned).into_iter().collect();
         let parts = RowsInParts::open(path, forest, table, &keep, OnError::Stop).map_err(of_label)?;
-        Ok(Self { path, forest, table, label, parts })
+        Ok(Self { path, forest, table, label, missing, parts })
     }
 
     /// Returns whether the rows are read as `f64`: where the model compares in `f64`, rounding to `f32` could change a
@@ -105,7 +108,10 @@ impl<'f> RowSource<'f> {
         take: impl FnMut(Table) -> Result<()>,
     ) -> Result<u64> {
         let mut taker = Take(take);
-        let one = |rows: &mut Matrix<T>| one(rows);
+        let one = |rows: &mut Matrix<T>| {
+            self.missing.mark(self.forest, rows);
+            one(rows)
+        };
         match &self.parts {
             Some(RowsInParts::Table(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
             Some(RowsInParts::Csv(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
@@ -224,7 +230,8 @@ impl<T: Cell> Drawn<'_, '_, T> {
     }
 
     fn draw(&mut self, batch: RowBatch<T>) -> Result<()> {
-        let RowBatch { rows, kept } = batch;
+        let RowBatch { mut rows, kept } = batch;
+        self.source.missing.mark(self.source.forest, &mut rows);
         let rows = rows.by_rows();
         let options = FormatOptions::default();
         let no_text = |e: arrow_schema::ArrowError| Error::file(self.source.path, e.to_string());

@@ -47,7 +47,7 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
 
     let mut builder = TreeBuilder::new(features.len(), outputs, &options.limits);
     let (targets, rounds) = trees(model, path, options, outputs, &mut builder)?;
-    let grown = builder.finish();
+    let grown = builder.finish(&targets, path)?;
     let best = attributes.and_then(|attributes| attributes.best_iteration);
     let gains = match options.gains {
         true => gains::read(bytes, encoding, &options.limits, &grown)?,

@@ -36,8 +36,9 @@ pub(super) struct TreeBuilder<'l> {
     limits: &'l Limits,
     budget: Budget<'l>,
     slots: u32,
-    /// Number of values in a leaf, known from the first tree on.
-    leaf_width: Option<usize>,
+    /// Of each tree: whether its leaves are vectors, with a value for each output. Users may switch between
+    /// rounds.
+    vectors: Vec<bool>,
     grown: GrownTrees,
 }
 
@@ -51,11 +52,33 @@ impl<'l> TreeBuilder<'l> {
             covers: Vec::new(),
             places: Vec::new(),
         };
-        Self { features, outputs, limits, budget: Budget::new(limits), slots: 0, leaf_width: None, grown }
+        Self { features, outputs, limits, budget: Budget::new(limits), slots: 0, vectors: Vec::new(), grown }
     }
 
-    pub(super) fn finish(self) -> GrownTrees {
-        self.grown
+    /// Returns the trees. `targets` says to which output each tree adds whose leaves hold one value. If other
+    /// trees have vectors, such a leaf becomes a vector with zeros for all other outputs, which change no sum.
+    pub(super) fn finish(mut self, targets: &[u32], path: &str) -> Result<GrownTrees, ImportError> {
+        self.grown.vector_leaves = self.vectors.contains(&true);
+        if self.grown.vector_leaves && self.vectors.contains(&false) {
+            let place = || Place::Field(format!("{path}.trees"));
+            self.budget.vector_leaves(self.slots as usize, self.outputs, place)?;
+            let mut values = Vec::with_capacity(self.slots as usize * self.outputs);
+            let mut held = self.grown.leaf_values.iter().copied();
+            for ((tree, vectors), target) in self.grown.trees.iter().zip(&self.vectors).zip(targets) {
+                let leaves = tree.nodes.iter().filter(|node| node.slot().is_some()).count();
+                if *vectors {
+                    values.extend(held.by_ref().take(leaves * self.outputs));
+                    continue;
+                }
+                for value in held.by_ref().take(leaves) {
+                    let before = values.len();
+                    values.resize(before + self.outputs, Real(0.0));
+                    values[before + *target as usize] = value;
+                }
+            }
+            self.grown.leaf_values = values;
+        }
+        Ok(self.grown)
     }
 
     /// Notes the place in the file of the tree that was grown last.
@@ -67,7 +90,8 @@ impl<'l> TreeBuilder<'l> {
     pub(super) fn grow(&mut self, tree: schema::Tree, weight: f32, path: &str) -> Result<(), ImportError> {
         let file = FileTree { tree: &tree, path };
         let nodes = file.check_lengths()?;
-        self.leaf_width(&file)?;
+        let width = self.leaf_width(&file)?;
+        self.vectors.push(width > 1);
         self.budget.nodes(nodes, || Place::Field(format!("{path}.tree_param.num_nodes")))?;
         let ids = file.reachable_nodes(self.limits)?;
         let mut splits = Splits::new(&tree, path)?;
@@ -83,7 +107,7 @@ impl<'l> TreeBuilder<'l> {
         for id in &ids {
             let n = *id as usize;
             let node = if tree.left_children[n] == NONE {
-                self.push_leaf(&file, n, weight)?;
+                self.push_leaf(&file, n, width, weight)?;
                 self.slots += 1;
                 Node::Leaf { slot: self.slots - 1 }
             } else {
@@ -104,27 +128,27 @@ impl<'l> TreeBuilder<'l> {
         Ok(())
     }
 
-    /// Learns from the first tree how many values a leaf has, and refuses later trees that differ.
-    fn leaf_width(&mut self, file: &FileTree<'_>) -> Result<(), ImportError> {
+    /// Returns how many values a leaf of the tree has: one, or one for each output.
+    fn leaf_width(&self, file: &FileTree<'_>) -> Result<usize, ImportError> {
         let width = usize::try_from(file.tree.tree_param.size_leaf_vector).unwrap_or(usize::MAX).max(1);
-        let path = || format!("{}.tree_param.size_leaf_vector", file.path);
         if width > 1 && width != self.outputs {
             let cause = format!("leaves of {width} values in a model of {} outputs", self.outputs);
-            return Err(at(ErrorKind::Structure, path(), cause));
+            let path = format!("{}.tree_param.size_leaf_vector", file.path);
+            return Err(at(ErrorKind::Structure, path, cause));
         }
-        let first = *self.leaf_width.get_or_insert(width);
-        if width != first {
-            let cause = format!("leaves of {width} values after trees whose leaves have {first}");
-            return Err(at(ErrorKind::Structure, path(), cause));
-        }
-        self.grown.vector_leaves = width > 1;
-        Ok(())
+        Ok(width)
     }
 
-    fn push_leaf(&mut self, file: &FileTree<'_>, n: usize, weight: f32) -> Result<(), ImportError> {
-        let (field, values) = match self.leaf_width {
-            Some(width) if width > 1 => file.vector(n, width)?,
-            _ => ("split_conditions", n..n + 1),
+    fn push_leaf(
+        &mut self,
+        file: &FileTree<'_>,
+        n: usize,
+        width: usize,
+        weight: f32,
+    ) -> Result<(), ImportError> {
+        let (field, values) = match width {
+            1 => ("split_conditions", n..n + 1),
+            _ => file.vector(n, width)?,
         };
         let all = match field {
             "leaf_weights" => &file.tree.leaf_weights,

@@ -16,8 +16,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::Report;
 use crate::{
-    error::Result,
+    error::{Result, one_line},
     library_error,
+    row_explainer::RowExplainer,
     row_source::{RowSource, view},
     rows::{Cell, Matrix},
 };
@@ -81,7 +82,10 @@ impl Findings {
         let rows = &sampled.rows;
         let predictor = Predictor::new(forest).map_err(library_error)?;
         let splits = SplitImportances::new(forest);
-        let explained = explained(args, forest, rows, &row).map_err(|error| error.to_string());
+        let explainer = explainer(args, forest, rows)?;
+        let explained = explainer
+            .and_then(|explainer| explained(args, forest, rows, &row, &explainer))
+            .map_err(|error| error.to_string());
         let bar = progress(forest, args.labels.label.is_some());
         let permuted = match args.labels.label {
             None => None,
@@ -145,37 +149,44 @@ fn progress(forest: &Forest, has_labels: bool) -> ProgressBar {
     }
 }
 
-/// Returns the contributions to the margins of rows.
-type Explain<T> = Box<dyn Fn(&Rows<'_, T>) -> fangorn::Result<Vec<f32>>>;
-
 /// Values of contributions that are held at a time: a row of many outputs has many.
 const VALUES_AT_A_TIME: usize = 1 << 22;
 
-/// Returns the contributions of rows, and of the row that is explained. Without covers they are against some of the
+/// Returns what explains rows, and what its expectations come from: the background, else the covers, else some of the
 /// rows.
+fn explainer<T: Cell>(
+    args: &Report,
+    forest: &Forest,
+    rows: &Matrix<T>,
+) -> Result<fangorn::Result<(String, RowExplainer)>> {
+    if let Some(path) = &args.background {
+        let expected = format!("by the rows of {} as a background", one_line(&path.display().to_string()));
+        let explainer = RowExplainer::against(&args.model, forest, path, args.table, args.missing)?;
+        return Ok(Ok((expected, explainer)));
+    }
+    if let Ok(explainer) = Explainer::new(forest) {
+        let expected = "by the training data that went each way (path-dependent)".into();
+        return Ok(Ok((expected, RowExplainer::Paths(explainer))));
+    }
+    let background = view(rows)?.slice(0, BACKGROUND_ROWS);
+    let expected = format!(
+        "by {} of the rows as a background, for the model's file says nothing of the training data",
+        background.len()
+    );
+    let explainer = Interventional::new(forest, &background);
+    Ok(explainer.map(|explainer| (expected, RowExplainer::Background(explainer))))
+}
+
+/// Returns the contributions of rows, and of the row that is explained.
 fn explained<T: Cell>(
     args: &Report,
     forest: &Forest,
     rows: &Matrix<T>,
     row: &Matrix<T>,
+    (expected, explainer): &(String, RowExplainer),
 ) -> fangorn::Result<Explained> {
     let columns = forest.features.len();
     let (all, one) = (Rows::new(&rows.values, columns)?, Rows::new(&row.values, columns)?);
-    let (expected, explain): (String, Explain<T>) = match Explainer::new(forest) {
-        Ok(explainer) => (
-            "by the training data that went each way (path-dependent)".into(),
-            Box::new(move |rows| explainer.contributions(rows)),
-        ),
-        Err(_) => {
-            let background = all.slice(0, BACKGROUND_ROWS);
-            let explainer = Interventional::new(forest, &background)?;
-            let expected = format!(
-                "by {} of the rows as a background, for the model's file says nothing of the training data",
-                background.len()
-            );
-            (expected, Box::new(move |rows| explainer.contributions(rows)))
-        }
-    };
     let (width, outputs) = (columns + 1, forest.outputs as usize);
     let of_output = |values: &[f32]| -> Vec<f32> {
         let of_rows = values.chunks_exact(width).skip(args.of_output as usize).step_by(outputs);
@@ -185,11 +196,12 @@ fn explained<T: Cell>(
     let mut of_rows = Vec::with_capacity(all.len() * width);
     let piece = (VALUES_AT_A_TIME / (width * outputs)).max(1);
     for first in (0..all.len()).step_by(piece) {
-        let values = explain(&all.slice(first, piece))?;
+        let values = explainer.contributions(&all.slice(first, piece))?;
         means.add(&values)?;
         of_rows.extend(of_output(&values));
     }
-    Ok(Explained { expected, means, of_rows, of_row: of_output(&explain(&one)?) })
+    let of_row = of_output(&explainer.contributions(&one)?);
+    Ok(Explained { expected: expected.clone(), means, of_rows, of_row })
 }
 
 /// Returns the columns that some split reads, the most important one first: by contributions to all outputs, else

@@ -16,9 +16,10 @@ use clap::Args;
 
 use crate::{
     Outcome,
+    answer::{MissingChoice, RoundsChoice},
     atomic_file::AtomicFile,
     error::{Error, Result},
-    importance::{LabelArgs, load_with_gains},
+    importance::LabelArgs,
     limits::LimitsChoice,
     output,
     row_source::{RowSource, SampleChoice},
@@ -46,6 +47,14 @@ pub struct Report {
     /// several
     #[arg(long, value_name = "N", default_value = "0")]
     of_output: u32,
+    /// Rows that say what is expected of a feature that is not known, in any of the rows' formats. Without it, the
+    /// training data's covers in the model's file do, or else some of the rows
+    #[arg(long, value_name = "FILE")]
+    background: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: RoundsChoice,
+    #[command(flatten)]
+    missing: MissingChoice,
     #[command(flatten)]
     sample: SampleChoice,
     /// Where to write the page
@@ -63,7 +72,7 @@ pub struct Report {
 /// The options, the model or the rows are wrong, or the page can't be written.
 pub fn run(args: &Report) -> Result<Outcome> {
     AtomicFile::check(&args.o)?;
-    let forest = load_with_gains(&args.model, &args.limits)?;
+    let forest = args.rounds.load(&args.model, &args.limits, true)?.forest;
     if forest.used_columns().is_empty() {
         return Err(Error::file(&args.model, "it has no split, so there is nothing to show"));
     }
@@ -74,7 +83,8 @@ pub fn run(args: &Report) -> Result<Outcome> {
         );
         return Err(Error::Request(what));
     }
-    let source = RowSource::open(&args.rows, &forest, args.table, args.labels.label.as_deref())?;
+    let source =
+        RowSource::open(&args.rows, &forest, args.table, args.labels.label.as_deref(), args.missing)?;
     let findings = match source.reads_doubles() {
         true => Findings::of::<f64>(args, &forest, &source)?,
         false => Findings::of::<f32>(args, &forest, &source)?,
