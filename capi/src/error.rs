@@ -1,4 +1,4 @@
-//! What a call returns: a status, and a message that its thread keeps.
+//! What a call returns: a status, and a message that is kept for each thread.
 
 use std::{
     any::Any,
@@ -9,23 +9,24 @@ use std::{
 
 use fangorn::Error;
 
-/// What became of a call. `fangorn_last_error` has the message of every status but `FANGORN_STATUS_OK`.
+/// The result of a call. `fangorn_last_error` gives the message of every status but `FANGORN_STATUS_OK`.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FangornStatus {
-    /// The call did what it was asked to.
+    /// The call succeeded.
     Ok = 0,
-    /// An argument can't be: a null pointer, a buffer that is too short, an option that is unknown.
+    /// An argument is invalid: a null pointer, a buffer that is too short, an unknown option.
     InvalidArgument = 1,
     /// A file could not be read.
     Io = 2,
-    /// The model can't be read: it is malformed, over a limit, or has something that is not supported.
+    /// The model can't be used: it is malformed, exceeds a limit, contains something that is not supported, or its sums
+    /// can't keep the contract.
     Model = 3,
-    /// The rows are not rows of this model: they have another number of columns, say.
+    /// The rows do not fit the model: for example, they have another number of columns.
     Rows = 4,
-    /// This model can't answer this question: classes of a regressor, say.
+    /// The model can't do what is asked: for example, a regressor has no classes.
     Unsupported = 5,
-    /// A defect of Fangorn or of the machine. Please report it with the message and the model.
+    /// Fangorn or the machine has a defect. Please report it with the message and the model.
     Internal = 6,
 }
 
@@ -42,7 +43,7 @@ impl Refusal {
         Self { status: FangornStatus::InvalidArgument, message: message.into() }
     }
 
-    /// Refuses a question that the model has no answer to.
+    /// Refuses what the model can't do.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self { status: FangornStatus::Unsupported, message: message.into() }
     }
@@ -66,7 +67,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Returns a text without zero bytes, which would end it in C.
+/// Returns a C string of a text. Zero bytes, which would end it in C, are replaced.
 pub fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
 }
@@ -112,7 +113,7 @@ fn message_of(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Returns the text that a pointer of C's stands for; `None` if it is null.
+/// Returns the text that C passed as a pointer, or `None` if the pointer is null.
 ///
 /// # Safety
 /// `text` is null, or points to bytes that end with a zero and that nobody changes while the result lives.

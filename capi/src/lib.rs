@@ -3,9 +3,10 @@
 //! | file | subject |
 //! |---|---|
 //! | `lib` | the functions that C calls |
-//! | `options`, `pools` | threads, schedules, sums; the threads |
+//! | `options` | how a model is read and compiled: threads, schedule, contract of sums, boosting rounds |
+//! | `pools` | the thread pools that models share |
 //! | `matrix` | rows and results in the caller's memory |
-//! | `model` | a model that predicts |
+//! | `model` | a model, and what it predicts |
 //! | `error` | statuses and messages; nothing unwinds into C |
 
 mod error;
@@ -36,15 +37,16 @@ use crate::{
     options::Options,
 };
 
-/// Returns the library's version. The text is never freed.
+/// Returns the library's version. The text is static: do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn fangorn_version() -> *const c_char {
     static VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// Returns the message of the last call on this thread that was refused: one line that names the thing and the remedy.
-/// It is empty if no call was. The text is valid until another call on this thread is refused, or the thread ends.
+/// Returns the message of the last refused call of this thread: one line that says what is wrong and what to do. The
+/// text is empty if no call of this thread was refused. It is valid until another call of this thread is refused, or
+/// the thread ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn fangorn_last_error() -> *const c_char {
     guarded_or(c"".as_ptr(), error::last)
@@ -56,19 +58,19 @@ pub extern "C" fn fangorn_options() -> FangornOptions {
     FangornOptions::default()
 }
 
-/// Describes rows of 32-bit floats that stand one after the other.
+/// Describes a row-major matrix of 32-bit floats without gaps.
 #[unsafe(no_mangle)]
 pub extern "C" fn fangorn_matrix_f32(values: *const f32, rows: usize, columns: usize) -> FangornMatrix {
     FangornMatrix::dense(values.cast::<c_void>(), FANGORN_F32, rows, columns)
 }
 
-/// Describes rows of 64-bit floats that stand one after the other.
+/// Describes a row-major matrix of 64-bit floats without gaps.
 #[unsafe(no_mangle)]
 pub extern "C" fn fangorn_matrix_f64(values: *const f64, rows: usize, columns: usize) -> FangornMatrix {
     FangornMatrix::dense(values.cast::<c_void>(), FANGORN_F64, rows, columns)
 }
 
-/// Hands a model to C.
+/// Makes a model and gives it to C.
 ///
 /// # Safety
 /// `model` is null, or one pointer may be written there.
@@ -89,12 +91,12 @@ unsafe fn hand_over(
     })
 }
 
-/// Reads a model file of any format that Fangorn knows, and compiles it for this machine. `path` is UTF-8. `options` may
-/// be null. `*model` becomes the model, or null if the call is refused. `fangorn_free` frees it.
+/// Reads a model file of any format that Fangorn knows, and compiles it for this machine. `path` is UTF-8. `options`
+/// may be null. `*model` becomes the model, or null if the call is refused. Free the model with `fangorn_free`.
 ///
 /// # Safety
-/// `path` and the options' texts end with a zero. `options` is null, or points to options whose `size` is right. A pointer
-/// may be written to `model`.
+/// `path` and the options' texts end with a zero. `options` is null, or points to options whose `size` is right. A
+/// pointer may be written to `model`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fangorn_load(
     path: *const c_char,
@@ -111,11 +113,11 @@ pub unsafe extern "C" fn fangorn_load(
     unsafe { hand_over(model, make) }
 }
 
-/// Reads a model from the bytes of its file. Otherwise it does what `fangorn_load` does. The bytes are not needed any more
-/// when it returns.
+/// Reads a model from the bytes of its file. Otherwise it does what `fangorn_load` does. The bytes may be freed when
+/// the call returns.
 ///
 /// # Safety
-/// `bytes` points to `length` bytes. For the others see `fangorn_load`.
+/// `bytes` points to `length` bytes. `options` and `model` are as for `fangorn_load`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fangorn_load_bytes(
     bytes: *const u8,
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn fangorn_load_bytes(
     unsafe { hand_over(model, make) }
 }
 
-/// Frees a model. Nothing happens for null.
+/// Frees a model. It does nothing if `model` is null.
 ///
 /// # Safety
 /// `model` is null, or comes from `fangorn_load` or `fangorn_load_bytes`, was not freed, and no call uses it.
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn fangorn_free(model: *mut FangornModel) {
     }
 }
 
-/// Returns what `ask` finds out of a model, and `otherwise` of null.
+/// Returns what `ask` returns for the model, or `otherwise` if the model is null or `ask` panics.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -160,7 +162,7 @@ where
     }
 }
 
-/// Returns the number of columns of a row, and 0 for null.
+/// Returns the number of columns of a row, or 0 if `model` is null.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -170,7 +172,7 @@ pub unsafe extern "C" fn fangorn_columns(model: *const FangornModel) -> usize {
     unsafe { of_model(model, 0, FangornModel::columns) }
 }
 
-/// Returns the number of trees, and 0 for null.
+/// Returns the number of trees, or 0 if `model` is null.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -180,7 +182,8 @@ pub unsafe extern "C" fn fangorn_trees(model: *const FangornModel) -> usize {
     unsafe { of_model(model, 0, FangornModel::trees) }
 }
 
-/// Returns a column's name in the model file, and null if it has none. The text lives as long as the model.
+/// Returns the name that the model file gives a column. Returns null if the file gives none, there is no such column,
+/// or `model` is null. The text lives as long as the model.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -190,7 +193,7 @@ pub unsafe extern "C" fn fangorn_column_name(model: *const FangornModel, column:
     unsafe { of_model(model, ptr::null(), |model| model.name(column).unwrap_or(ptr::null())) }
 }
 
-/// Returns how many classes have labels in the model file.
+/// Returns the number of classes that have labels in the model file, or 0 if `model` is null.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -200,8 +203,8 @@ pub unsafe extern "C" fn fangorn_labels(model: *const FangornModel) -> usize {
     unsafe { of_model(model, 0, FangornModel::labels) }
 }
 
-/// Returns the label of a class that `FANGORN_CLASSES` gives, and null if it has none. The text lives as long as the
-/// model.
+/// Returns the label of a class, given the number that `FANGORN_CLASSES` gives it. Returns null if the model file has
+/// no such label, or `model` is null. The text lives as long as the model.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -211,8 +214,8 @@ pub unsafe extern "C" fn fangorn_label(model: *const FangornModel, class_number:
     unsafe { of_model(model, ptr::null(), |model| model.label(class_number).unwrap_or(ptr::null())) }
 }
 
-/// Returns what was noticed when the model was compiled, a line each: that slower code has to serve, say. It is empty if
-/// there was nothing. The text lives as long as the model.
+/// Returns the warnings of the compilation, one a line: for example, that the fast code failed its self-check and
+/// slower code runs. The text is empty if there are no warnings or `model` is null. It lives as long as the model.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -222,7 +225,8 @@ pub unsafe extern "C" fn fangorn_warnings(model: *const FangornModel) -> *const 
     unsafe { of_model(model, c"".as_ptr(), FangornModel::warnings) }
 }
 
-/// Writes how many results a row has to `*width`. `output` is `FANGORN_VALUES` or another output.
+/// Writes the number of results of a row to `*width`. `output` is one of `FANGORN_VALUES`, `FANGORN_MARGINS`,
+/// `FANGORN_CONTRIBUTIONS`, `FANGORN_CLASSES` and `FANGORN_LEAF_IDS`.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed. A number may be written to `width`.
@@ -263,10 +267,10 @@ unsafe fn matrix_of(rows: *const FangornMatrix) -> Result<FangornMatrix, Refusal
     }
 }
 
-/// Predicts rows by `write`, which gets room for the results of all rows.
+/// Checks the arguments of a prediction, and calls `write` with room for the results of all rows.
 ///
 /// # Safety
-/// See `fangorn_predict`; the results are `out.1` values that may be written to `out.0`.
+/// As for `fangorn_predict`. `out.1` values may be written to `out.0`.
 unsafe fn predict<T>(
     model: *const FangornModel,
     output: i32,
@@ -289,12 +293,13 @@ unsafe fn predict<T>(
 }
 
 /// Predicts rows and writes floats to `out`: `fangorn_width` results for each row, row after row. `output` is
-/// `FANGORN_VALUES`, `FANGORN_MARGINS` or `FANGORN_CONTRIBUTIONS`. Threads may call it with the same model at the same
-/// time. If the call is refused, what `out` holds is unspecified.
+/// `FANGORN_VALUES`, `FANGORN_MARGINS` or `FANGORN_CONTRIBUTIONS`. `length` is the number of floats that `out` has room
+/// for. Several threads may predict with the same model at the same time. If the call is refused, the contents of `out`
+/// are unspecified.
 ///
 /// # Safety
-/// `model` is null or a model that was not freed. `rows` points to a matrix whose `length` values may be read, and `length`
-/// floats may be written to `out`. No other thread writes the rows, or uses `out`, while the call runs.
+/// `model` is null or a model that was not freed. `rows` points to a matrix whose `length` values may be read, and
+/// `length` floats may be written to `out`. No other thread writes the rows, or uses `out`, while the call runs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fangorn_predict(
     model: *const FangornModel,

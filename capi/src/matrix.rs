@@ -11,25 +11,25 @@ pub const FANGORN_F32: i32 = 0;
 /// The values of a matrix are 64-bit floats.
 pub const FANGORN_F64: i32 = 1;
 
-/// Rows in memory of yours, which is only read. NaN is a missing value. Value (r, c) is at
-/// `values[r * row_stride + c * column_stride]`. `fangorn_matrix_f32` and `fangorn_matrix_f64` make one of rows that stand
-/// one after the other.
+/// Rows in the caller's memory, which is only read. NaN is a missing value. The value of row r and column c is
+/// `values[r * row_stride + c * column_stride]`. `fangorn_matrix_f32` and `fangorn_matrix_f64` describe row-major
+/// matrices without gaps.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FangornMatrix {
     /// The first value. It may be null if there are no rows.
     pub values: *const c_void,
-    /// How many values may be read from `values` on. No value is read past them.
+    /// The number of values that may be read from `values` on. Values past them are never read.
     pub length: usize,
     /// `FANGORN_F32` or `FANGORN_F64`.
     pub value_type: i32,
     /// The number of rows.
     pub rows: usize,
-    /// The number of columns: that of the model.
+    /// The number of columns, which has to be that of the model.
     pub columns: usize,
-    /// The number of values from one row to the next.
+    /// The distance from one row to the next, in values.
     pub row_stride: usize,
-    /// The number of values from one column to the next.
+    /// The distance from one column to the next, in values.
     pub column_stride: usize,
 }
 
@@ -40,7 +40,7 @@ pub enum Values<'a> {
 }
 
 impl FangornMatrix {
-    /// Describes rows that stand one after the other.
+    /// Describes a row-major matrix without gaps.
     pub fn dense(values: *const c_void, value_type: i32, rows: usize, columns: usize) -> Self {
         let length = rows.saturating_mul(columns);
         Self { values, length, value_type, rows, columns, row_stride: columns, column_stride: 1 }
@@ -70,7 +70,7 @@ impl FangornMatrix {
         }
     }
 
-    /// The addresses that the matrix may read.
+    /// Returns the addresses that the matrix may read: the first, and the one after the last.
     fn addresses(&self) -> (usize, usize) {
         let size = if self.value_type == FANGORN_F64 { 8 } else { 4 };
         let first = self.values.addr();
@@ -78,7 +78,7 @@ impl FangornMatrix {
     }
 }
 
-/// Checks a pointer and the number of values that it stands for.
+/// Checks a pointer to `length` values.
 fn checked<T>(name: &str, values: *const T, length: usize) -> Result<(), Refusal> {
     if values.is_null() {
         return Err(Refusal::argument(format!("{name}: a null pointer for {length} values")));
@@ -95,7 +95,7 @@ fn checked<T>(name: &str, values: *const T, length: usize) -> Result<(), Refusal
     }
 }
 
-/// Returns the values that a pointer stands for.
+/// Returns the values that a pointer points to.
 ///
 /// # Safety
 /// If `values` is not null, it points to `length` values, which nobody changes while the result lives.

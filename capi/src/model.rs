@@ -1,4 +1,4 @@
-//! A model that predicts.
+//! A model, and what it predicts.
 
 use std::{
     ffi::{CString, c_char},
@@ -18,15 +18,16 @@ use crate::{
     pools,
 };
 
-/// What the producer's predict returns: probabilities of a classifier, say. 32-bit floats.
+/// The values that the producer's own `predict` returns: for example, the probabilities of a classifier.
+/// 32-bit floats.
 pub const FANGORN_VALUES: i32 = 0;
-/// The sums before the objective's transform: log odds, say. 32-bit floats.
+/// The sums before the objective's transform: for example, log odds. 32-bit floats.
 pub const FANGORN_MARGINS: i32 = 1;
-/// What each column adds to each margin (SHAP values), and the bias at the end. 32-bit floats.
+/// What each column adds to each margin (SHAP values), with the bias after the columns. 32-bit floats.
 pub const FANGORN_CONTRIBUTIONS: i32 = 2;
-/// Numbers of classes. 32-bit integers.
+/// The numbers of the predicted classes. 32-bit integers.
 pub const FANGORN_CLASSES: i32 = 3;
-/// The leaf that a row reaches in each tree, as the producer counts leaves. 32-bit integers.
+/// The leaf that a row reaches in each tree, by the producer's leaf id. 32-bit integers.
 pub const FANGORN_LEAF_IDS: i32 = 4;
 
 /// A trained forest, compiled for this machine's CPU. It never changes, so threads may share it.
@@ -36,7 +37,7 @@ pub struct FangornModel {
     threads: usize,
     explainer: OnceLock<Explainer>,
     leaf_ids: OnceLock<Vec<u32>>,
-    /// Texts as C has them.
+    /// Texts as C strings.
     names: Vec<Option<CString>>,
     labels: Vec<CString>,
     warnings: CString,
@@ -47,7 +48,7 @@ const _: () = {
     may_be_shared::<FangornModel>();
 };
 
-/// What may be asked of a row.
+/// A kind of result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     Values,
@@ -77,7 +78,7 @@ impl Output {
 }
 
 impl FangornModel {
-    /// Compiles what `read` reads, on the threads of the options.
+    /// Compiles the forest that `read` returns, on the threads of the options.
     pub fn new(
         options: &Options,
         read: impl FnOnce(&Options) -> fangorn::Result<Forest> + Send,
@@ -122,12 +123,12 @@ impl FangornModel {
         self.labels.len()
     }
 
-    /// A class's label, if the model knows labels.
+    /// A class's label, if the model file has one.
     pub fn label(&self, class: usize) -> Option<*const c_char> {
         Some(self.labels.get(class)?.as_ptr())
     }
 
-    /// What was noticed when the model was compiled, a line each.
+    /// The warnings of the compilation, one a line.
     pub fn warnings(&self) -> *const c_char {
         self.warnings.as_ptr()
     }
@@ -162,7 +163,7 @@ impl FangornModel {
                         self.forest.producer.objective
                     )));
                 }
-                // Every row has as many.
+                // Every row has the same number of classes.
                 _ => reference::classes_of_sums(&self.forest, &vec![0.0; outputs]).len(),
             },
             Output::LeafIds => self.trees(),
@@ -228,7 +229,7 @@ impl FangornModel {
     }
 }
 
-/// Refuses a model with categories that go by names, for which rows of numbers have no values.
+/// Refuses a model whose categories have names: numbers can't stand for them.
 fn takes_numbers(forest: &Forest) -> Result<(), Refusal> {
     match forest.features.iter().position(|feature| feature.coding.is_needed()) {
         None => Ok(()),

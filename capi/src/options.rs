@@ -1,4 +1,4 @@
-//! Options of a model: threads, schedule, what sums promise, which boosting rounds.
+//! Options of a model: threads, schedule, contract of sums, boosting rounds.
 
 use std::ffi::c_char;
 
@@ -15,23 +15,23 @@ use crate::{
     pools,
 };
 
-/// How a model is read and compiled. Fill it by `fangorn_options`, then change what you want.
+/// How a model is read and compiled. Get the defaults from `fangorn_options`, then change what you want.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FangornOptions {
-    /// `sizeof(FangornOptions)`, by which a later library knows what the caller knows.
+    /// `sizeof(FangornOptions)`. The library refuses options of another size, which belong to another version.
     pub size: usize,
-    /// How many threads predict. 0 takes as many as the machine runs at the same time. With 1, each prediction stays on
-    /// the thread that asks for it, but for contributions.
+    /// The number of threads that predict. 0 stands for the number that the machine runs at the same time. With 1, a
+    /// prediction runs on the calling thread, but contributions run on a thread of the library.
     pub threads: usize,
-    /// How the forest is walked: a preset's name, a schedule's text, or what is in a file that `fangorn tune` wrote. Null
-    /// is the default.
+    /// How the forest is walked: a preset's name, a schedule's text, or the contents of a file that `fangorn tune`
+    /// wrote. Null stands for the default.
     pub schedule: *const c_char,
-    /// What sums promise: `any`, `tree` or `exact`, as the chapter on sums in the book says. Null is `any`.
+    /// The contract of sums: `any`, `tree` or `exact`, as in the book's chapter on sums. Null stands for `any`.
     pub sum: *const c_char,
     /// The first boosting round to keep.
     pub first_round: u32,
-    /// The boosting round to stop before. 0 keeps all that follow the first.
+    /// The boosting round to stop before. 0 keeps all rounds from the first on.
     pub end_round: u32,
 }
 
@@ -48,7 +48,7 @@ impl Default for FangornOptions {
     }
 }
 
-/// Options, read.
+/// Options after they are read and checked.
 pub struct Options {
     pub load: LoadOptions,
     pub threads: usize,
@@ -111,7 +111,7 @@ impl Options {
         if let Some(text) = &self.schedule {
             builder = match Preset::parse(text) {
                 Some(preset) => builder.schedule(preset.schedule(forest, false)),
-                // A plan is TOML, whose tables have square brackets.
+                // A plan file is TOML, whose tables have square brackets.
                 None if text.contains('[') => builder.schedules(
                     PlanFile::parse(text)
                         .and_then(|plan| plan.schedules(forest))

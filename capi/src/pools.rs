@@ -1,4 +1,4 @@
-//! Threads that run large batches: one pool for each number of threads, which all models share.
+//! Threads that compile models and predict: one pool for each number of threads, which all models share.
 
 use std::{
     collections::HashMap,
@@ -9,12 +9,12 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::Refusal;
 
-/// More threads than any machine has. Each takes memory for its stack.
+/// The largest number of threads that is accepted. Each takes memory for its stack.
 const MOST_THREADS: usize = 4096;
 
 static POOLS: Mutex<Option<HashMap<usize, Arc<ThreadPool>>>> = Mutex::new(None);
 
-/// Returns the pool of so many threads, which the first call starts.
+/// Returns the pool with so many threads. The first call for a number starts it.
 pub fn pool(threads: usize) -> Result<Arc<ThreadPool>, Refusal> {
     if threads > MOST_THREADS {
         return Err(Refusal::argument(format!("threads: {threads} are too many; take up to {MOST_THREADS}")));
