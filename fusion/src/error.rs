@@ -1,4 +1,4 @@
-//! What can be wrong with graphs and their inputs.
+//! The crate's error.
 
 /// Why a graph, a text or a run is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum FusionError {
     /// Outputs are missing or wrong.
     #[error("outputs: {0}")]
     Output(String),
-    /// A text is none of a graph.
+    /// A text is not the text of a graph.
     #[error("line {line} of the graph's text: {problem}")]
     Text {
         /// The line, from 1.
@@ -36,9 +36,9 @@ pub enum FusionError {
     Memory {
         /// The node.
         node: usize,
-        /// What it takes.
+        /// The memory that the result takes, in bytes.
         bytes: u64,
-        /// What it may take.
+        /// The memory that a result may take, in bytes.
         limit: u64,
     },
 }

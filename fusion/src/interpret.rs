@@ -1,4 +1,4 @@
-//! The interpreter, which defines what a graph means: every node by itself, dense, in `f64`, one loop after the other.
+//! The interpreter, which defines the results of a graph. It computes each node by itself, dense and in `f64`.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use crate::{
     matrix::{Bindings, DenseMatrix, bound},
 };
 
-/// The most bytes that a result of the interpreter may take.
+/// The maximum size of a node's dense result, in bytes.
 const LIMIT: u64 = 1 << 32;
 
 impl Dag {
-    /// Computes the outputs, by name. A zero of a matrix in CSR times anything is 0, NaN and infinity included: in products
-    /// of elements, and on the left of a product of matrices. A result is in CSR if its size says so.
+    /// Computes the outputs, by name, as dense matrices. A zero of a matrix in CSR times anything is 0, NaN and
+    /// infinity included: in an elementwise multiplication, and in the left operand of a matrix product.
     ///
     /// ```
     /// use fangorn_fusion::{Bindings, Matrix, dag::Dag};
@@ -26,7 +26,7 @@ impl Dag {
     /// ```
     ///
     /// # Errors
-    /// An input is missing or of another shape, or a result takes more than 4 GiB.
+    /// An input is missing or of another shape or format, or a node's dense result takes more than 4 GiB.
     pub fn interpret(&self, bindings: &Bindings) -> Result<HashMap<String, Matrix>, FusionError> {
         let inputs = bound(self, bindings)?;
         let mut results: Vec<DenseMatrix> = Vec::with_capacity(self.nodes().len());
@@ -88,7 +88,7 @@ fn each(shape: Shape, element: impl Fn(usize, usize) -> f64) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the element of a matrix of which one row or one column stands for all.
+/// Returns an element of a matrix, which is broadcast if it has one row or one column.
 fn broadcast(matrix: &DenseMatrix, row: usize, column: usize) -> f64 {
     let (rows, columns) = matrix.shape();
     matrix.row(if rows == 1 { 0 } else { row })[if columns == 1 { 0 } else { column }]

@@ -1,13 +1,13 @@
-//! Fusion plans by cost, over graphs of linear algebra, after Boehm et al., "On Optimizing Operator Fusion Plans for
-//! Large-Scale Machine Learning in SystemML" (VLDB 2018).
+//! Chooses by cost how the operators of a graph of linear algebra are fused, and runs the graph. It follows Boehm et
+//! al., "On Optimizing Operator Fusion Plans for Large-Scale Machine Learning in SystemML" (VLDB 2018).
 //!
 //! ```text
 //! Builder ──▶ Dag ──explore──▶ MemoTable ──select──▶ Plan ──run──▶ results
 //!                    (OFMC)                (MPSkipEnum)     tiles | elements
 //! ```
 //!
-//! Matrices hold `f64`, dense or in CSR. Elements of `f32` and compressed matrices are not there yet; a graph's text says
-//! so if it names another format.
+//! Matrices hold `f64`, dense or in CSR. `f32` elements and compressed matrices are not supported: the text of a graph
+//! that names another format is refused.
 
 pub mod dag;
 mod error;

@@ -1,4 +1,4 @@
-//! Matrices that a run takes and returns.
+//! Matrices that runs take and return.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -44,9 +44,9 @@ impl DenseMatrix {
 /// A matrix in one of the formats. A clone shares the elements.
 #[derive(Clone, Debug)]
 pub enum Matrix {
-    /// With all elements.
+    /// All elements, row-major.
     Dense(Arc<DenseMatrix>),
-    /// With those that are not 0.
+    /// Compressed sparse rows.
     Csr(Arc<SparseMatrix<f64>>),
 }
 
@@ -85,7 +85,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the first element, which is all of a scalar.
+    /// Returns the first element, which is the value of a scalar.
     pub fn scalar(&self) -> f64 {
         match self {
             Self::Dense(dense) => dense.values().first().copied().unwrap_or(0.0),
@@ -95,7 +95,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the share of elements that are not 0.
+    /// Returns the share of elements that are not 0; of a matrix in CSR, the share that is stored.
     pub fn filled(&self) -> f64 {
         let (rows, columns) = self.shape();
         let count = match self {

@@ -37,7 +37,7 @@ pub struct Builder {
     state: RefCell<State>,
 }
 
-/// The result of a node that a builder holds. `+`, `-`, `*` and `/` go element by element.
+/// The result of one node of a builder. `+`, `-`, `*` and `/` work element by element.
 #[derive(Clone, Copy)]
 pub struct Expression<'b> {
     builder: &'b Builder,
@@ -70,12 +70,13 @@ impl Builder {
         Expression { builder: self, node: at }
     }
 
-    /// Adds a dense input of a name, so many rows and columns.
+    /// Adds a dense input with a name and a number of rows and columns.
     pub fn dense(&self, name: &str, rows: usize, columns: usize) -> Expression<'_> {
         self.input(name, (rows, columns), Format::Dense, 1.0)
     }
 
-    /// Adds an input in CSR of a name, so many rows and columns, and the share of its elements that are not 0.
+    /// Adds an input in CSR with a name and a number of rows and columns. `filled` is the expected share of its
+    /// elements that are not 0, from 0 to 1.
     pub fn csr(&self, name: &str, rows: usize, columns: usize, filled: f64) -> Expression<'_> {
         self.input(name, (rows, columns), Format::Csr, filled)
     }
@@ -90,15 +91,16 @@ impl Builder {
         self.push(Operator::Literal(Number(value)), Vec::new())
     }
 
-    /// Makes an expression a result of runs.
+    /// Makes an expression an output, which runs return under its name.
     pub fn output(&self, name: &str, value: Expression<'_>) {
         self.state.borrow_mut().outputs.push(Output { name: name.to_owned(), node: value.node });
     }
 
-    /// Returns the graph of what the outputs need; inputs stay, even if no output needs them.
+    /// Returns the graph. It holds all inputs, and of the other nodes those that an output needs.
     ///
     /// # Errors
-    /// An expression has inputs that don't fit it, names repeat, or there is no output.
+    /// The inputs of an expression don't fit its operator, two inputs or two outputs share a name, or there is no
+    /// output.
     pub fn finish(self) -> Result<Dag, FusionError> {
         let State { nodes, mut outputs, error, .. } = self.state.into_inner();
         if let Some(error) = error {
@@ -127,7 +129,8 @@ impl Builder {
 }
 
 impl<'b> Expression<'b> {
-    /// Returns the node that computes the expression, as the builder numbers it.
+    /// Returns the number of the expression's node in the builder. The graph may number the node differently, because
+    /// it leaves out what no output needs.
     pub fn node(&self) -> NodeId {
         self.node
     }
@@ -172,7 +175,7 @@ impl<'b> Expression<'b> {
         self.unary(Unary::Square)
     }
 
-    /// -1, 0 or 1.
+    /// The sign of each element: -1, 0 or 1. The sign of NaN is NaN.
     pub fn sign(self) -> Self {
         self.unary(Unary::Sign)
     }
@@ -197,18 +200,18 @@ impl<'b> Expression<'b> {
         self.binary(Binary::NotEqual, other)
     }
 
-    /// The lesser of two elements.
+    /// The lesser of two elements. If one of them is NaN, it is the other one.
     pub fn min(self, other: impl Operand<'b>) -> Self {
         self.binary(Binary::Min, other)
     }
 
-    /// The greater of two elements.
+    /// The greater of two elements. If one of them is NaN, it is the other one.
     pub fn max(self, other: impl Operand<'b>) -> Self {
         self.binary(Binary::Max, other)
     }
 
-    /// The product of two matrices. An inner product of a transposed column and a column becomes the sum of products,
-    /// which the Cell template covers (section 3.2 of the paper).
+    /// The product of two matrices. The inner product `t(x) y` of two columns becomes the sum of `x * y`, which the
+    /// Cell template covers (section 3.2 of the paper).
     pub fn matmul(self, other: Self) -> Self {
         let inner = {
             let state = self.builder.state.borrow();
@@ -222,7 +225,7 @@ impl<'b> Expression<'b> {
         }
     }
 
-    /// Rows become columns. Twice, it is the expression itself.
+    /// The transposed matrix. Transposing twice gives the expression itself.
     pub fn transpose(self) -> Self {
         let back = {
             let state = self.builder.state.borrow();
@@ -235,7 +238,7 @@ impl<'b> Expression<'b> {
         }
     }
 
-    /// An aggregate.
+    /// An aggregate of each row, of each column or of all elements.
     pub fn aggregate(self, aggregation: Aggregation, direction: Direction) -> Self {
         self.builder.push(Operator::Aggregate(aggregation, direction), vec![self.node])
     }
@@ -266,9 +269,9 @@ impl<'b> Expression<'b> {
     }
 }
 
-/// What stands beside an expression in an operator: another expression, or a number.
+/// The second operand of an operator: an expression or a number.
 pub trait Operand<'b> {
-    /// Makes it an expression of the builder.
+    /// Returns the operand as an expression of the builder.
     fn expression(self, builder: &'b Builder) -> Expression<'b>;
 }
 

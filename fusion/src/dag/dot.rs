@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{model::Dag, operator::Operator};
 
-/// Returns a text in quotation marks, without signs that readers of DOT treat specially.
+/// Returns a text in quotation marks. Characters that DOT treats specially become spaces.
 fn quoted(text: &str) -> String {
     let plain: String = text
         .chars()

@@ -1,12 +1,13 @@
 //! Directed acyclic graphs (DAGs) of linear algebra over matrices of `f64`.
 //!
-//! A node is an operator with its inputs, and everything that plans need to know of its result: shape, format, filled
-//! share, memory. What may come in: plain data and its rules. How nodes are fused and run stays out.
+//! A node is an operator with its inputs. The graph keeps what plans need to know of its result: shape, format, share
+//! of elements that are not 0, memory. This module holds plain data and its rules; how nodes are fused and run is for
+//! other modules.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `operator` | operators, their names and what they do to zeros |
-//! | `model` | the graph, and whether one is whole |
+//! | `model` | the graph, and the checks that it is valid |
 //! | `sizes` | shapes, formats, filled shares and memory of results |
 //! | `builder` | expressions in Rust that become a graph, each common subexpression once |
 //! | `text` | the text of a graph, and its reader |

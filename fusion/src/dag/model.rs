@@ -1,4 +1,4 @@
-//! Graphs, and whether one is whole.
+//! Graphs, and the checks that one is valid.
 
 use super::{
     operator::Operator,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::FusionError;
 
-/// The place of a node in its graph, from 0.
+/// The index of a node in its graph.
 pub type NodeId = usize;
 
 /// An operator and its inputs.
@@ -27,7 +27,8 @@ pub struct Output {
     pub node: NodeId,
 }
 
-/// A graph of linear algebra. It is whole: each node has inputs that fit, and names differ.
+/// A graph of linear algebra. It is valid: each node comes after its inputs, which fit its operator, and
+/// neither two inputs nor two outputs share a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dag {
     nodes: Vec<Node>,
@@ -40,7 +41,8 @@ impl Dag {
     /// Makes a graph of its nodes, each after its inputs, and of its outputs.
     ///
     /// # Errors
-    /// Inputs don't fit their operator, names repeat, there is no output, or an output names no node.
+    /// Inputs don't fit their operator or don't come before it, two inputs or two outputs share a name, there
+    /// is no output, or an output names no node.
     pub fn new(nodes: Vec<Node>, outputs: Vec<Output>) -> Result<Self, FusionError> {
         let mut sizes: Vec<Size> = Vec::with_capacity(nodes.len());
         let mut consumers = vec![Vec::new(); nodes.len()];
@@ -146,7 +148,7 @@ impl Dag {
         (*self.operator(node) == Operator::Transpose).then(|| self.inputs(node)[0])
     }
 
-    /// Returns the value of a literal.
+    /// Returns the value of a node that is a literal.
     pub fn literal(&self, node: NodeId) -> Option<f64> {
         match self.operator(node) {
             Operator::Literal(number) => Some(number.0),

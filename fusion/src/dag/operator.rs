@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-/// A number that is equal to another one if all bits are.
+/// A number that is compared by its bits: NaN equals the same NaN, and 0 differs from -0.
 #[derive(Clone, Copy, Debug)]
 pub struct Number(pub f64);
 
@@ -20,12 +20,12 @@ impl Hash for Number {
     }
 }
 
-/// How the elements of a matrix are held.
+/// How the elements of a matrix are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// All of them, row-major.
+    /// All elements, row-major.
     Dense,
-    /// Those that are not 0, in compressed sparse rows.
+    /// Compressed sparse rows: an element that is not stored is 0.
     Csr,
 }
 
@@ -39,10 +39,10 @@ macro_rules! named {
         }
 
         impl $kind {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Returns the name in texts.
+            /// Returns the name that stands in the text of a graph.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),+
@@ -67,7 +67,7 @@ named! {
         Sqrt = "sqrt",
         /// `x * x`.
         Square = "square",
-        /// -1, 0 or 1; 0 of 0, and NaN of NaN.
+        /// The sign: -1, 0 or 1. The sign of 0 is 0, and that of NaN is NaN.
         Sign = "sign",
         /// `1 / (1 + exp(-x))`.
         Sigmoid = "sigmoid",
@@ -96,7 +96,7 @@ impl Unary {
         }
     }
 
-    /// Tells whether 0 gives 0.
+    /// Tells whether the function of 0 is 0.
     pub fn keeps_zero(self) -> bool {
         matches!(self, Self::Negate | Self::Abs | Self::Sqrt | Self::Square | Self::Sign)
     }
@@ -123,9 +123,9 @@ named! {
         Multiply = "multiply",
         /// `x / y`.
         Divide = "divide",
-        /// The lesser.
+        /// The lesser of x and y; if one is NaN, the other.
         Min = "min",
-        /// The greater.
+        /// The greater of x and y; if one is NaN, the other.
         Max = "max",
         /// `x < y`.
         Less = "less",
@@ -170,15 +170,15 @@ impl Binary {
 }
 
 named! {
-    /// What an aggregate makes of elements.
+    /// What an aggregate computes.
     Aggregation {
-        /// Their sum; 0 of none.
+        /// The sum of the elements; 0 if there are none.
         Sum = "sum",
-        /// The sum of their squares; 0 of none.
+        /// The sum of the elements' squares; 0 if there are none.
         SumOfSquares = "sumOfSquares",
-        /// The least; infinity of none.
+        /// The least element; infinity if there are none.
         Min = "min",
-        /// The greatest; minus infinity of none.
+        /// The greatest element; minus infinity if there are none.
         Max = "max",
     }
 }
@@ -204,7 +204,7 @@ impl Aggregation {
         }
     }
 
-    /// Joins the aggregates of two parts.
+    /// Returns the aggregate of all elements of two sets, given the aggregate of each set.
     #[inline(always)]
     pub fn join(self, a: f64, b: f64) -> f64 {
         match self {
@@ -214,7 +214,8 @@ impl Aggregation {
         }
     }
 
-    /// Tells whether zeros change nothing, so that elements that are not held may be left out.
+    /// Tells whether zeros leave the aggregate as it is, so that elements that a matrix in CSR does not store may be
+    /// left out.
     pub fn skips_zeros(self) -> bool {
         matches!(self, Self::Sum | Self::SumOfSquares)
     }
@@ -223,47 +224,48 @@ impl Aggregation {
 named! {
     /// Which elements are aggregated together.
     Direction {
-        /// Those of a row: a matrix of m rows and n columns gives m rows of one.
+        /// The elements of each row: m x n elements give m x 1.
         Row = "row",
-        /// Those of a column: it gives one row of n.
+        /// The elements of each column: m x n elements give 1 x n.
         Column = "column",
-        /// All: it gives a scalar.
+        /// All elements: they give a scalar.
         Full = "full",
     }
 }
 
-/// What a node computes of its inputs. A scalar is a matrix of one row and one column.
+/// What a node computes from its inputs. A scalar is a matrix of one row and one column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
-    /// A matrix that a run is given.
+    /// A matrix that is given to a run.
     Input {
         /// Its name.
         name: String,
         /// Number of rows and of columns.
         shape: (usize, usize),
-        /// How it is held.
+        /// How it is stored.
         format: Format,
-        /// The share of elements that are not 0, from 0 to 1. Plans are chosen by it; a run takes any.
+        /// The expected share of elements that are not 0, from 0 to 1. Plans are chosen for it; a run takes a matrix of
+        /// any share.
         filled: Number,
     },
     /// A scalar.
     Literal(Number),
     /// A function of each element.
     Unary(Unary),
-    /// A function of two elements at the same place. An input of one row stands for that row everywhere, an input
-    /// of one column for that column.
+    /// A function of two elements at the same place. An input of one row or of one column is broadcast to all rows or
+    /// columns.
     Binary(Binary),
     /// The product of two matrices.
     MatMul,
-    /// Rows become columns.
+    /// The transposed matrix.
     Transpose,
-    /// An aggregate of elements.
+    /// An aggregate of each row, of each column or of all elements.
     Aggregate(Aggregation, Direction),
-    /// Adjacent columns.
+    /// A range of columns.
     Columns {
-        /// The first.
+        /// The first column.
         start: usize,
-        /// The one after the last.
+        /// The column after the last one.
         end: usize,
     },
 }

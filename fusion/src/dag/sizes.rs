@@ -1,4 +1,4 @@
-//! Shapes, formats, filled shares and memory of results, propagated from the inputs of a graph.
+//! Shapes, formats, memory and shares of elements that are not 0, computed for each result from the inputs of a graph.
 
 use super::operator::{Binary, Direction, Format, Number, Operator};
 
@@ -10,7 +10,7 @@ pub type Shape = (usize, usize);
 pub struct Size {
     /// Number of rows and of columns.
     pub shape: Shape,
-    /// How it is held if its operator runs by itself.
+    /// How it is stored if its operator is not fused.
     pub format: Format,
     /// The expected share of elements that are not 0, from 0 to 1.
     pub filled: f64,
@@ -28,8 +28,8 @@ impl Size {
     }
 }
 
-/// Returns the memory of a matrix in bytes: 8 for each element if it is dense; in CSR 12 for each that is held and 8 for
-/// each row.
+/// Returns the memory of a matrix in bytes: 8 for each element if it is dense; in CSR, 12 for each element that is
+/// stored and 8 for each row.
 pub fn bytes_of(shape: Shape, format: Format, filled: f64) -> f64 {
     let cells = shape.0 as f64 * shape.1 as f64;
     match format {
@@ -38,7 +38,7 @@ pub fn bytes_of(shape: Shape, format: Format, filled: f64) -> f64 {
     }
 }
 
-/// Returns the length that two lengths are broadcast to.
+/// Returns the length that two lengths are broadcast to, or `None` if they don't fit.
 fn joint(a: usize, b: usize) -> Option<usize> {
     match (a, b) {
         (a, b) if a == b => Some(a),
@@ -102,7 +102,8 @@ pub(super) fn size_of(operator: &Operator, inputs: &[(&Operator, Size)]) -> Resu
     Ok(found)
 }
 
-/// Returns the size of a binary operator's result. Elements are taken to be filled independently.
+/// Returns the size of a binary operator's result. It assumes that zeros of one input are independent of zeros of the
+/// other.
 fn binary_size(binary: Binary, inputs: &[(&Operator, Size)]) -> Result<Size, String> {
     let (a, b) = (inputs[0].1, inputs[1].1);
     let (Some(rows), Some(columns)) = (joint(a.shape.0, b.shape.0), joint(a.shape.1, b.shape.1)) else {
@@ -133,7 +134,7 @@ fn binary_size(binary: Binary, inputs: &[(&Operator, Size)]) -> Result<Size, Str
     } else {
         1.0
     };
-    // It stays in CSR if the zeros of one input in CSR, of the result's shape, are zeros of the result.
+    // The result is in CSR if an input in CSR has the shape of the result, and its zeros are zeros of the result.
     let drives = |at: usize| {
         inputs[at].1.format == Format::Csr
             && inputs[at].1.shape == shape
@@ -143,9 +144,10 @@ fn binary_size(binary: Binary, inputs: &[(&Operator, Size)]) -> Result<Size, Str
     Ok(Size { shape, format, filled })
 }
 
-/// Tells whether a binary operator gives 0 where the inputs that are said to be 0 are; the value of a literal is known.
+/// Tells whether a binary operator gives 0 if the first input is 0 (`a`), the second is 0 (`b`), or both are. `x` and
+/// `y` are the values of inputs that are literals.
 pub(crate) fn zero_if(binary: Binary, a: bool, b: bool, x: Option<f64>, y: Option<f64>) -> bool {
-    // What an input is: 0 if it is said to be, or a literal's value.
+    // The known value of an input: 0 if it is assumed to be 0, or a literal's value.
     let x = if a { Some(0.0) } else { x };
     let y = if b { Some(0.0) } else { y };
     if binary == Binary::Multiply {

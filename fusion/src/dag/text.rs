@@ -1,4 +1,4 @@
-//! The text of a graph, a line for each node and output, and its reader.
+//! Writes a graph as text, one line for each node and output, and reads it.
 //!
 //! ```text
 //! %0 = input "X": dense[1000, 10]
@@ -69,7 +69,7 @@ impl fmt::Display for Dag {
 }
 
 impl Dag {
-    /// Reads the text that `to_string` writes. Comments after `//` and blank lines are left out.
+    /// Reads the text that `to_string` writes. Comments after `//` and blank lines are ignored.
     ///
     /// ```
     /// use fangorn_fusion::dag::Dag;
@@ -81,7 +81,7 @@ impl Dag {
     /// ```
     ///
     /// # Errors
-    /// A line is not one of a graph, or the graph is not whole.
+    /// A line can't be read, or the graph breaks a rule of [`Dag::new`].
     pub fn parse(text: &str) -> Result<Self, FusionError> {
         let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
         for (at, line) in text.lines().enumerate() {
@@ -109,7 +109,7 @@ impl Dag {
     }
 }
 
-/// Takes a line apart from its beginning.
+/// Reads a line from its beginning.
 struct Reader<'a> {
     rest: &'a str,
 }

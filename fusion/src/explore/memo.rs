@@ -5,32 +5,32 @@ use std::{collections::BTreeMap, fmt};
 use super::template::Template;
 use crate::dag::{Dag, NodeId};
 
-/// Whether a partial plan may go on to consumers, and whether it may end here. Plans that are closed and invalid are
-/// not kept.
+/// The close status of a partial plan at an operator. An open plan may be fused into a consumer; a valid plan may end
+/// at the operator. Plans that are closed and invalid are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Close {
-    /// It may go on, and may end here.
+    /// The plan may be fused into a consumer, and may end here.
     OpenValid,
-    /// It may go on, and may not end here.
+    /// The plan may be fused into a consumer, and may not end here.
     OpenInvalid,
-    /// It ends here.
+    /// The plan may not be fused into a consumer: it ends here.
     ClosedValid,
 }
 
-/// A partial fusion plan: an operator joins a template, together with those of its inputs that are referenced. Inputs
-/// that are not are read from memory.
+/// A partial fusion plan of an operator: a template, and the inputs that are fused. The other inputs are read from
+/// memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
     /// The template.
     pub template: Template,
-    /// For each input of the operator the group that is fused.
+    /// For each input of the operator, the node that is fused; `None` if the input is read from memory.
     pub inputs: Vec<Option<NodeId>>,
-    /// Whether it goes on.
+    /// The close status.
     pub close: Close,
 }
 
 impl Entry {
-    /// Returns the groups that are fused.
+    /// Returns the references: the inputs that are fused.
     pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.inputs.iter().flatten().copied()
     }
@@ -77,14 +77,14 @@ impl MemoTable {
         self.groups.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// Tells whether an operator has a plan of one of the templates that may go on.
+    /// Tells whether an operator has an open plan of one of the templates.
     pub fn is_open(&self, node: NodeId, templates: &[Template]) -> bool {
         let open = |entry: &Entry| entry.close != Close::ClosedValid && templates.contains(&entry.template);
         self.entries(node).iter().any(open)
     }
 
-    /// Returns a table without the entries for which `keep` is false. References to groups that no longer hold a plan
-    /// to go on with go, too.
+    /// Returns a table without the entries for which `keep` is false. An entry also goes if a fused input of it has no
+    /// open plan left that its template merges with.
     pub fn filtered(&self, keep: impl Fn(NodeId, &Entry) -> bool) -> Self {
         let mut found = Self::default();
         for (node, entries) in &self.groups {
@@ -97,10 +97,10 @@ impl MemoTable {
         found
     }
 
-    /// Returns a table without dominated entries: those beside an entry of the same template and close status that
-    /// references more, where all references of that entry have one consumer. Only heuristics that never cut such
-    /// references may use it (section 3.2, advanced pruning; in figure 5 R(10,9) dominates R(10,-1), and R(6,8) does
-    /// not dominate R(-1,8)).
+    /// Returns a table without dominated entries. An entry is dominated if its operator has another entry of the same
+    /// template and close status that fuses the same inputs and more, and if all inputs of that entry have a single
+    /// consumer. Only heuristics that never cut such references may use it (section 3.2, advanced pruning; in figure 5
+    /// R(10,9) dominates R(10,-1), and R(6,8) does not dominate R(-1,8)).
     pub fn without_dominated(&self, dag: &Dag) -> Self {
         self.filtered(|node, entry| {
             let dominates = |other: &Entry| {
@@ -120,7 +120,7 @@ impl MemoTable {
         })
     }
 
-    /// Returns the table as text, a line for each operator, the last first, as in figure 5.
+    /// Returns the table as text, one line for each operator, from the last operator to the first, as in figure 5.
     pub fn display(&self, dag: &Dag) -> String {
         let mut out = String::new();
         for (node, entries) in self.groups.iter().rev() {

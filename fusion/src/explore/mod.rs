@@ -1,8 +1,8 @@
 //! Exploration: which operators may be fused, by which templates.
 //!
 //! It is the OFMC algorithm (open, fuse, merge, close) of Boehm et al., "On Optimizing Operator Fusion Plans for
-//! Large-Scale Machine Learning in SystemML" (VLDB 2018), section 3.2, algorithm 1. What may come in: graphs. What plans
-//! cost and how they run stays out.
+//! Large-Scale Machine Learning in SystemML" (VLDB 2018), section 3.2, algorithm 1. It depends on graphs only; what
+//! plans cost and how they run is for other modules.
 //!
 //! | file | subject |
 //! |---|---|
@@ -33,7 +33,8 @@ impl MemoTable {
     /// ```
     pub fn explore(dag: &Dag) -> Self {
         let mut memo = Self::default();
-        // Nodes come after their inputs, so one pass is the recursion of lines 1 to 6 with its memory of visits.
+        // Nodes come after their inputs, so one pass replaces the recursion of lines 1 to 6, which visits each node
+        // once.
         for node in 0..dag.nodes().len() {
             if dag.is_leaf(node) {
                 continue;
@@ -45,7 +46,7 @@ impl MemoTable {
                     plans(dag, &memo, node, None, template, &mut found);
                 }
             }
-            // Lines 11 to 15: open templates of inputs that expand to here.
+            // Lines 11 to 15: open templates of inputs that may be fused here.
             for input in distinct(dag.inputs(node)) {
                 for template in Template::ALL {
                     if memo.is_open(input, &[template]) && template.fuse(dag, node, input) {
@@ -53,7 +54,7 @@ impl MemoTable {
                     }
                 }
             }
-            // Lines 16 to 20: templates that close here; invalid ones go.
+            // Lines 16 to 20: the close status. Entries that are closed and invalid go.
             found.retain_mut(|entry| match entry.template.close(dag, node, entry.has_references()) {
                 Some(close) => {
                     entry.close = close;
@@ -74,8 +75,8 @@ fn distinct(inputs: &[NodeId]) -> Vec<NodeId> {
     found
 }
 
-/// Adds the entries of a template at a node: `fused` is referenced, every other input may be if the template merges
-/// with it (`createPlans`).
+/// Adds the entries of a template at a node, one for each set of inputs that may be fused (`createPlans`). `fused` is
+/// in every set. Another input may be if the template merges with it.
 fn plans(
     dag: &Dag,
     memo: &MemoTable,

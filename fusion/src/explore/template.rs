@@ -1,37 +1,41 @@
-//! The templates of fused operators (table 1), and their conditions for OFMC (section 3.2).
+//! The templates of fused operators (Boehm et al., VLDB 2018, table 1), and when each may open, fuse, merge and close
+//! (OFMC, section 3.2).
 //!
 //! | template | binds to | variants | sparse-safe |
 //! |---|---|---|---|
-//! | Cell | cells of a main input | no, row, column and full aggregate | if zeros of a main input in CSR stay zeros |
-//! | Row | rows of a main input | those of Cell, t(X) W, X V | no: rows are read as they are held |
-//! | MAgg | cells of a shared main input | several full aggregates | as Cell, for all its aggregates |
-//! | Outer | elements of X, rows of U and V | W V, t(W) U, no and full aggregate | always |
+//! | Cell | elements of a main input | no aggregate, or one per row, per column or of all | if zeros of a main input in CSR give 0 |
+//! | Row | rows of a main input | those of Cell, t(X) W, X V | no: rows are read in their stored format |
+//! | MAgg | elements of a shared main input | several aggregates of all elements | as Cell, for all its aggregates |
+//! | Outer | elements of a sparse X, rows of U and V | W V, t(W) U, no aggregate, or one of all | always |
+//!
+//! In the last line, W is what the operator computes for the elements of X.
+//! | Outer | elements of a sparse X, rows of U and V | W V, t(W) U, no aggregate or one of all elements; W is computed for the elements of X | always |
 
 use super::memo::Close;
 use crate::dag::{Aggregation, Binary, Dag, Direction, Format, NodeId, Operator};
 
-/// The most columns of the right-hand side of a product that the Row template computes for each row: beyond, a product
-/// by blocks is faster than a product by rows.
+/// The maximum number of columns of a matrix product that Row and Outer operators take in. A blocked product is faster
+/// for a wider one.
 pub const NARROW_COLUMNS: usize = 64;
 
 /// The kind of a fused operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Template {
-    /// Cell by cell.
+    /// Works element by element.
     Cell,
-    /// Row by row.
+    /// Works row by row.
     Row,
-    /// Several full aggregates.
+    /// Computes several aggregates of all elements in one pass.
     MAgg,
-    /// The elements of a sparse matrix beside an outer product.
+    /// Works on the elements of a sparse matrix, and computes an outer product only there.
     Outer,
 }
 
 impl Template {
-    /// All of them.
+    /// All templates.
     pub const ALL: [Self; 4] = [Self::Cell, Self::Row, Self::MAgg, Self::Outer];
 
-    /// Returns the letter in memo tables.
+    /// Returns the letter that stands for the template in the text of a memo table.
     pub fn letter(self) -> char {
         match self {
             Self::Cell => 'C',
@@ -41,7 +45,7 @@ impl Template {
         }
     }
 
-    /// Returns the templates of inputs that this one may take in.
+    /// Returns the templates that may be open at an input if this template is to merge with it.
     pub fn merges_with(self) -> &'static [Self] {
         match self {
             Self::Cell | Self::MAgg => &[Self::Cell],
@@ -74,12 +78,12 @@ impl Template {
         }
     }
 
-    /// Tells whether an open fused operator at an input may go on to its consumer.
+    /// Tells whether a fused operator that is open at `input` may take in its consumer `node`.
     pub fn fuse(self, dag: &Dag, node: NodeId, input: NodeId) -> bool {
         self != Self::MAgg && self.merge(dag, node, input) || self.fuses_only(dag, node, input)
     }
 
-    /// What a template fuses on the way up and does not merge on the way down.
+    /// Tells whether `fuse` allows a pair of node and input that `merge` does not.
     fn fuses_only(self, dag: &Dag, node: NodeId, input: NodeId) -> bool {
         let inputs = dag.inputs(node);
         match (self, dag.operator(node)) {
@@ -96,11 +100,12 @@ impl Template {
         }
     }
 
-    /// Tells whether an open fused operator at a consumer may take in one of its inputs.
+    /// Tells whether a fused operator at `node` may take in its input `input`.
     pub fn merge(self, dag: &Dag, node: NodeId, input: NodeId) -> bool {
         let inputs = dag.inputs(node);
         let operator = dag.operator(node);
-        // A transposition is never computed; it only turns a product with what is transposed.
+        // A fused operator never computes a transposition: it takes one in only as the left-hand side of a product,
+        // `t(X) W`.
         if dag.transposed(input).is_some() && (*operator != Operator::MatMul || inputs[0] != input) {
             return false;
         }
@@ -116,7 +121,7 @@ impl Template {
                 Operator::MatMul => {
                     let narrow = dag.shape(node).1 <= NARROW_COLUMNS && inputs[0] != inputs[1];
                     match dag.transposed(inputs[0]) {
-                        // t(X) W: both X and W have the rows of the operator.
+                        // In t(X) W the operator goes through the rows of X and W together, so it may take in either.
                         Some(turned) => narrow && dag.shape(turned).0 > 1,
                         None => narrow && inputs[0] == input && dag.shape(node).0 > 1,
                     }
@@ -127,7 +132,8 @@ impl Template {
             Self::Outer => match operator {
                 Operator::Unary(_) => true,
                 Operator::Binary(binary) if dag.shape(node) == dag.shape(input) => {
-                    // Another full matrix may only be a factor, which can be a sparse driver.
+                    // If the other operand has the shape of the result, only a multiplication is fused: the other
+                    // operand can then be the sparse driver.
                     let full = |at: &&NodeId| **at != input && dag.shape(**at) == dag.shape(node);
                     *binary == Binary::Multiply || inputs.iter().filter(full).count() == 0
                 }
@@ -136,7 +142,8 @@ impl Template {
         }
     }
 
-    /// Returns what becomes of a fused operator after a node, and `None` if it is closed and invalid.
+    /// Returns the close status of a fused operator at a node, or `None` if it is closed and invalid. `fuses` says
+    /// whether the operator fuses an input of the node.
     pub fn close(self, dag: &Dag, node: NodeId, fuses: bool) -> Option<Close> {
         let inputs = dag.inputs(node);
         let operator = dag.operator(node);
@@ -151,7 +158,7 @@ impl Template {
                 Operator::Transpose => Close::OpenInvalid,
                 _ => Close::OpenValid,
             }),
-            // An outer product pays only where a sparse matrix says which of its elements count.
+            // An outer product is fused only where a sparse matrix limits it to some of its elements.
             Self::Outer => match operator {
                 Operator::MatMul if !fuses => Some(Close::OpenInvalid),
                 Operator::MatMul | Operator::Aggregate(..) => {
@@ -170,7 +177,7 @@ fn is_matrix(dag: &Dag, node: NodeId) -> bool {
     rows > 1 && columns > 1
 }
 
-/// Tells whether a product makes more columns and more rows than it sums over.
+/// Tells whether a node is a matrix product whose result has more rows and more columns than the common dimension.
 pub(crate) fn is_outer_product(dag: &Dag, node: NodeId) -> bool {
     let inputs = dag.inputs(node);
     *dag.operator(node) == Operator::MatMul && {
@@ -179,7 +186,7 @@ pub(crate) fn is_outer_product(dag: &Dag, node: NodeId) -> bool {
     }
 }
 
-/// Tells whether a transposition is the left-hand side of a product with few columns.
+/// Tells whether a transposition is the left-hand side of a product with at most `NARROW_COLUMNS` columns.
 fn feeds_narrow_product(dag: &Dag, node: NodeId) -> bool {
     dag.consumers(node).iter().any(|consumer| {
         let inputs = dag.inputs(*consumer);

@@ -1,4 +1,4 @@
-//! Programs over the elements of a sparse driver: what is 0 in the driver is neither read nor computed.
+//! Programs over the elements of a sparse driver: elements that are 0 in the driver are neither read nor computed.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,10 +16,10 @@ use crate::{
     select::PlannedOperator,
 };
 
-/// The number of elements that are computed together, at least: registers stay in the first-level cache.
+/// The least number of elements of a batch but the last. Its registers stay in the first-level cache.
 const BATCH: usize = 512;
 
-/// What one thread's rows add to a root.
+/// The part of a root that one thread's rows compute.
 struct Part {
     /// Elements of a result in CSR, rows of a dense one, or sums over the rows.
     values: Vec<f64>,
@@ -30,11 +30,12 @@ struct Elements<'a> {
     operator: &'a PlannedOperator,
     values: &'a Values,
     driver: Arc<SparseMatrix<f64>>,
-    /// For each outer product that is covered, both factors with a row for each row and for each column.
+    /// For each covered node that is an outer product: its left-hand side, and its right-hand side
+    /// transposed.
     factors: Vec<Option<[Arc<DenseMatrix>; 2]>>,
 }
 
-/// The places of a batch.
+/// The rows, columns and driver's values of a batch of elements.
 #[derive(Default)]
 struct Places {
     rows: Vec<usize>,
@@ -86,7 +87,7 @@ fn dense(matrix: &Matrix) -> Arc<DenseMatrix> {
     }
 }
 
-/// What becomes of a root's elements.
+/// What a root computes from the elements.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Elements,
@@ -115,7 +116,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Splits the rows for the threads, by elements.
+    /// Splits the rows into a range for each thread, with about as many elements in each.
     fn ranges(&self) -> Vec<Range<usize>> {
         let rows = self.driver.shape().0;
         let each = (self.driver.filled() / rayon::current_num_threads().max(1)).max(1);
@@ -131,7 +132,8 @@ impl Elements<'_> {
         found
     }
 
-    /// Returns the length of what a part adds to a root.
+    /// Returns the number of values of a part of a root. It is 0 if the part is a list of elements, which
+    /// grows.
     fn length(&self, root: NodeId, rows: usize) -> usize {
         let (all, columns) = self.dag.shape(root);
         match self.end(root) {
@@ -234,7 +236,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Tells whether elements of an input are read one by one: by cellwise operators, or by an aggregate.
+    /// Tells whether elements of an input are read one by one: by elementwise operators, or by an aggregate.
     fn is_cellwise_input(&self, node: NodeId) -> bool {
         self.operator.covered.iter().any(|covered| {
             self.dag.inputs(*covered).contains(&node)
@@ -274,7 +276,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Adds the elements of a batch to what a part adds to a root.
+    /// Adds the elements of a batch to a part of a root.
     fn add(
         &self,
         root: NodeId,

@@ -1,11 +1,11 @@
-//! Loops over elements, one for each operator, which the compiler makes vectors of.
+//! Loops over elements, one for each operator. The compiler vectorizes them.
 
 use crate::{
     Matrix,
     dag::{Aggregation, Binary, Unary},
 };
 
-/// Elements of a tile, or of what is broadcast to it: where a row and a column are.
+/// The elements of a tile or of an input that is broadcast to it, with the distances of rows and of columns.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub data: &'a [f64],
@@ -17,7 +17,7 @@ pub(super) struct View<'a> {
 
 /// Applies a function to all elements.
 pub(super) fn unary(unary: Unary, from: View, out: &mut [f64], width: usize) {
-    // A match for each loop, not for each element, so that each is a loop over vectors.
+    // The match is outside the loops, so that the compiler vectorizes each of them.
     macro_rules! loops {
         ($($kind:ident),+) => {
             match unary {
@@ -66,13 +66,13 @@ pub(super) fn binary(binary: Binary, a: View, b: View, out: &mut [f64], width: u
     );
 }
 
-/// Multiplies the elements of two views, where zeros of those that skip give 0 beside NaN and infinity, too.
+/// Multiplies the elements of two views. A zero of a view that skips gives 0, even times NaN or infinity.
 pub(super) fn multiply_skipping(a: View, b: View, skips: (bool, bool), out: &mut [f64], width: usize) {
     over_two(a, b, out, width, |x, y| if skips.0 && x == 0.0 || skips.1 && y == 0.0 { 0.0 } else { x * y });
 }
 
 fn over_two(mut a: View, mut b: View, out: &mut [f64], mut width: usize, apply: impl Fn(f64, f64) -> f64) {
-    // Columns of a tile are one row of it, and so are whole tiles that lie together.
+    // A tile of one column, or one without gaps, is a single long row.
     if width == 1 {
         (a.column, b.column, width) = (a.row, b.row, out.len());
     } else {
@@ -96,7 +96,8 @@ fn over_two(mut a: View, mut b: View, out: &mut [f64], mut width: usize, apply: 
     }
 }
 
-/// Adds elements that lie together to an aggregate. Eight running aggregates, so that additions overlap.
+/// Returns the aggregate of `start` and of adjacent elements. It keeps eight running aggregates, so that additions
+/// overlap.
 pub(super) fn aggregate(aggregation: Aggregation, start: f64, data: &[f64]) -> f64 {
     macro_rules! loops {
         ($($kind:ident),+) => {
@@ -119,7 +120,7 @@ pub(super) fn aggregate(aggregation: Aggregation, start: f64, data: &[f64]) -> f
     loops!(Sum, SumOfSquares, Min, Max)
 }
 
-/// The sum of the products of two vectors.
+/// Returns the sum of the products of two vectors.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut lanes = [0.0; 8];
     let (left, right) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -132,7 +133,8 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Adds a multiple of a vector, scaled by an element of a matrix in CSR: nothing if that is 0, which may be held.
+/// Adds a multiple of a vector. `scale` is an element of a matrix in CSR: nothing is added if it is 0, since CSR may
+/// store zeros.
 pub(super) fn add_scaled_skipping(out: &mut [f64], scale: f64, from: &[f64]) {
     if scale != 0.0 {
         add_scaled(out, scale, from);
@@ -144,13 +146,13 @@ pub(super) fn add_scaled(out: &mut [f64], scale: f64, from: &[f64]) {
     out.iter_mut().zip(from).for_each(|(out, x)| *out += scale * x);
 }
 
-/// Returns a transposed matrix, in the format that it has.
+/// Returns the transposed matrix, in the same format.
 pub(super) fn transpose(matrix: &Matrix) -> Matrix {
     let (rows, columns) = matrix.shape();
     let made = match matrix {
         Matrix::Dense(dense) => {
             let mut out = vec![0.0; rows * columns];
-            // Blocks, so that lines of both matrices stay in the cache.
+            // Blocks, so that the cache lines of both matrices stay in the cache.
             for top in (0..rows).step_by(32) {
                 for left in (0..columns).step_by(32) {
                     for row in top..rows.min(top + 32) {

@@ -1,8 +1,8 @@
 //! Runs of plans on the CPU, with the threads of rayon.
 //!
 //! An operator, fused or basic, is a register program: the covered nodes in order, each with a register. The program
-//! runs on a tile of rows whose registers fit the cache, or on a batch of the elements of a sparse driver. What may come
-//! in: graphs, plans and matrices. Choosing plans stays out.
+//! runs on a tile of rows whose registers fit the cache, or on a batch of the elements of a sparse driver. It depends
+//! on graphs, plans and matrices; choosing plans is for another module.
 //!
 //! | file | subject |
 //! |---|---|
@@ -23,14 +23,14 @@ use crate::{
     select::{Plan, PlannedOperator},
 };
 
-/// The most bytes that a dense result of a run may take.
+/// The maximum size of a result of a run, in bytes.
 const LIMIT: u64 = 1 << 36;
 
 /// Results of operators, by node.
 type Values = HashMap<NodeId, Matrix>;
 
 impl Plan {
-    /// Computes the outputs of the graph that the plan was made of, by name.
+    /// Computes the outputs of the graph that the plan was made for, by name.
     ///
     /// ```
     /// use fangorn_fusion::{
@@ -85,7 +85,8 @@ impl Plan {
         Ok(outputs.collect())
     }
 
-    /// Tells whether operators only multiply with a transposition, from the left: they read what is transposed.
+    /// Tells whether all operators use a transposition only as the left-hand side of a product: they then read what is
+    /// transposed.
     fn is_only_viewed(&self, dag: &Dag, node: NodeId) -> bool {
         !dag.is_output(node)
             && self.operators().iter().filter(|operator| operator.inputs.contains(&node)).all(|operator| {
@@ -112,7 +113,8 @@ impl Plan {
     }
 }
 
-/// Tells whether an operator reads a transposition, an input of a covered node, through what is transposed.
+/// Tells whether an operator reads what is transposed instead of the transposition, which is an input of a covered
+/// node.
 fn views(dag: &Dag, operator: &PlannedOperator, covered: NodeId, transposition: NodeId) -> bool {
     let inputs = dag.inputs(covered);
     *dag.operator(covered) == Operator::MatMul

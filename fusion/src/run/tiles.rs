@@ -12,10 +12,10 @@ use crate::{
     select::PlannedOperator,
 };
 
-/// The number of elements of a register of the widest node: registers of a program then share a second-level cache.
+/// The number of elements of the widest node's register. The registers of a program then fit a second-level cache.
 const TILE: usize = 4096;
 
-/// What a root makes of tiles.
+/// What a root computes from tiles.
 #[derive(Clone, Copy)]
 enum End {
     /// Rows of the result, tile by tile.
@@ -48,7 +48,7 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
     let tiles = Tiles { dag, operator, values, rows };
     let widths = operator.covered.iter().chain(&operator.inputs).filter(|node| dag.shape(**node).0 == rows);
     let widest = widths.map(|node| dag.shape(*node).1).max().unwrap_or(1);
-    // Products by blocks need some rows at a time.
+    // Blocked products need several rows at a time.
     let multiplies = operator.covered.iter().any(|node| *dag.operator(*node) == Operator::MatMul);
     let least = match (multiplies, operator.template) {
         (true, None) => 128,
@@ -79,12 +79,13 @@ impl Tiles<'_> {
         }
     }
 
-    /// Tells whether zeros of a node give 0 whatever they are multiplied by, even if its elements are at hand densely.
+    /// Tells whether a zero of a node gives 0 in products, even times NaN or infinity. It may do so in a dense
+    /// register, too.
     fn skips(&self, node: NodeId) -> bool {
         self.dag.size(node).format == Format::Csr
     }
 
-    /// Returns X of a product t(X) W.
+    /// Returns X if a node is a product t(X) W.
     fn turned(&self, node: NodeId) -> Option<NodeId> {
         let inputs = self.dag.inputs(node);
         let differ = *self.dag.operator(node) == Operator::MatMul && inputs[0] != inputs[1];
@@ -121,7 +122,7 @@ impl Tiles<'_> {
         out
     }
 
-    /// Computes results that sum over rows: each thread has its own, which are joined in the end.
+    /// Computes results that aggregate over rows. Each thread computes a part, and the parts are joined in the end.
     fn accumulated(&self, height: usize) -> Vec<Vec<f64>> {
         let tiles = self.rows.div_ceil(height);
         let each = tiles.div_ceil(rayon::current_num_threads().max(1)).max(1);
@@ -236,7 +237,7 @@ impl Tiles<'_> {
         let Ok(place) = self.operator.inputs.binary_search(&node) else { return };
         let Some(Matrix::Csr(sparse)) = self.values.get(&node) else { return };
         let (rows, width) = self.dag.shape(node);
-        // What has one row, or is the right-hand side of a product, is read whole.
+        // An input of one row, or the right-hand side of a product, is read whole.
         let (first, count) = if rows == self.rows { (first, count) } else { (0, rows) };
         let register = registers.inputs[place].get_or_insert_with(Vec::new);
         register.clear();
@@ -248,7 +249,7 @@ impl Tiles<'_> {
         }
     }
 
-    /// Returns the rows of a tile of a node: a register, or the matrix itself.
+    /// Returns the rows of a node in a tile, from a register or from the matrix itself.
     fn view<'v>(&'v self, node: NodeId, first: usize, count: usize, registers: &'v Registers) -> View<'v> {
         let (rows, width) = self.dag.shape(node);
         let column = usize::from(width > 1);
@@ -331,7 +332,7 @@ impl Tiles<'_> {
         let (inner, width) = self.dag.shape(right);
         let whole = match self.values.get(&right) {
             Some(Matrix::Dense(dense)) => dense.values(),
-            // In CSR it was made dense before.
+            // A right-hand side in CSR is made dense in its register, once for all tiles of a thread.
             _ => {
                 self.load_whole(right, registers);
                 let place = self.operator.inputs.binary_search(&right).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What plans of a part cost at least, if some of their operators are known.
+//! A lower bound of the cost of the plans of a part, given some of their operators.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use crate::{
     explore::MemoTable,
 };
 
-/// A part of a partition, and the least share of each node that any plan computes.
+/// A part of a partition, and for each node the least share of its elements that any plan computes.
 pub(super) struct Bound<'a> {
     dag: &'a Dag,
     costs: &'a Costs,
@@ -29,7 +29,8 @@ impl<'a> Bound<'a> {
         let touched = nodes.iter().flat_map(|node| dag.inputs(*node).iter().chain([node]));
         let sparse = touched.map(|node| dag.size(*node)).filter(|size| size.format == Format::Csr);
         let least = sparse.map(|size| size.filled).fold(1.0, f64::min);
-        // A node is computed in part only if something in CSR that skips zeros may fuse it. Consumers come later.
+        // A plan may skip elements of a node only if the node or what it aggregates is in CSR, or if it may skip
+        // elements of a consumer of the same shape. Consumers come after their inputs, so the loop starts at the end.
         let mut scales = vec![1.0; nodes.len()];
         for (at, node) in nodes.iter().enumerate().rev() {
             let skips = dag.size(*node).format == Format::Csr
@@ -49,12 +50,13 @@ impl<'a> Bound<'a> {
         self.nodes.binary_search(&node).ok()
     }
 
-    /// Returns what the operators at `open` and all that they need cost at least, in seconds. `written` are the nodes
-    /// whose operators are paid for elsewhere or are open; it is indexed as the nodes of the part.
+    /// Returns the least cost of the operators at `open` and of all that they need, in seconds. `written` says for each
+    /// node of the part whether its operator is counted elsewhere or is open.
     ///
-    /// Each node that is needed and not written is computed once at least, by an operator within a component of the
-    /// references that are not cut; what no such reference leads to is written and read. Reading and computing overlap
-    /// within an operator, so that a component takes its writing and the greater of its reading and computing.
+    /// A node that is needed and not written is computed at least once, by an operator within a component of the
+    /// references that are not cut. A node to which no such reference leads is written and read. Reading and computing
+    /// overlap within an operator, so a component takes the time of its writing plus the greater of reading and
+    /// computing.
     pub fn rest(&self, open: &[NodeId], written: &[bool], assignment: &Assignment) -> f64 {
         let dag = self.dag;
         let mut parent: Vec<usize> = (0..self.nodes.len()).collect();

@@ -1,7 +1,7 @@
-//! Plans that are kept by the structure of their graph, for graphs of other sizes.
+//! Keeps plans by the structure of their graph, for graphs of other sizes.
 //!
-//! The paper keeps compiled operators in a plan cache, across graphs and sizes (sections 2.1 and 5.3). Here an operator is
-//! not compiled, so the whole plan is what is kept.
+//! The paper keeps compiled operators in a plan cache, across graphs and sizes (sections 2.1 and 5.3). Here operators
+//! are not compiled, so the cache keeps whole plans.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,14 +15,14 @@ use crate::{
     explore::NARROW_COLUMNS,
 };
 
-/// A graph without its sizes and names: what templates ask of shapes is kept, that is which lengths are equal, which is
+/// A graph without its sizes and names. It keeps what templates ask of shapes: which lengths are equal, which is
 /// greater, which are 1 and which are narrow.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Structure {
     nodes: Vec<Node>,
     shapes: Vec<Shape>,
     formats: Vec<Format>,
-    /// Whether the least length is 1, and how many are narrow.
+    /// Whether there is a length of 1, and how many of the lengths are narrow.
     lengths: (bool, usize),
     outputs: Vec<usize>,
     policy: Policy,
@@ -59,21 +59,21 @@ impl Structure {
     }
 }
 
-/// What a plan cache was asked for.
+/// How often a plan was in the cache and how often one had to be made, and the time that this took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheReport {
-    /// Plans that were there.
+    /// How often the plan was in the cache.
     pub hits: u64,
-    /// Plans that had to be made.
+    /// How often a plan had to be made.
     pub misses: u64,
-    /// What finding them took.
+    /// The time that it took to find plans in the cache.
     pub finding: Duration,
-    /// What making them took.
+    /// The time that it took to make plans.
     pub making: Duration,
 }
 
-/// Keeps plans. A graph of the same structure and other sizes takes the plan that is there, which computes the same
-/// results but may no longer be the one of least cost; a new cache plans anew.
+/// Keeps plans. A graph of the same structure and other sizes gets the kept plan. That plan computes the right results,
+/// but may not be the one of least cost; a new cache makes new plans.
 ///
 /// ```
 /// use fangorn_fusion::{
@@ -100,10 +100,11 @@ pub struct PlanCache {
 }
 
 impl PlanCache {
-    /// The most plans that are kept. Then the cache starts anew.
+    /// The maximum number of plans that are kept. A further plan empties the cache first.
     pub const MOST: usize = 4096;
 
-    /// Returns the plan of a graph, made if none of its structure is there, or if one exceeds the memory of `costs`.
+    /// Returns the plan of a graph. It is made if the cache has none for the structure, or if the kept one exceeds the
+    /// memory of `costs`.
     pub fn plan(&mut self, dag: &Dag, policy: Policy, costs: &Costs) -> Arc<Plan> {
         let start = Instant::now();
         let structure = Structure::of(dag, policy, costs);
@@ -124,7 +125,7 @@ impl PlanCache {
         plan
     }
 
-    /// Returns what the cache was asked for so far.
+    /// Returns the counts and times of all calls so far.
     pub fn report(&self) -> CacheReport {
         self.report
     }

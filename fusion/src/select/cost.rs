@@ -1,4 +1,4 @@
-//! What operators take, in seconds (section 4.3, equation 4).
+//! The estimated time of operators, in seconds (section 4.3, equation 4).
 
 use super::operator::{PlannedOperator, flops};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     explore::Template,
 };
 
-/// The constants of a machine that plans are chosen by.
+/// The speed and the limits of a machine, for which plans are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// Memory that all threads together read, in bytes a second.
@@ -15,25 +15,26 @@ pub struct Costs {
     pub write: f64,
     /// Floating-point operations of all threads together, a second.
     pub compute: f64,
-    /// The most memory that an operator's inputs and results may take, in bytes. An operator with more has infinite cost.
+    /// The maximum memory of an operator's inputs and results, in bytes. An operator with more has infinite cost.
     pub memory: f64,
-    /// The most memory of one row of a Row operator with its intermediates, in bytes. An operator with more has
+    /// The maximum memory of one row of a Row operator with its intermediates, in bytes. An operator with more has
     /// infinite cost.
     pub row: f64,
 }
 
 impl Default for Costs {
-    /// Medians of three runs of `cargo run --release -p fangorn-fusion --example bandwidth -- 1024`, which prints those of
-    /// your machine: AMD EPYC (Zen 4), two cores that other programs shared, 2026-11-26. Writing takes new memory for each
-    /// result, which the system has to clear first.
+    /// Medians of three runs of `cargo run --release -p fangorn-fusion --example bandwidth -- 1024` on an AMD EPYC (Zen
+    /// 4), on two cores that other programs shared, 2026-11-26. Run it for the constants of your machine. Writing takes
+    /// new memory for each result, which the system has to clear first.
     fn default() -> Self {
         Self { read: 8.7e9, write: 1.1e9, compute: 1.9e9, memory: f64::INFINITY, row: 8e6 }
     }
 }
 
 impl Costs {
-    /// Returns what an operator takes, in seconds: writing its results, and the greater of reading and computing, which
-    /// overlap. What a sparse driver skips is neither read nor computed.
+    /// Returns the estimated time of an operator in seconds: that of writing its results, plus the greater of reading
+    /// and computing, which overlap. Elements that a sparse driver skips are neither read nor computed. The time is
+    /// infinite if the operator exceeds `memory` or `row`.
     pub fn operator(&self, dag: &Dag, operator: &PlannedOperator) -> f64 {
         let space = operator.space(dag);
         let scale = operator.driver.map_or(1.0, |driver| dag.size(driver).filled);
@@ -50,7 +51,7 @@ impl Costs {
             .covered
             .iter()
             .map(|node| {
-                // A product with a left-hand side in CSR counts what is held already.
+                // For a left-hand side in CSR, `flops` counts only the stored elements already.
                 let over_space = in_space(*node) || matches!(dag.operator(*node), Operator::Aggregate(..));
                 flops(dag, *node) * if over_space { scale } else { 1.0 }
             })

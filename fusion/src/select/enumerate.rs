@@ -1,17 +1,19 @@
 //! MPSkipEnum (section 4.4, algorithm 2): goes through all assignments of a partition's interesting points, and skips
 //! those that can't be the best, by a lower bound of their cost and by the structure of the partition.
 //!
-//! As in the paper, fuse-all and fuse-no-redundancy open, and points go from fused to cut. Four things differ:
+//! As in the paper, the search starts with the plan that fuses all points and the plan that cuts all points, and goes
+//! from fused points to cut ones. Four things differ:
 //!
-//! - Points have no fixed order. An operator notes which points it depends on; a plan that differs in others has the same
-//!   operators and is skipped. So a subspace is split by the points that its first plan depends on, operator by operator,
-//!   and no further than to the operator that makes the plan exceed the best one (partial costing).
-//! - The lower bound takes operators whose points are all known at their cost. For the rest the paper adds the least
-//!   materialization to the least reading and computing, which a plan may undercut: reading and computing overlap
-//!   within an operator, and what is cut may be computed in its consumer's operator anyway. See `bound`.
-//! - Whatever is cut, it splits a subspace if the references that are left fall apart into components, which makes the sum
-//!   of their optima the optimum. The paper's cut sets are those chosen beforehand.
-//! - Points are changed one by one in the opening.
+//! - Points have no fixed order. An operator records the points that it depends on. A plan that differs only in other
+//!   points has the same operators and is skipped. So a subspace is split by the points that its first plan depends on,
+//!   operator by operator, up to the operator that makes the plan exceed the best one (partial costing).
+//! - The lower bound contains the cost of every operator whose points are all known. For the rest the paper adds the
+//!   least cost of writing to the least cost of reading and computing. A plan may cost less than that: reading and
+//!   computing overlap within an operator, and a node whose reference is cut may be computed in its consumer's operator
+//!   anyway. See `bound`.
+//! - Any set of cuts splits a subspace if the references that are left fall apart into components. The optimum is then
+//!   the sum of the optima of the components. The paper chooses its cut sets beforehand.
+//! - Before the search, points of the better starting plan are changed one by one.
 
 use std::{
     cell::{Cell, RefCell},
@@ -30,33 +32,33 @@ use crate::{
     explore::MemoTable,
 };
 
-/// The most interesting points that are searched. With more, the last ones stay fused.
+/// The maximum number of interesting points that are searched. Further points stay fused.
 const MAX_POINTS: usize = 127;
-/// The most plans that are costed in one partition. Then the best one so far is taken.
+/// The maximum number of plans that are costed in one partition. The search then returns the best plan so far.
 const MAX_COSTED: u64 = 200_000;
 
-/// The best assignment that a search has found, and what the search took.
+/// The best assignment that a search has found, and the counts of the search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// The points that are cut.
     pub cut: Vec<Point>,
-    /// What the plan costs, in seconds.
+    /// The cost of the plan, in seconds.
     pub cost: f64,
     /// The number of plans, which is 2 to the power of the number of points.
     pub plans: f64,
-    /// The plans that were costed, plans of components included, and those whose costing ended at the cost of the best
-    /// one.
+    /// The number of plans that were costed. Plans of components count, and so do plans whose costing stopped because
+    /// they cost more than the best one.
     pub costed: u64,
-    /// Plans that were skipped because of their lower bound.
+    /// The number of plans that were skipped because of their lower bound.
     pub skipped_by_cost: f64,
-    /// Plans that were skipped because what is cut splits the partition into components.
+    /// The number of plans that were skipped because the cut points split the partition into components.
     pub skipped_by_structure: f64,
-    /// Plans that were skipped because they have the operators of a costed one: they differ in points that no operator
-    /// depends on.
+    /// The number of plans that were skipped because they have the operators of a costed one: they differ in points
+    /// that no operator depends on.
     pub skipped_as_equal: f64,
 }
 
-/// A part of a partition whose plans matter to no other part.
+/// A part of a partition. Its plans do not affect the cost of other parts.
 struct Part {
     nodes: Vec<NodeId>,
     demanded: Vec<NodeId>,
@@ -86,12 +88,12 @@ struct Made {
     cost: f64,
 }
 
-/// The operators of a part that are known if some points are.
+/// The operators of a part that follow from the known points.
 struct Walk {
     cost: f64,
     /// Operators that depend on points that are not known.
     open: Vec<Rc<Made>>,
-    /// For each node of the part whether its operator is among them.
+    /// For each node of the part, whether an operator that is known or open writes it.
     written: Vec<bool>,
 }
 
@@ -124,14 +126,14 @@ impl Costs {
         found(partition, cut, cost, counts)
     }
 
-    /// Returns the best assignment of a partition, found by costing all of them. It takes as long as there are plans.
+    /// Returns the best assignment of a partition, found by costing every plan: 2 to the power of the number of points.
     pub fn search_all(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
         let part = whole(partition);
         let task = Task::new(Covering { dag, memo, costs: self }, &part);
         let (mut cut, mut least, mut counts) = (0, f64::INFINITY, Counts::default());
         for plan in 0..1 << part.points.len() {
             counts.costed += 1;
-            // Each plan by itself: what the search relies on is checked by it.
+            // Each plan is costed from scratch, so that this can check what the search reuses.
             task.made.borrow_mut().clear();
             let cost = task.walk(plan, Points::MAX).cost;
             if cost < least {
@@ -141,7 +143,7 @@ impl Costs {
         found(partition, task.points(cut), least, counts)
     }
 
-    /// Returns the operators of an assignment of a partition, and what they take together.
+    /// Returns the operators of an assignment of a partition, and their cost together, in seconds.
     pub fn assignment(
         &self,
         dag: &Dag,
@@ -217,8 +219,8 @@ fn best(covering: Covering, part: &Part, limit: f64, counts: &mut Counts) -> Opt
             continue;
         }
         counts.costed += 1;
-        // The plan of the subspace that fuses all that is free: its operators one after the other, until they cost too
-        // much. Every other plan differs in a point that one of these operators depends on.
+        // Costs the plan that fuses all free points of the subspace, operator by operator, until it costs too much.
+        // Every other plan differs in a point that one of these operators depends on.
         let (mut known, mut order) = (space.known(), Vec::new());
         loop {
             let Some(next) = walk.open.first() else {
@@ -244,7 +246,7 @@ fn best(covering: Covering, part: &Part, limit: f64, counts: &mut Counts) -> Opt
     (least < limit).then_some((cut, least))
 }
 
-/// Returns the best plans of components and what they cost together, if it is below a limit.
+/// Returns the best plans of components and their cost together, if it is below a limit.
 fn together(
     covering: Covering,
     parts: &[Part],
@@ -336,8 +338,8 @@ impl<'a> Task<'a> {
         if open.is_empty() { 0.0 } else { self.bound.rest(&open, &walk.written, &self.given(cut)) }
     }
 
-    /// Returns a good assignment to start from: fuse-all or fuse-no-redundancy, then each point changed if that costs
-    /// less. It costs as many plans as there are points.
+    /// Returns a good assignment to start from, and its cost. From two points on, it is the better of fusing all points
+    /// and cutting all points. From six points on, each point is also changed if that costs less.
     fn opening(&self, limit: f64, counts: &mut Counts) -> (Points, f64) {
         let count = self.part.points.len();
         let all = (1 << count) - 1;
@@ -362,7 +364,8 @@ impl<'a> Task<'a> {
         (best, least)
     }
 
-    /// Returns the components of what a subspace leaves to decide, if several have points that are free.
+    /// Returns the components of the references that a subspace does not cut. Returns none unless several have free
+    /// points.
     fn split(&self, space: Subspace) -> Vec<Part> {
         let (dag, part) = (self.covering.dag, self.part);
         let given = self.given(space.cut);

@@ -1,17 +1,17 @@
-//! Selection: which of the explored plans are carried out, by cost.
+//! Selection: chooses among the explored plans, by cost.
 //!
-//! It follows section 4 of Boehm et al. (VLDB 2018). What may come in: graphs and memo tables. How operators run stays
-//! out.
+//! It follows section 4 of Boehm et al. (VLDB 2018). It depends on graphs and memo tables; how operators run is for
+//! another module.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `operator` | the operator that an assignment makes at a node |
-//! | `bound` | what plans cost at least |
-//! | `cost` | what an operator takes, in seconds, and the constants of a machine |
+//! | `bound` | lower bounds of the cost of plans |
+//! | `cost` | the estimated time of an operator, in seconds, and the constants of a machine |
 //! | `partition` | partitions of plans and their interesting points |
 //! | `enumerate` | MPSkipEnum |
-//! | `plan` | the plan of a whole graph, and what it says of itself |
-//! | `cache` | plans that are kept by structure |
+//! | `plan` | the plan of a whole graph, and its explanation |
+//! | `cache` | plans that are kept for graphs of the same structure |
 
 mod bound;
 mod cache;

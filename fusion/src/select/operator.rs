@@ -15,18 +15,19 @@ use crate::{
 /// unless the operator computes the input anyway.
 pub(super) type Reference = (NodeId, NodeId);
 
-/// Points of a search, a bit for each.
+/// A set of points of a search, one bit for each.
 pub(super) type Points = u128;
 
-/// An assignment of interesting points. It notes which of them an operator asked for: others don't change it.
+/// An assignment of interesting points. It records which points an operator asked for: the operator does not depend on
+/// others.
 pub(super) struct Assignment<'a> {
     /// The bit of each point.
     pub places: &'a HashMap<Reference, u32>,
-    /// References that are cut whatever the search does.
+    /// References that are cut in every plan.
     pub fixed: &'a HashSet<Reference>,
     /// The points that are cut.
     pub cut: Points,
-    /// The points that were asked for since this was reset.
+    /// The points that were asked for.
     pub asked: Cell<Points>,
 }
 
@@ -42,10 +43,10 @@ impl Assignment<'_> {
     }
 }
 
-/// A step of a plan: a fused operator, or a basic one.
+/// An operator of a plan, fused or basic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedOperator {
-    /// The template; `None` of a basic operator.
+    /// The template, or `None` for a basic operator.
     pub template: Option<Template>,
     /// The nodes whose results it writes: one, or several full aggregates of MAgg.
     pub roots: Vec<NodeId>,
@@ -53,19 +54,19 @@ pub struct PlannedOperator {
     pub covered: Vec<NodeId>,
     /// The nodes whose results it reads, each once.
     pub inputs: Vec<NodeId>,
-    /// The matrix in CSR whose zeros it skips (sparse-safe), one of the inputs.
+    /// The sparse driver: an input in CSR whose zeros the operator skips.
     pub driver: Option<NodeId>,
 }
 
 impl PlannedOperator {
-    /// Returns the rows and columns that the operator goes through, those of the first root: of an aggregate and of a
-    /// product with a transposed matrix those of its input.
+    /// Returns the numbers of rows and columns that the operator goes through. They are those of the first root, or
+    /// those of the root's input if it is an aggregate or a closing product.
     pub fn space(&self, dag: &Dag) -> Shape {
         dag.shape(self.body(dag, self.roots[0]))
     }
 
-    /// Returns the node that a root aggregates or multiplies by a matrix, if the operator skips zeros or aggregates;
-    /// otherwise the root.
+    /// Returns the input of a root that is an aggregate, or the left-hand side of one that is a closing product,
+    /// without its transposition. Otherwise returns the root.
     pub(crate) fn body(&self, dag: &Dag, root: NodeId) -> NodeId {
         let inputs = dag.inputs(root);
         match dag.operator(root) {
@@ -77,8 +78,8 @@ impl PlannedOperator {
         }
     }
 
-    /// Tells whether a node is the product that an Outer operator ends with, or one with a transposed matrix that a Row
-    /// operator ends with.
+    /// Tells whether a node is the product that an Outer operator ends with or, in any other operator, a product t(X)
+    /// W.
     pub(crate) fn is_closing_product(&self, node: NodeId, dag: &Dag) -> bool {
         let left = dag.inputs(node)[0];
         *dag.operator(node) == Operator::MatMul
@@ -88,7 +89,7 @@ impl PlannedOperator {
             }
     }
 
-    /// Makes a basic operator.
+    /// Makes the basic operator of a node.
     pub(crate) fn basic(dag: &Dag, node: NodeId) -> Self {
         Self::of_covered(dag, None, node, BTreeSet::from([node]))
     }
@@ -107,7 +108,7 @@ impl PlannedOperator {
         found
     }
 
-    /// Finds an input in CSR whose zeros all results skip; the least filled one.
+    /// Returns an input in CSR whose zeros all roots skip: the one with the least share of elements that are not 0.
     pub(super) fn sparse_driver(&self, dag: &Dag) -> Option<NodeId> {
         if self.template == Some(Template::Row) {
             return None;
@@ -125,7 +126,7 @@ impl PlannedOperator {
 
     fn root_skips_zeros(&self, dag: &Dag, root: NodeId, driver: NodeId) -> bool {
         let body = self.body(dag, root);
-        // What is held in CSR by itself is held in CSR by fused operators, so that zeros absorb the same elements.
+        // A fused operator skips zeros only where a basic one would store CSR, so that zeros absorb the same elements.
         if dag.size(body).format != Format::Csr {
             return false;
         }
@@ -147,7 +148,7 @@ impl PlannedOperator {
             let stays = match dag.operator(*node) {
                 Operator::Unary(unary) => unary.keeps_zero() && is_zero(0),
                 Operator::Binary(Binary::Multiply) => {
-                    // Only zeros of what is in CSR give 0 beside NaN and infinity.
+                    // Only a zero of a matrix in CSR gives 0 when it is multiplied by NaN or infinity.
                     (0..2).any(|at| is_zero(at) && dag.size(inputs[at]).format == Format::Csr)
                 }
                 Operator::Binary(binary) => {
@@ -163,8 +164,8 @@ impl PlannedOperator {
         zero.contains(&body)
     }
 
-    /// Tells whether the operator computes a matrix tile by tile that one of its products needs whole. Square matrices
-    /// may come to be covered on another way to the root.
+    /// Tells whether a product of the operator needs a whole matrix that the operator computes tile by tile. A square
+    /// matrix may be covered by way of another consumer.
     fn covers_factor(&self, dag: &Dag) -> bool {
         let products = self.covered.iter().filter(|node| *dag.operator(**node) == Operator::MatMul);
         products.into_iter().any(|node| {
@@ -177,7 +178,7 @@ impl PlannedOperator {
         })
     }
 
-    /// Returns what the operator does at its end, as table 1 names it.
+    /// Returns the name of the operator's variant in table 1.
     pub fn variant(&self, dag: &Dag) -> &'static str {
         let root = self.roots[0];
         match dag.operator(root) {
@@ -205,12 +206,13 @@ pub(super) struct Covering<'a> {
 }
 
 impl Covering<'_> {
-    /// Returns the operator at a node: the best template that may end there, with as many references as are not cut.
-    /// Outer comes first, because it may change how work grows, then Row, MAgg and Cell.
+    /// Returns the operator at a node. It is of the first template that may end there, in the order Outer, Row, MAgg,
+    /// Cell, and fuses as many inputs as are not cut. Outer comes first, because it may reduce the number of elements
+    /// that are computed.
     pub fn operator(&self, root: NodeId, assignment: &Assignment) -> PlannedOperator {
         let made = |template: Template, within: Option<&[NodeId]>| {
             let covered = self.cover(root, template, within, assignment)?;
-            // One operator by itself is a basic one.
+            // A single node is a basic operator.
             (covered.len() > 1).then_some(())?;
             let found = PlannedOperator::of_covered(self.dag, Some(template), root, covered);
             let fits = self.costs.operator(self.dag, &found).is_finite();
@@ -223,7 +225,7 @@ impl Covering<'_> {
             return outer;
         }
         match made(Template::Row, None) {
-            // Cells may skip zeros where rows are read whole.
+            // A Cell or MAgg operator over the same nodes may skip zeros; Row reads whole rows.
             Some(row) => {
                 let is_cell = |node: &NodeId| {
                     let entries = self.memo.entries(*node).iter();
@@ -238,8 +240,8 @@ impl Covering<'_> {
         }
     }
 
-    /// Returns what a template covers from a node down. Returns `None` if a node has no entry that is not cut, or is not
-    /// one of `within`.
+    /// Returns the nodes that a template covers from a root down. Returns `None` if a node has no entry whose
+    /// references are all fused, or is not in `within`.
     fn cover(
         &self,
         root: NodeId,
@@ -266,7 +268,8 @@ impl Covering<'_> {
                 }
             };
             let mut entries: Vec<&Entry> = self.memo.entries(node).iter().filter(belongs).collect();
-            // The best first, so that no more is asked of the assignment than the choice depends on.
+            // Entries with the most references are tried first, so that the assignment is asked only for points that
+            // the choice depends on.
             entries.sort_by_key(|entry| (entry.references().count(), entry.template == template));
             let is_whole =
                 |entry: &&&Entry| entry.references().all(|input| !assignment.is_cut((input, node)));
@@ -277,8 +280,8 @@ impl Covering<'_> {
     }
 }
 
-/// Returns about how many floating-point operations a node takes if no zeros are skipped but those of a left-hand side
-/// in CSR.
+/// Returns the approximate number of floating-point operations of a node. Only the zeros of a left-hand side in CSR are
+/// skipped.
 pub(super) fn flops(dag: &Dag, node: NodeId) -> f64 {
     let inputs = dag.inputs(node);
     let cells = dag.size(node).cells();

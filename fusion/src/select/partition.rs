@@ -7,12 +7,13 @@ use crate::{
     explore::{MemoTable, Template},
 };
 
-/// Why a reference is a decision.
+/// Why a reference is an interesting point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PointKind {
-    /// The input has several consumers: it is written once and read, or computed again for each.
+    /// The input has several consumers, or is also an output: it is written to memory once, or computed again for each
+    /// consumer.
     Materialization,
-    /// The input has plans of a template that the consumer has not: fused, it can't use that template.
+    /// The input has plans of a template that the consumer has not. If it is fused, it can't use that template.
     Switch,
 }
 
@@ -23,20 +24,20 @@ pub struct Point {
     pub input: NodeId,
     /// Its consumer.
     pub consumer: NodeId,
-    /// Why it is a decision.
+    /// Why it is an interesting point.
     pub kind: PointKind,
 }
 
-/// Operators whose plans are connected by references: what is decided for them matters to no other partition.
+/// Operators whose plans are connected by references. Choices in one partition do not affect another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// The operators, ascending.
     pub nodes: Vec<NodeId>,
-    /// Those that no plan references.
+    /// The operators that no plan references.
     pub roots: Vec<NodeId>,
-    /// Those whose results are needed in memory by every plan: the roots, outputs, and inputs of other partitions.
+    /// The operators whose results every plan writes to memory: the roots, outputs, and inputs of other partitions.
     pub demanded: Vec<NodeId>,
-    /// The nodes outside that are read.
+    /// The nodes outside the partition that its operators read.
     pub inputs: Vec<NodeId>,
     /// The interesting points.
     pub points: Vec<Point>,
@@ -67,7 +68,7 @@ pub(super) fn components(
     found.into_values().collect()
 }
 
-/// Returns the references of all entries of some nodes, each once: input and consumer.
+/// Returns the references of all entries of some nodes, each once, as pairs of input and consumer.
 pub(super) fn references(memo: &MemoTable, nodes: &[NodeId]) -> BTreeSet<(NodeId, NodeId)> {
     let of = |node: &NodeId| {
         let node = *node;

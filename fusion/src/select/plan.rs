@@ -1,4 +1,4 @@
-//! The plan of a whole graph, and what it says of itself.
+//! The plan of a whole graph, and its explanation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
 pub enum Policy {
     /// The plan of least cost (section 4.4).
     CostBased,
-    /// All references are fused, whatever is computed again (section 4.1).
+    /// All references are fused, even if results are computed several times (section 4.1).
     FuseAll,
     /// Every result with several consumers is written to memory (section 4.1).
     FuseNoRedundancy,
@@ -30,16 +30,17 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 4] = [Self::CostBased, Self::FuseAll, Self::FuseNoRedundancy, Self::NoFusion];
 }
 
-/// What was selected in a partition.
+/// The choices in a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionReport {
     /// The partition.
     pub partition: Partition,
-    /// The points that are cut, their cost and what the search took. A heuristic searches nothing: it costs one plan.
+    /// The points that are cut, their cost and the counts of the search. The heuristic policies don't search: they cost
+    /// one plan.
     pub search: Search,
 }
 
@@ -92,7 +93,7 @@ impl Plan {
         if policy == Policy::CostBased {
             operators = multi_aggregates(dag, costs, operators);
         }
-        // What joins no other aggregate is a Cell operator.
+        // An aggregate that joined no other one is a Cell operator.
         for operator in &mut operators {
             if operator.template == Some(Template::MAgg) && operator.roots.len() == 1 {
                 operator.template = Some(Template::Cell);
@@ -117,12 +118,13 @@ impl Plan {
         &self.reports
     }
 
-    /// Returns what the plan takes by estimate, in seconds.
+    /// Returns the estimated time of the plan, in seconds.
     pub fn cost(&self) -> f64 {
         self.cost
     }
 
-    /// Returns the partitions, their interesting points, how many plans were costed and skipped, and the operators.
+    /// Returns a text of the partitions, their interesting points, how many plans were costed and skipped, and the
+    /// operators.
     pub fn explain(&self, dag: &Dag) -> String {
         let mut out = String::new();
         // Writing to a String does not fail.
@@ -185,11 +187,11 @@ fn heuristic(dag: &Dag, memo: &MemoTable, costs: &Costs, partition: &Partition, 
     }
 }
 
-/// Returns the operators that the outputs need, basic ones where no partition has one.
+/// Returns the operators that the outputs need. A node without an operator of a partition gets a basic one.
 fn demanded(dag: &Dag, mut by_root: BTreeMap<NodeId, PlannedOperator>) -> Vec<PlannedOperator> {
     let mut pending: BTreeSet<NodeId> = dag.outputs().iter().map(|output| output.node).collect();
     let mut found = Vec::new();
-    // The greatest first: an operator reads only what comes before its root.
+    // From the last node to the first: an operator reads only nodes that come before its root.
     while let Some(node) = pending.pop_last() {
         if dag.is_leaf(node) {
             continue;
@@ -202,7 +204,7 @@ fn demanded(dag: &Dag, mut by_root: BTreeMap<NodeId, PlannedOperator>) -> Vec<Pl
     found
 }
 
-/// Joins full aggregates over cells of one shape that share an input, where that costs less (MAgg, table 1).
+/// Joins aggregates of all elements over the same shape that share an input, if that costs less (MAgg, table 1).
 fn multi_aggregates(dag: &Dag, costs: &Costs, operators: Vec<PlannedOperator>) -> Vec<PlannedOperator> {
     let mut found: Vec<PlannedOperator> = Vec::new();
     // For each operator the operators before it that it reads, directly or not.
@@ -222,7 +224,8 @@ fn multi_aggregates(dag: &Dag, costs: &Costs, operators: Vec<PlannedOperator>) -
                     other.inputs.contains(input) && dag.shape(*input) == other.space(dag)
                 })
                 && !other.roots.iter().any(|root| before.contains(root))
-                // Everything that it reads has to be there where the other one runs.
+                // The joint operator runs in place of the other one, so everything that it reads has to be available
+                // there.
                 && operator.inputs.iter().all(|input| dag.is_leaf(*input) || other.inputs.contains(input));
             fits && {
                 let joint = joined(dag, other, &operator);
