@@ -3,10 +3,10 @@
 import { times } from "./charts.js";
 import { count, element, select } from "./dom.js";
 
-/** Milliseconds that the worker measures at a time, so that it answers others between. */
+/** Milliseconds of one measurement. Between two of them the worker answers other requests. */
 const SLICE = 80;
 const SLICES = 5;
-/** What is chosen at first: schedules of engines for CPUs. */
+/** The schedules that are chosen at first: presets for CPUs. */
 const FIRST = ["default", "xgboost", "treebeard_one_tree", "treebeard_tiles", "treebeard_one_row", "hummingbird"];
 
 export function benchPanel(client, state, fail) {

@@ -5,7 +5,7 @@ import { Scale, count, fitted, fittedName, number, picture, shape } from "./dom.
 const WIDTH = 420;
 const LINE = 22;
 
-/** Returns the width of a chart that takes as much as there is, so that texts stay readable on a phone. */
+/** Returns the width of a chart that is as wide as the page, so that texts stay readable on a phone. */
 function roomy() {
   return Math.min(Math.max(document.documentElement.clientWidth - 32, 320), 720);
 }
@@ -23,7 +23,7 @@ function line(from, to) {
   return shape("path", { d: `M${from[0]} ${from[1]}L${to[0]} ${to[1]}`, class: "axis" });
 }
 
-/** Returns what the axes of counts are made of. */
+/** Returns the scale, the grid lines and the edges of a chart of counts. */
 function counted(counts) {
   const ends = { left: 52, right: WIDTH - 12, height: 130 };
   const y = new Scale([0, Math.max(...counts, 1)], [ends.height, 8]);
@@ -34,7 +34,7 @@ function counted(counts) {
   return { y, shapes, ...ends };
 }
 
-/** Draws how many numbers lie in bins of equal width. */
+/** Draws a histogram: the count of numbers in each of several bins of equal width. */
 export function histogram({ counts, least, largest }, what) {
   const { y, shapes, left, right, height } = counted(counts);
   if (counts.length === 0) return picture(WIDTH, 40, what, text(WIDTH / 2, 24, "soft middle", "there are none"));
@@ -60,7 +60,7 @@ export function histogram({ counts, least, largest }, what) {
   return picture(WIDTH, height + 36, what, shapes);
 }
 
-/** Draws counts as bars side by side, with the place of each below it. */
+/** Draws counts as bars side by side, with its index below each. */
 export function columns(counts, what) {
   const first = Math.max(counts.findIndex((n) => n > 0), 0);
   const shown = counts.slice(first);
@@ -83,7 +83,7 @@ export function cellText({ value, category }) {
   return value === "NaN" ? "missing" : (category ?? number(value));
 }
 
-/** Draws how contributions lead from what is expected to a row's margin, the largest ones on top. */
+/** Draws how contributions lead from the bias to a row's margin, with the largest ones on top. */
 export function waterfall({ bias, margin, steps, others, rest }) {
   const lines = steps.map((step) => [step.feature, ` = ${cellText(step.cell)}`, step.contribution]);
   if (others > 0) lines.push([`${others} other features`, "", rest]);

@@ -1,4 +1,4 @@
-// Asks the worker, which holds the model. Where the worker ends, another one takes its place, without a model.
+// Asks the worker, which holds the model. If the worker ends, another one takes its place, without a model.
 
 export class Client {
   #worker = null;
@@ -51,7 +51,7 @@ export class Client {
     this.#onEnd(message);
   }
 
-  /** Asks for an answer. Buffers among the arguments are handed over. */
+  /** Asks the worker for an answer. Buffers among the arguments are transferred to it. */
   ask(what, ...given) {
     const id = this.#next++;
     const buffers = given.filter((argument) => argument instanceof ArrayBuffer);

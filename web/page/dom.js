@@ -22,13 +22,13 @@ export function shape(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
 
-/** Returns a picture that is as wide as its place. `label` says what it shows to who can't see it. */
+/** Returns a picture as wide as its container. `label` describes it for screen readers. */
 export function picture(width, height, label, ...children) {
   const attributes = { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label };
   return shape("svg", attributes, ...children);
 }
 
-/** Returns a number with four digits that count. What is no finite number is a text already. */
+/** Returns a number with four significant digits. A number that is not finite is a text already. */
 export function number(value) {
   if (typeof value === "string") return value;
   const magnitude = Math.abs(value);
@@ -39,12 +39,12 @@ export function number(value) {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-/** Returns a count with its thousands apart. */
+/** Returns a count with separators between the thousands. */
 export function count(value) {
   return value.toLocaleString("en");
 }
 
-/** Returns as much of a text as has room in so many pixels, with dots where something is left out. */
+/** Returns as much of a text as fits into `pixels`, with dots if something is left out. */
 export function fitted(text, pixels, perLetter = 7) {
   const width = (letter) => (letter.codePointAt(0) >= 0x1100 ? 2 : 1) * perLetter;
   const letters = [...text.replace(/[\s\p{Cc}\u202a-\u202e\u2066-\u2069]+/gu, " ")];
@@ -53,13 +53,13 @@ export function fitted(text, pixels, perLetter = 7) {
   return most < 0 ? letters.join("") : letters.slice(0, Math.max(most - 1, 1)).join("") + "…";
 }
 
-/** Returns a name with a text behind it. A long name is cut, and not what is behind it. */
+/** Returns a name with the text `rest` after it. A long name is cut, but not the text after it. */
 export function fittedName(name, rest, pixels) {
   const room = pixels - rest.length * 7;
   return room >= 40 ? fitted(name, room) + rest : fitted(name + rest, pixels);
 }
 
-/** Leads from numbers to pixels. */
+/** Maps numbers to pixels. */
 export class Scale {
   constructor([from, to], [left, right]) {
     Object.assign(this, { from, to: to > from ? to : from + (Math.abs(from) || 1), left, right });
@@ -69,7 +69,7 @@ export class Scale {
     return this.left + ((value - this.from) / (this.to - this.from)) * (this.right - this.left);
   }
 
-  /** Returns about so many round numbers between the ends. */
+  /** Returns about `most` round numbers between the ends. */
   ticks(most) {
     const rough = (this.to - this.from) / most;
     const power = 10 ** Math.floor(Math.log10(rough));

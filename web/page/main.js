@@ -20,7 +20,7 @@ const client = new Client(ended, (busy) => {
   else busyTimer = setTimeout(showBusy, 700);
 });
 
-/** Says that an answer takes long, and lets the person stop it. */
+/** Shows that an answer takes long, with a button that stops it. */
 function showBusy() {
   if (byId("status").hasChildNodes()) return;
   const stop = element("button", { type: "button", onclick: () => client.restart("stopped: drop the model again") }, "Stop");
@@ -54,7 +54,7 @@ function forget() {
   note([]);
 }
 
-/** Shows what the page is for, as long as there is no model. */
+/** Shows or hides what the page is for. */
 function welcome(is) {
   byId("welcome").hidden = !is;
   byId("example").classList.toggle("main", is);
@@ -102,7 +102,7 @@ async function openModel(file) {
   }
 }
 
-/** Returns what shows an error in a panel. */
+/** Returns a function that shows an error in a panel. */
 function failIn(id) {
   return (error) => {
     const place = byId(id).querySelector(".alert");
@@ -112,10 +112,10 @@ function failIn(id) {
   };
 }
 
-/** Opens rows. `alone` says that they came without a model, so that their predictions are what is looked for. */
+/** Opens rows. `alone` says that they came without a model: then the page shows their predictions. */
 async function openRows(file, alone = true) {
   if (state.summary === null) return fail(new Error("there is no model yet; drop the model's file first"));
-  // Kept where it is refused, too: the person may tick that columns are taken in their order.
+  // The file is kept even if it is refused: the user may then choose to take columns in their order.
   state.rowsFile = file;
   await takeRows(async () => client.ask("openRows", file.name, await bytesOf(file, "rows"), byId("by-position").checked), alone);
 }
@@ -150,7 +150,7 @@ async function choose(id) {
   await state.panels[id]?.show();
 }
 
-/** Takes dropped files: rows by their ending, and a model otherwise. The model comes first. */
+/** Opens dropped files: .csv and .npy as rows, others as a model. The model is opened first. */
 async function drop(files) {
   const isRows = (file) => /\.(csv|npy)$/i.test(file.name);
   const model = files.find((file) => !isRows(file));
@@ -223,5 +223,5 @@ async function start() {
 }
 
 start();
-// What a test drives: the same client and the same way in as a person's.
+// For tests, which use the same client and the same `drop` as a user.
 globalThis.fangorn = { client, drop, state };

@@ -5,7 +5,7 @@ import { count, element, number, select } from "./dom.js";
 import { treeView } from "./tree.js";
 
 const PAGE = 20;
-/** Columns of the table: of values and margins, and of the row itself. */
+/** The most columns of the table: for values and for margins, and for the row itself. */
 const MOST_VALUES = 8;
 const MOST_CELLS = 6;
 
@@ -68,7 +68,7 @@ async function save(client, summary, rows, sum) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** The waterfall of the chosen row. */
+/** Returns the waterfall of the chosen row. */
 function whyView(client, summary, row, fail) {
   const names = outputNames(summary, summary.outputs, "output");
   const output = select(names.slice(0, 500).map((name, at) => [at, name]), { "aria-label": "output" });

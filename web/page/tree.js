@@ -26,7 +26,7 @@ export function questionText({ feature, operator, threshold, categories, members
   }
 }
 
-/** Returns a question that has room in so many pixels. */
+/** Returns the text of a question, cut to fit into `pixels`. */
 function fittedQuestion(question, pixels) {
   const text = questionText(question);
   const isNumber = question.operator === "<" || question.operator === "=";
@@ -38,11 +38,12 @@ function leafText({ values, width }) {
   return shown.join(", ") + (width > shown.length ? `, … (${width})` : "");
 }
 
-/** Gives each node a place: leaves below each other, questions in the middle of their answers. */
+/** Gives each node a position: leaves below each other, and each split in the middle of its children. */
 function places(nodes) {
   let next = 0;
   const y = new Array(nodes.length);
-  // Children stand behind their parents. Depth first without recursion: a chain may be as deep as there are nodes.
+  // Children come after their parents in the list. The order is depth first, without recursion: a chain may be as deep as
+  // there are nodes.
   const open = [[0, false]];
   while (open.length > 0) {
     const [at, seen] = open.pop();
@@ -103,7 +104,7 @@ export function draw({ tree, nodes }) {
   return shape("svg", attributes, edges.map(([, line]) => line), edges.map(([, , label]) => label), boxes);
 }
 
-/** A tree with what chooses it. `row` returns the row whose path is drawn, or null; `ofRow` says that it is about a row. */
+/** A tree with the controls that choose it. `row` returns the row whose path is drawn, or null; `ofRow` says that it is about a row. */
 export function treeView(client, summary, row, fail, ofRow) {
   const choice = element("input", { type: "number", min: 0, max: summary.trees - 1, value: 0, "aria-label": "tree" });
   const deepest = summary.depths.length - 1;

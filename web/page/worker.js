@@ -15,7 +15,7 @@ function benchSlice(count, milliseconds) {
   const end = performance.now() + milliseconds;
   let least = Infinity;
   let batches = 0;
-  // Clocks of browsers are as coarse as 0.1 ms, so that a measurement takes at least 10 ms.
+  // Clocks of browsers are as coarse as 0.1 ms, so a measurement takes at least 10 ms.
   let repeats = 1;
   do {
     const begin = performance.now();
@@ -47,7 +47,7 @@ const answers = {
   panic: () => session.panic(),
 };
 
-/** Returns what is said when the WebAssembly has stopped. */
+/** Returns the message of a worker whose WebAssembly has stopped. */
 function whyEnded(error) {
   if (panic !== null) return `internal: ${panic}; this is a defect of fangorn, please report it with the file`;
   return `the program stopped (${error.message}), most often because a page has too little memory for the file; use the command fangorn for it`;

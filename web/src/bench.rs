@@ -10,13 +10,13 @@ use crate::{
     stages::schedule_of,
 };
 
-/// The most values of the rows that are run.
+/// The maximum number of values of the benchmark's rows.
 const MOST_VALUES: usize = 1 << 21;
-/// The most margins that a batch makes.
+/// The maximum number of margins of a batch.
 const MOST_MARGINS: usize = 1 << 21;
-/// Rows whose leaves are compared between schedules.
+/// The maximum number of rows whose leaves are compared between schedules.
 const COMPARED: usize = 64;
-/// The most leaves that are compared.
+/// The maximum number of leaves that are compared.
 const MOST_COMPARED: usize = 1 << 20;
 
 /// Rows, and the predictor that runs them.
@@ -24,19 +24,19 @@ const MOST_COMPARED: usize = 1 << 20;
 pub struct Bench {
     columns: usize,
     outputs: usize,
-    /// The rows, in the type in which most programs hold them.
+    /// The rows in `f32`, the type in which most programs hold them.
     rows: Vec<f32>,
     count: usize,
     margins: Vec<f32>,
     predictor: Option<Predictor>,
-    /// The leaves that the first schedule's walks of some rows end in.
+    /// The leaf slots that some rows reach with the first schedule.
     leaves: Option<Vec<u32>>,
 }
 
-/// What a schedule became.
+/// What a compiled schedule runs.
 #[derive(Debug, Serialize)]
 pub struct Prepared {
-    /// Whether some rows reach the same leaves as on the first schedule.
+    /// Whether some rows reach the same leaves as with the first schedule.
     same_leaves: bool,
     /// The engines that run the batch.
     engines: Vec<&'static str>,
@@ -44,7 +44,7 @@ pub struct Prepared {
 }
 
 impl Bench {
-    /// Takes rows, again and again until there are `count` of them.
+    /// Takes `count` rows, or fewer if that would be too many values. The given rows are repeated.
     pub fn new(forest: &Forest, rows: &RowSet, count: usize) -> Self {
         let (columns, outputs) = (forest.features.len(), forest.outputs as usize);
         let most = (MOST_VALUES / columns.max(1)).min(MOST_MARGINS / outputs.max(1));
@@ -60,7 +60,7 @@ impl Bench {
         self.count
     }
 
-    /// Compiles the forest by a schedule.
+    /// Compiles the forest with a schedule.
     ///
     /// # Errors
     /// The schedule can't be carried out.
@@ -82,7 +82,8 @@ impl Bench {
         Ok(Rows::strided(values, [count, self.columns], [self.columns, 1])?)
     }
 
-    /// Predicts a batch of the first rows, at most all of them. Returns their number.
+    /// Predicts the first `count` rows, or all if there are fewer. Returns the number of rows that were
+    /// predicted.
     ///
     /// # Errors
     /// No schedule is prepared.

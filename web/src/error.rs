@@ -1,4 +1,4 @@
-//! The page's error: one line, as the library and the command line say it.
+//! The crate's error: a message of one line, in the style of the library and the command line.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Result};
 
-/// A number. JSON has no name for one that is not finite, so such a number is a text.
+/// A number. JSON has no literal for one that is not finite, so such a number becomes a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Num(pub f64);
 
@@ -23,17 +23,17 @@ impl Serialize for Num {
 /// Returns a value as JSON.
 ///
 /// # Errors
-/// None that is known: what the page is told has only texts as keys.
+/// None that is known: the values have only texts as keys.
 pub fn text_of(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::request(format!("internal: {error}")))
 }
 
-/// Returns what a feature is called: its name, or `f` and its column.
+/// Returns the name of a feature, or `f` and its column if it has none.
 pub fn feature_name(forest: &Forest, feature: usize) -> String {
     forest.features[feature].name.clone().unwrap_or_else(|| format!("f{feature}"))
 }
 
-/// Returns a value of a column in words, where the model's file names the category.
+/// Returns the name of a value's category, if the model's file names it.
 pub fn category_name(forest: &Forest, feature: usize, value: f64) -> Option<String> {
     let is_code = value >= 0.0 && value.fract() == 0.0;
     forest.features[feature].categories.get(value as usize).filter(|_| is_code).cloned()

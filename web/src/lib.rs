@@ -1,18 +1,18 @@
 //! Fangorn in a browser: what a page asks of the library, as WebAssembly.
 //!
-//! The page runs a [`Session`] in a worker. Answers are JSON, or arrays of numbers. An error is one line, the library's
-//! own. A panic ends the worker: its message goes to the function `fangornPanicked` of the worker, and the page starts
-//! another worker.
+//! The page runs a [`Session`] in a worker. Answers are JSON, or arrays of numbers. An error is a message of one line,
+//! of the library or of this crate. A panic ends the worker: its message goes to the function `fangornPanicked` of the
+//! worker, and the page starts another worker.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `model` | a model, and what the page says about it |
+//! | `model` | a model, and what the page shows about it |
 //! | `tree` | a tree as the page draws it, and a row's path |
-//! | `rows` | rows of a dropped file |
+//! | `rows` | rows, read from a dropped file or made for the model |
 //! | `predictions` | what a model predicts for rows, and why |
 //! | `stages` | a schedule and what the compiler makes of it |
 //! | `bench` | batches to time |
-//! | `limits` | how much a page takes |
+//! | `limits` | the largest files, rows and results that a page takes |
 
 mod bench;
 mod error;
@@ -38,13 +38,13 @@ extern "C" {
     fn panicked(message: &str);
 }
 
-/// Runs once, when the WebAssembly is loaded.
+/// Makes panics call `fangornPanicked`. Runs once, when the module is loaded.
 #[wasm_bindgen(start)]
 pub fn start() {
     std::panic::set_hook(Box::new(|panic| panicked(&panic.to_string().replace('\n', " "))));
 }
 
-/// A model and rows, as the page has them.
+/// The model, the rows and the benchmark that a page works with.
 #[wasm_bindgen]
 #[derive(Debug, Default)]
 pub struct Session {
@@ -53,7 +53,7 @@ pub struct Session {
     bench: Option<Bench>,
 }
 
-/// The rows that are made where there are none.
+/// The number of rows that [`Session::make_rows`] asks for.
 const MADE_ROWS: usize = 256;
 
 #[wasm_bindgen]
@@ -69,22 +69,23 @@ impl Session {
         env!("CARGO_PKG_VERSION").into()
     }
 
-    /// Returns the most bytes of the file of a model.
+    /// Returns the size of the largest model file that the page reads, in bytes.
     pub fn most_model_bytes() -> usize {
         limits::MODEL_BYTES
     }
 
-    /// Returns the most bytes of the file of rows.
+    /// Returns the size of the largest file of rows that the page reads, in bytes.
     pub fn most_rows_bytes() -> usize {
         limits::ROWS_BYTES
     }
 
-    /// Reads a model's file and forgets the last model and its rows. Returns what the page says about it.
+    /// Reads a model's file, and forgets the previous model with its rows and benchmark. Returns what the page shows
+    /// about the new model, as JSON.
     ///
     /// # Errors
     /// The file is too large, or is no model that Fangorn reads as a forest.
     pub fn open_model(&mut self, name: &str, bytes: &[u8]) -> Result<String, JsError> {
-        // The last model goes first, so that two large ones are not there at a time.
+        // The previous model is dropped first, so that memory never holds two large models.
         *self = Self::default();
         let model = Model::read(name, bytes)?;
         let summary = json::text_of(&model.summary())?;
@@ -92,7 +93,7 @@ impl Session {
         Ok(summary)
     }
 
-    /// Reads rows for the model. Returns their number and notes about how the file was read.
+    /// Reads rows for the model. Returns their name and number, and notes about how the file was read, as JSON.
     ///
     /// # Errors
     /// There is no model, the file is too large, is no matrix of numbers, or has other columns than the model.
@@ -102,7 +103,7 @@ impl Session {
         self.take_rows(rows)
     }
 
-    /// Makes rows for the model.
+    /// Makes rows with values at the model's thresholds and beside them. Returns the same as [`Session::open_rows`].
     ///
     /// # Errors
     /// There is no model.
@@ -111,7 +112,7 @@ impl Session {
         self.take_rows(rows)
     }
 
-    /// Returns the histogram of a column's thresholds.
+    /// Returns the histogram of a column's thresholds, as JSON.
     ///
     /// # Errors
     /// There is no model, or it has no such column.
@@ -119,7 +120,7 @@ impl Session {
         Ok(json::text_of(&self.model()?.thresholds(column)?)?)
     }
 
-    /// Returns the nodes of a tree down to a depth, and further down along the path of a row.
+    /// Returns the nodes of a tree down to a depth, and further down along the path of a row, as JSON.
     ///
     /// # Errors
     /// There is no model, no such tree or no such row.
@@ -134,10 +135,12 @@ impl Session {
         Ok(json::text_of(&tree::drawn(forest, tree, depth, row)?)?)
     }
 
-    /// Returns the predictions of `count` rows from `first` on, by a contract of sums: `any`, `tree` or `exact`.
+    /// Returns the predictions of `count` rows from `first` on, as JSON. `sum` names the contract that sums keep:
+    /// `any`, `tree` or `exact`.
     ///
     /// # Errors
-    /// There is no model, there are no such rows, or the forest has no sum by the contract.
+    /// There is no model, there are no such rows, the results are too many, or the forest's sums can't keep the
+    /// contract.
     pub fn predict(&mut self, first: usize, count: usize, sum: &str) -> Result<String, JsError> {
         let (model, rows) = self.both()?;
         let range = first..first.saturating_add(count).min(rows.rows);
@@ -147,7 +150,7 @@ impl Session {
     /// Returns the margins of all rows, `rows x outputs`.
     ///
     /// # Errors
-    /// There is no model, there are no rows or too many results, or the forest has no sum by the contract.
+    /// There is no model, there are no rows, the results are too many, or the forest's sums can't keep the contract.
     pub fn margins(&mut self, sum: &str) -> Result<Vec<f32>, JsError> {
         let (model, rows) = self.both()?;
         Ok(predictions::margins(model, rows, contract(sum)?)?)
@@ -162,7 +165,7 @@ impl Session {
         Ok(predictions::values(model, rows, contract(sum)?)?)
     }
 
-    /// Explains one output of a row's margins.
+    /// Returns the contributions of the features to one margin of a row, the largest first, as JSON.
     ///
     /// # Errors
     /// There is no model, no such row or output, or the margins can't be explained.
@@ -171,7 +174,8 @@ impl Session {
         Ok(json::text_of(&predictions::explain(model, rows, row, output)?)?)
     }
 
-    /// Returns the compiler's stages of a preset's name or a schedule's text.
+    /// Compiles the model with a schedule, given as a preset's name or as text. Returns the text of each stage, as
+    /// JSON.
     ///
     /// # Errors
     /// There is no model, the text is no schedule, or the schedule can't be carried out.
@@ -179,8 +183,8 @@ impl Session {
         Ok(json::text_of(&stages::stages(&self.model()?.forest, schedule)?)?)
     }
 
-    /// Begins a benchmark on `count` rows: the session's, again and again. Returns their number, which is smaller where rows
-    /// are long.
+    /// Begins a benchmark on `count` rows. The session's rows are repeated until there are so many. Returns the number
+    /// of rows, which is less than `count` if the rows have very many columns or outputs.
     ///
     /// # Errors
     /// There is no model, or there are no rows.
@@ -192,7 +196,7 @@ impl Session {
         Ok(count)
     }
 
-    /// Compiles the model by a schedule for the benchmark.
+    /// Compiles the model with a schedule for the benchmark. Returns its engines and warnings, as JSON.
     ///
     /// # Errors
     /// The benchmark has not begun, or the schedule can't be carried out.
@@ -203,7 +207,8 @@ impl Session {
         Ok(json::text_of(&bench.prepare(&model.forest, schedule)?)?)
     }
 
-    /// Predicts a batch of the benchmark's first rows. Returns their number.
+    /// Predicts the first `count` rows of the benchmark, or all if there are fewer. Returns the number of rows that
+    /// were predicted.
     ///
     /// # Errors
     /// No schedule is prepared.
@@ -211,7 +216,7 @@ impl Session {
         Ok(self.bench.as_mut().ok_or_else(no_bench)?.run(count)?)
     }
 
-    /// Panics, so that a test sees what the page does then.
+    /// Panics, so that a test sees what the page does after a panic.
     pub fn panic(&self) {
         panic!("a test asked for a panic");
     }
@@ -230,7 +235,7 @@ impl Session {
         }
     }
 
-    /// Keeps rows, and returns what the page says about them.
+    /// Keeps rows, and returns what the page shows about them.
     fn take_rows(&mut self, rows: RowSet) -> Result<String, JsError> {
         #[derive(serde::Serialize)]
         struct Taken<'r> {

@@ -1,16 +1,16 @@
-//! How much a page takes: a tab has 4 GiB at most, and what does not fit ends it.
+//! The largest files, rows and results of a page: a tab has at most 4 GiB, and it ends if they don't suffice.
 
 use fangorn::import::Limits;
 
 use crate::error::{Error, Result};
 
-/// Bytes of the largest file of a model.
+/// The size of the largest file of a model, in bytes.
 pub const MODEL_BYTES: usize = 128 << 20;
-/// Bytes of the largest file of rows.
+/// The size of the largest file of rows, in bytes.
 pub const ROWS_BYTES: usize = 64 << 20;
-/// The most values in all rows together.
+/// The maximum number of values in all rows together.
 pub const VALUES: usize = 1 << 24;
-/// The most results of all rows together.
+/// The maximum number of results of all rows together.
 pub const RESULTS: usize = 1 << 24;
 
 /// Refuses a file that is too large.
@@ -29,7 +29,7 @@ pub fn check_size(name: &str, bytes: usize, most: usize) -> Result<()> {
     }
 }
 
-/// Returns the bounds on what a model's file may ask for.
+/// Returns the limits for reading a model's file.
 pub fn of_models() -> Limits {
     Limits { file_bytes: MODEL_BYTES as u64, memory_bytes: 512 << 20, features: 1 << 18, ..Limits::default() }
 }

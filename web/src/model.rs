@@ -1,4 +1,4 @@
-//! A model, and what the page says about it.
+//! A model, and what the page shows about it.
 
 use fangorn::{
     Forest, Predictor,
@@ -17,26 +17,26 @@ use crate::{
     limits,
 };
 
-/// Bins of histograms.
+/// The number of bins of a histogram.
 const BINS: usize = 24;
-/// The most features, class labels and base scores that the page lists.
+/// The maximum number of features, class labels and base scores that the page lists.
 const MOST_LISTED: usize = 500;
-/// The most columns of a table of rows.
+/// The maximum number of columns of a table of rows.
 const MOST_NAMED: usize = 50;
 
-/// A model of the page.
+/// The model that a page has opened.
 #[derive(Debug)]
 pub struct Model {
     /// The forest.
     pub forest: Forest,
     name: String,
     format: Format,
-    /// The predictor that was asked for last.
+    /// The predictor of the last contract that was asked for.
     predictor: Option<Predictor>,
     explainer: Option<Explainer>,
 }
 
-/// What the page says about a model.
+/// What the page shows about a model.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     name: String,
@@ -57,18 +57,18 @@ pub struct Summary {
     nodes: usize,
     leaves: usize,
     max_leaves: usize,
-    /// How many trees have each depth, and how many leaves.
+    /// The number of trees of each depth. `leaf_depths` has the number of leaves of each depth.
     depths: Vec<usize>,
     leaf_depths: Vec<usize>,
     leaf_values: Histogram,
     columns: usize,
     /// The names of the first columns.
     column_names: Vec<String>,
-    /// Columns that splits read.
+    /// The number of columns that splits read.
     used: usize,
-    /// The columns that most splits read, those first.
+    /// The columns that splits read, those with the most splits first.
     features: Vec<FeatureFacts>,
-    /// Why there are no contributions.
+    /// Why the page can't show contributions, if it can't.
     unexplained: Option<String>,
     presets: Vec<&'static str>,
 }
@@ -106,7 +106,7 @@ impl Model {
         Ok(Self { forest, name: name.into(), format, predictor: None, explainer: None })
     }
 
-    /// Returns what the page says about the model.
+    /// Returns what the page shows about the model.
     pub fn summary(&self) -> Summary {
         let forest = &self.forest;
         let stats = forest.stats();
@@ -169,21 +169,21 @@ impl Model {
         }
     }
 
-    /// Returns why there are no contributions, without preparing them.
+    /// Returns why there can be no contributions, without preparing them.
     fn unexplained(&self) -> Option<String> {
         let forest = &self.forest;
         let splits = forest.trees.iter().any(|tree| tree.nodes.len() > 1);
         match forest.aggregate != Aggregate::Sum || forest.covers.is_none() && splits {
-            // It fails before it does anything that takes time.
+            // This fails before it does anything that takes time.
             true => Explainer::new(forest).err().map(|error| error.to_string()),
             false => None,
         }
     }
 
-    /// Returns the forest and its predictor by a contract of its sums.
+    /// Returns the forest and a predictor whose sums keep a contract.
     ///
     /// # Errors
-    /// The forest has no such sum.
+    /// The forest's sums can't keep the contract.
     pub fn predictor(&mut self, sum: Contract) -> Result<(&Forest, &Predictor)> {
         if self.predictor.as_ref().is_none_or(|predictor| predictor.sum() != sum) {
             self.predictor = Some(Predictor::builder(&self.forest).threads(1).sum(sum).build()?);
@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    /// Returns the forest and what explains its margins.
+    /// Returns the forest and the explainer of its margins.
     ///
     /// # Errors
     /// The forest has no covers, or its margins are no sums.

@@ -13,41 +13,41 @@ use crate::{
     rows::RowSet,
 };
 
-/// The most values of a row that the page lists.
+/// The maximum number of values of a row that the page lists.
 const MOST_LISTED: usize = 50;
-/// The most features of a waterfall.
+/// The maximum number of features of a waterfall.
 const MOST_STEPS: usize = 12;
 
 /// The predictions of some rows.
 #[derive(Debug, Serialize)]
 pub struct Predictions {
     first: usize,
-    /// The number of values and of margins of a row.
+    /// The number of values of a row, and the number of its margins.
     widths: [usize; 2],
     rows: Vec<PredictedRow>,
-    /// What the predictor says about itself.
+    /// The predictor's warnings.
     warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct PredictedRow {
-    /// The first values and margins of the row.
+    /// The row's predicted values, the first of them. `margins` has the first margins.
     values: Vec<Num>,
     margins: Vec<Num>,
     /// The labels of the classes: one, one for each output, or none.
     classes: Vec<String>,
-    /// The first values of the row itself.
+    /// The values in the row's columns, the first of them.
     cells: Vec<Cell>,
 }
 
-/// A value of a row.
+/// The value in a column of a row.
 #[derive(Debug, Serialize)]
 struct Cell {
     value: Num,
     category: Option<String>,
 }
 
-/// A step of a waterfall.
+/// One feature of a waterfall.
 #[derive(Debug, Serialize)]
 struct Step {
     feature: String,
@@ -55,20 +55,20 @@ struct Step {
     contribution: Num,
 }
 
-/// How a row's margin comes about.
+/// How the contributions of a row add up to a margin.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
     output: usize,
-    /// What is expected where nothing of the row is known.
+    /// The expected margin if nothing of the row is known.
     bias: Num,
-    /// The row's margin.
+    /// The row's margin: the bias plus all contributions.
     margin: Num,
-    /// The largest contributions.
+    /// The features with the largest contributions.
     steps: Vec<Step>,
-    /// How many other features contribute, and what they come to.
+    /// The number of other features that contribute. `rest` is the sum of their contributions.
     others: usize,
     rest: Num,
-    /// How they are computed.
+    /// The way in which the contributions are computed.
     plan: String,
 }
 
@@ -100,7 +100,7 @@ fn refuse_results(rows: usize, width: usize) -> Result<()> {
 /// Predicts some rows.
 ///
 /// # Errors
-/// There are no such rows, the results are too many, or the forest has no sum by the contract.
+/// There are no such rows, the results are too many, or the forest's sums can't keep the contract.
 pub fn predict(model: &mut Model, rows: &RowSet, range: Range<usize>, sum: Contract) -> Result<Predictions> {
     let (forest, predictor) = model.predictor(sum)?;
     let columns = forest.features.len();
@@ -138,7 +138,7 @@ pub fn predict(model: &mut Model, rows: &RowSet, range: Range<usize>, sum: Contr
     })
 }
 
-/// Returns what a predictor says about itself.
+/// Returns a predictor's warnings.
 pub fn warnings(predictor: &Predictor) -> Vec<String> {
     predictor.warnings().iter().map(ToString::to_string).collect()
 }
@@ -146,7 +146,7 @@ pub fn warnings(predictor: &Predictor) -> Vec<String> {
 /// Returns the margins of all rows, `rows x outputs`.
 ///
 /// # Errors
-/// The results are too many, or the forest has no sum by the contract.
+/// The results are too many, or the forest's sums can't keep the contract.
 pub fn margins(model: &mut Model, rows: &RowSet, sum: Contract) -> Result<Vec<f32>> {
     let (forest, predictor) = model.predictor(sum)?;
     refuse_results(rows.rows, forest.outputs as usize)?;
@@ -163,10 +163,10 @@ pub fn values(model: &mut Model, rows: &RowSet, sum: Contract) -> Result<Vec<f32
     Ok(predictor.values(&range_of(rows, forest.features.len(), &(0..rows.rows))?)?)
 }
 
-/// Explains one output of a row's margins.
+/// Returns the contributions of the features to one margin of a row.
 ///
 /// # Errors
-/// There is no such row or output, or the margins can't be explained.
+/// There is no such row or output, the results are too many, or the margins can't be explained.
 pub fn explain(model: &mut Model, rows: &RowSet, row: usize, output: usize) -> Result<Explanation> {
     let (forest, explainer) = model.explainer()?;
     let (columns, outputs) = (forest.features.len(), forest.outputs as usize);

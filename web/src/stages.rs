@@ -15,10 +15,10 @@ use crate::{error::Result, predictions::warnings};
 #[derive(Debug, Serialize)]
 pub struct Stages {
     schedule: String,
-    /// The loops as the schedule spells them out, and those with legal reductions.
+    /// The loops as the schedule spells them out, and then with legal reductions.
     loops: String,
     plan: String,
-    /// The program of the CPU's target.
+    /// The program of the CPU target.
     program: String,
     warnings: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub fn schedule_of(forest: &Forest, text: &str) -> Result<Schedule> {
     }
 }
 
-/// Lowers a forest by a schedule, for one thread.
+/// Lowers a forest with a schedule, for one thread.
 ///
 /// # Errors
 /// The text is no schedule, or the schedule can't be carried out.

@@ -13,16 +13,16 @@ use crate::{
     json::{Num, category_name, feature_name},
 };
 
-/// The most nodes that are drawn.
+/// The maximum number of nodes that are drawn.
 const MOST_NODES: usize = 1500;
-/// The most categories, and the most values of a leaf, that are listed.
+/// The maximum number of categories, and of values of a leaf, that are listed.
 const MOST_LISTED: usize = 8;
 
 /// The upper part of a tree, and the path of a row through it.
 #[derive(Debug, Serialize)]
 pub struct DrawnTree {
     tree: usize,
-    /// The output that the tree adds to; `None` where its leaves are vectors.
+    /// The output that the tree adds to; `None` if its leaves have a value for each output.
     output: Option<u32>,
     nodes_of_tree: usize,
     depth: u32,
@@ -35,14 +35,15 @@ struct DrawnNode {
     /// The producer's number of the node.
     id: u32,
     depth: u32,
-    /// Whether the row comes to the node.
+    /// Whether the row reaches the node.
     on_path: bool,
     cover: Option<Num>,
-    /// A split's question; none at a leaf.
+    /// A split's question; `None` for a leaf.
     question: Option<Question>,
-    /// The places of the children in the list: for yes and for no. They are not there where the tree is cut off.
+    /// The indices of the children in the list of nodes, first for yes and then for no. `None` for a leaf, and where
+    /// the drawing ends.
     children: Option<[usize; 2]>,
-    /// A leaf's values, the first of them.
+    /// A leaf's values; of many, the first ones.
     values: Vec<Num>,
     /// The number of a leaf's values.
     width: usize,
@@ -55,12 +56,12 @@ struct Question {
     /// `<`, `< or 0` where zeros go to the other side, `=`, `in`, `not in`, or `any`.
     operator: &'static str,
     threshold: Option<Num>,
-    /// The first categories of a set, and how many there are.
+    /// The first categories of a set. `members` is the number of all.
     categories: Vec<String>,
     members: usize,
     /// Whether a missing value goes to the child for yes.
     missing_is_yes: bool,
-    /// The row's value, and its category's name.
+    /// The row's value. `category` is the name of its category.
     value: Option<Num>,
     category: Option<String>,
 }
@@ -83,7 +84,7 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
         depth: of.depth(),
         nodes: Vec::new(),
     };
-    // Nodes to add: the node, its depth, whether it is on the path, and the place of its parent with the side.
+    // Nodes to add: the node, its depth, whether it is on the path, and the index of its parent with the side.
     let mut open = VecDeque::from([(0u32, 0u32, row.is_some(), None::<(usize, usize)>)]);
     while let Some((node, at_depth, on_path, parent)) = open.pop_front() {
         let place = found.nodes.len();
@@ -110,7 +111,7 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
                 let value = row.filter(|_| on_path).map(|row| row[feature as usize]);
                 let goes = value.map(|value| reference::side(forest, predicate, missing, value));
                 drawn.question = Some(question(forest, (feature, predicate, missing), value));
-                // A path of a hostile model may be a million nodes long.
+                // In a hostile model a path may have a million nodes.
                 if (at_depth < depth || on_path) && place + open.len() + 2 < MOST_NODES {
                     drawn.children = Some([0, 0]);
                     open.push_back((left, at_depth + 1, goes == Some(Side::Left), Some((place, 0))));

@@ -9,7 +9,6 @@
 //! | Outer | elements of a sparse X, rows of U and V | W V, t(W) U, no aggregate, or one of all | always |
 //!
 //! In the last line, W is what the operator computes for the elements of X.
-//! | Outer | elements of a sparse X, rows of U and V | W V, t(W) U, no aggregate or one of all elements; W is computed for the elements of X | always |
 
 use super::memo::Close;
 use crate::dag::{Aggregation, Binary, Dag, Direction, Format, NodeId, Operator};

@@ -1,5 +1,6 @@
-//! Writes the JavaScript that calls the WebAssembly of fangorn-web, as `wasm-bindgen --target web` does. It is a program of
-//! the same workspace, so that both have one version and nobody has to install anything.
+//! Writes the JavaScript that calls the WebAssembly of fangorn-web, as `wasm-bindgen --target web` does. It is a
+//! program of the same workspace, so it has the version of `wasm-bindgen` that fangorn-web has, and nobody has to
+//! install anything.
 
 use std::{env, path::PathBuf, process::ExitCode};
 

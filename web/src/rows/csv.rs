@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 /// Reads rows.
 ///
 /// # Errors
-/// The header does not fit the model, a record has another length, a cell is no value, or there is no row.
+/// The header does not fit the model, a record has another length, a cell holds no value of its column, or there is no
+/// row.
 pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return wanted.fail("the text is UTF-16; save it as UTF-8");
@@ -62,7 +63,7 @@ fn columns_of(
     header::columns(wanted, &fields, odd, line, &[])
 }
 
-/// Adds the values of a record, which stands on a line.
+/// Adds the values of a record that begins on a line.
 fn add_row(
     wanted: &MatrixRequest<'_>,
     columns: &header::Columns,
@@ -94,7 +95,7 @@ fn add_row(
 /// Counts the lines of a text up to records that come one after the other.
 struct LineCounter<'t> {
     text: &'t [u8],
-    /// Bytes that were counted.
+    /// The number of bytes that were counted.
     seen: usize,
     line: usize,
 }

@@ -1,4 +1,4 @@
-//! Rows of a dropped file: CSV, or numpy's `.npy`.
+//! Rows for a model: read from a dropped file, CSV or numpy's `.npy`, or made.
 
 mod csv;
 /// The command line's own choice of columns, so that a page and `fangorn predict` take the same columns of a CSV.
@@ -16,19 +16,19 @@ use crate::{
 /// Rows for a model.
 #[derive(Clone, Debug)]
 pub struct RowSet {
-    /// What the page calls them.
+    /// The name that the page shows.
     pub name: String,
     /// The number of rows.
     pub rows: usize,
     /// The values, row after row; NaN is a missing value.
     pub values: Vec<f64>,
-    /// Notes for the person about how the file was read.
+    /// Notes for the user about how the file was read.
     pub notes: Vec<String>,
 }
 
 impl RowSet {
-    /// Reads rows for a model, by the ending of the file's name. With `by_position`, a CSV's columns are taken in their
-    /// order, whatever names its header gives them.
+    /// Reads rows for a model. The ending of the file's name says in which format. With `by_position`, the columns of a
+    /// CSV are taken in their order, whatever names its header gives them.
     ///
     /// # Errors
     /// The file is too large, is no matrix of numbers, or has other columns than the model.
@@ -49,7 +49,7 @@ impl RowSet {
         }
     }
 
-    /// Makes rows for a model: values at its own thresholds and beside them.
+    /// Makes rows for a model, with values at its thresholds and beside them.
     pub fn made(forest: &Forest, rows: usize) -> Self {
         let rows = rows.min(limits::VALUES / forest.features.len().max(1)).max(1);
         let made = Probes::<f64>::new(forest, rows, 1);
@@ -57,12 +57,12 @@ impl RowSet {
     }
 }
 
-/// The kind of a file's content.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug)]
 enum FileContents<'a> {
     /// Rows for the forest.
     Rows(&'a Forest, TableChoice),
-    /// Expected values, which no file of a page holds.
+    /// Expected values, which the page never reads.
     #[allow(dead_code, reason = "the choice of columns is the command line's, which reads such files, too")]
     Expected,
 }

@@ -6,7 +6,7 @@ use super::{MatrixRequest, RowSet};
 use crate::error::{Error, Result};
 
 const REMEDY: &str = "save it again with numpy.save";
-/// The most bytes of a header. Numpy's own limit is 10 000 characters.
+/// The maximum size of a header, in bytes. Numpy's own limit is 10 000 characters.
 const MOST_HEADER: usize = 10_000;
 
 /// What a file's header says.
@@ -14,12 +14,12 @@ const MOST_HEADER: usize = 10_000;
 struct Header<'b> {
     /// The type of the values, such as `<f4`.
     descr: &'b str,
-    /// Whether the values stand column after column.
+    /// Whether the values are stored column after column.
     by_columns: bool,
     shape: Vec<usize>,
 }
 
-/// Reads a value, given its bytes with the least significant one first, and zeros behind them.
+/// Reads a value from its bytes, the least significant first. Zeros follow the bytes of a type of less than 8.
 type ValueReader = fn([u8; 8]) -> f64;
 
 /// Reads rows.
@@ -80,8 +80,8 @@ pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
     Ok(RowSet { name: wanted.name.into(), rows, values, notes: Vec::new() })
 }
 
-/// Returns the bytes of a value of a type, and how they are read with the least significant byte first; `None` for a type
-/// that is no real number.
+/// Returns the number of bytes of a type's value, and a function that reads it with the least significant byte first.
+/// Returns `None` for a type that is no real number.
 fn reader_of(descr: &str) -> Option<(usize, ValueReader)> {
     /// The first bytes of a value.
     fn first<const N: usize>(bytes: [u8; 8]) -> [u8; N] {
@@ -104,7 +104,7 @@ fn reader_of(descr: &str) -> Option<(usize, ValueReader)> {
     })
 }
 
-/// Reads the header, and returns it with the bytes behind it.
+/// Reads the header, and returns it with the bytes after it.
 fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<(Header<'b>, &'b [u8])> {
     let wrong = |what: &str| Error::file(wanted.name, format!("{what}; {REMEDY}"));
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
@@ -160,7 +160,7 @@ fn parse(text: &str) -> Option<Header<'_>> {
     Some(Header { descr: descr?, by_columns: by_columns?, shape: shape? })
 }
 
-/// Returns a text between quotation marks, and what is behind it.
+/// Returns a text between quotation marks, and the text after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let mark = text.chars().next().filter(|mark| matches!(mark, '\'' | '"'))?;
     text[1..].split_once(mark)
