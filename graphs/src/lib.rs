@@ -1,16 +1,15 @@
 //! Classical-ML operators and graphs around Fangorn's forests.
 //!
 //! A forest is seldom alone. Features are scaled and encoded before it, and its margins are stacked,
-//! calibrated or mixed with another model's after it. This crate is the place for what stands around a
-//! forest:
+//! calibrated or mixed with another model's after it. This crate holds what stands around a forest:
 //!
-//! - [`forest`]: a forest as a burn module, with leaf values that are trained and saved as any parameter is;
+//! - [`forest`]: a forest as a burn module, with leaf values that are trained and saved like other
+//!   parameters;
 //! - [`classical`]: graphs of scalers, encoders, linear models and forests as a burn module;
-//! - fusion plans that say which of them run as one kernel;
 //! - mixed pipelines of classical and deep-learning models around a forest: the crate's examples.
 //!
-//! Fusion plans do not exist yet. The crate re-exports [`fangorn`], so that its users name one
-//! version of it.
+//! Fusion plans over graphs of linear algebra are in a crate of their own, `fangorn-fusion`. This crate
+//! re-exports [`fangorn`], so that its users name one version of it.
 
 /// The forest compiler that these graphs are built around.
 pub use fangorn;

@@ -1,4 +1,4 @@
-//! Cuts off the end of a graph whatever no tensor holds: string outputs and `ZipMap`s.
+//! Removes from the end of a graph what no tensor can hold: string outputs and `ZipMap`s.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -10,13 +10,12 @@ use crate::wire::{Field, fields, put, put_integer, text};
 /// An attribute that marks a classifier whose label nobody takes. It is not part of the ONNX standard.
 pub(crate) const UNLABELLED: &str = "fangorn_unlabelled";
 
-/// Takes off a model what burn-onnx has no type for. Returns the path that burn-onnx is to read: a file of
-/// the same name in `folder`, or the model's own path where there is nothing to take off.
+/// Removes from a model what burn-onnx has no type for. Returns the path that burn-onnx is to read: a file of
+/// the same name in `folder`, or the model's own path if there is nothing to remove.
 ///
 /// - A `ZipMap` is removed. The scores that it would turn into maps become an output of the graph, under
 ///   their own name.
-/// - String outputs, above all labels, are removed. The scores remain: the largest score of a row is its
-///   class.
+/// - String outputs, usually labels, are removed. The scores remain: the largest score of a row is its class.
 /// - Operators and initializers that only removed outputs need are removed, too. A label that nobody takes
 ///   any more is not computed.
 ///
@@ -45,7 +44,7 @@ pub fn cut(model: &Path, folder: &Path) -> Result<String> {
     utf8(&path)
 }
 
-/// Returns the model after the cut, or `None` where there is nothing to take off.
+/// Returns the model after the cut, or `None` if there is nothing to remove.
 fn without(model: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let fields = fields(model)?;
     let Some(at) = fields.iter().position(|f| f.of(7).is_some()) else {
@@ -133,7 +132,7 @@ impl<'b> Graph<'b> {
         }
     }
 
-    /// Returns the outputs that stay.
+    /// Returns the outputs that stay after the cut.
     fn outputs(&self, maps: &HashMap<&str, &str>) -> Result<Vec<Output<'b>>, String> {
         let values: Vec<&[u8]> = self.fields.iter().filter_map(|f| f.of(12)).collect();
         let mut names = values.iter().map(|v| named(v)).collect::<Result<HashSet<_>, _>>()?;
@@ -205,8 +204,8 @@ fn unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
     message
 }
 
-/// Whether an operator is a classifier whose label nobody takes. A name is empty if the input or output is
-/// left out.
+/// Tells whether an operator is a classifier whose label nobody takes. A name is empty if the input or output
+/// is left out.
 fn is_unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> bool {
     let unused = |label: &String| label.is_empty() || !wanted.contains(label);
     node.is_ml("TreeEnsembleClassifier") && node.outputs.first().is_some_and(unused)

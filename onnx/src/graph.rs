@@ -1,10 +1,10 @@
-//! Reads from a graph which operators feed which.
+//! Reads which operators of a graph feed which.
 
 use crate::wire::{Field, fields, text};
 
 /// The domain of ONNX's machine-learning operators.
 pub(crate) const ML: &str = "ai.onnx.ml";
-/// The deepest nesting of graphs inside graphs that is followed.
+/// The maximum depth of graphs inside graphs that is followed.
 const DEEPEST: usize = 16;
 
 /// An operator of the graph.
@@ -54,8 +54,8 @@ impl<'b> Node<'b> {
     }
 }
 
-/// Adds the names of the values that the graphs of an attribute take or return. A value that such a graph
-/// makes itself is one name too many, which at worst keeps an operator.
+/// Adds the names of the values that the graphs of an attribute take or return. Values that such a graph
+/// makes itself are among them; at worst they keep an operator that nothing needs.
 fn inner(attribute: &[u8], depth: usize, names: &mut Vec<String>) -> Result<(), String> {
     for graph in fields(attribute)?.iter().filter_map(|f| f.of(6).or(f.of(11))) {
         if depth == DEEPEST {

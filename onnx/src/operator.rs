@@ -1,4 +1,4 @@
-//! The three tree operators and `ZipMap`, behind burn-onnx's trait for custom operators.
+//! The three tree operators and `ZipMap` as custom operators of burn-onnx.
 
 use burn_onnx::ext::{
     ArgType, AttrKind, CodegenContext, CustomNode, CustomOp, DType, Field, OpsetRange, PackTensor,
@@ -132,8 +132,8 @@ impl CustomOp for ZipMap {
     }
 }
 
-/// Whether somebody may take the operator's label. [`cut`](crate::cut) marks classifiers whose label nobody
-/// takes.
+/// Tells whether somebody may take the operator's label. [`cut`](crate::cut) marks classifiers whose label
+/// nobody takes.
 fn label(node: &CustomNode) -> bool {
     node.op_type == "TreeEnsembleClassifier" && node.attrs.kind(UNLABELLED).is_none()
 }
@@ -169,7 +169,7 @@ fn rows(node: &CustomNode) -> Result<&TensorType, ProcessError> {
     }
 }
 
-/// Returns the number of columns of a row, where it is known.
+/// Returns the number of columns of a row, if it is known.
 fn columns(input: &TensorType) -> Option<usize> {
     input.static_shape.as_ref().and_then(|shape| shape.get(1).copied().flatten())
 }

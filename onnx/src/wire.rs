@@ -1,4 +1,4 @@
-//! Protobuf's encoding, as far as taking fields out of a message and putting others in needs it. It is
+//! Protobuf's encoding, as far as it is needed to remove fields from a message and to add fields to it. It is
 //! written by hand, because fields that a schema does not name have to stay, and a decoder drops them.
 
 /// A field of a message.

@@ -1,4 +1,4 @@
-//! What predicts: Fangorn, or for comparison ONNX Runtime.
+//! The engine of the service: Fangorn or, for comparison, ONNX Runtime.
 
 use std::{collections::HashMap, path::Path};
 
@@ -9,11 +9,11 @@ use fangorn::{
     import::{self, LoadOptions},
 };
 
-/// A model that is ready to predict. Any number of threads use it at once.
+/// A model that is ready to predict. Any number of threads may use it at the same time.
 pub enum Engine {
     /// Fangorn, and the type in which the model's producer compares.
     Fangorn(Box<Predictor>, CompareType),
-    /// ONNX Runtime with as many sessions as there are threads, because one session is used by one thread at a time.
+    /// ONNX Runtime with as many sessions as there are threads, because only one thread at a time may use a session.
     #[cfg(feature = "onnxruntime")]
     OnnxRuntime(onnx::Sessions),
 }
@@ -24,9 +24,9 @@ pub struct Model {
     pub engine: Engine,
     /// The columns' names, in the model's order; `f0`, `f1`, … where the model gives none.
     pub columns: Vec<String>,
-    /// The place of each column.
+    /// The index of each column, by its name.
     pub places: HashMap<String, usize>,
-    /// Numbers that are predicted for a row.
+    /// The number of values that are predicted for a row.
     pub outputs: usize,
 }
 
@@ -45,7 +45,7 @@ impl Model {
             places: columns.iter().cloned().zip(0..).collect(),
             columns,
             outputs: forest.transform.width(forest.outputs as usize),
-            // The thread that answers a request predicts: there are as many requests as threads.
+            // The thread that answers a request predicts, too: under load, each thread has a request of its own.
             engine: Engine::Fangorn(
                 Box::new(Predictor::builder(&forest).threads(1).build()?),
                 forest.compare,
@@ -53,10 +53,11 @@ impl Model {
         })
     }
 
-    /// Predicts rows, one after the other, of which each has a value for each column.
+    /// Predicts rows. `values` holds row after row, each with a value for each column. Returns `outputs` values for
+    /// each row.
     ///
     /// # Errors
-    /// The values are no whole number of rows.
+    /// The values are no whole number of rows, or ONNX Runtime refuses them.
     pub fn predict(&self, values: &[f64]) -> Result<Vec<f32>, String> {
         let columns = self.columns.len();
         match &self.engine {
@@ -83,7 +84,7 @@ pub mod onnx {
 
     use ort::{session::Session, value::Tensor};
 
-    /// Sessions of which a request takes one that is free.
+    /// Sessions. Each request takes one that is free.
     pub struct Sessions {
         free: Mutex<Vec<Session>>,
         output: usize,
@@ -109,7 +110,7 @@ pub mod onnx {
             Ok(Self { free: Mutex::new(free), output })
         }
 
-        /// Predicts rows of so many columns.
+        /// Predicts rows of `columns` values each.
         ///
         /// # Errors
         /// ONNX Runtime refuses them.

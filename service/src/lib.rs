@@ -6,12 +6,12 @@
 //! | `POST /predict` with `{"rows": [[31, null, …], …]}` | `{"values": [[0.25], …]}`; `null` is a missing value |
 //! | `POST /predict` with `{"rows": [{"age": 31}, …]}` | the same, by the columns' names; a column that is not there is missing |
 //!
-//! A request that does not fit gets `{"error": "…"}` and status 422, or 400, 413 or 415 where it is no JSON, longer than 2 MB
-//! or said to be something else.
+//! A request that does not fit the model gets `{"error": "…"}` and status 422. The status is 400 if it is no JSON, 413
+//! if it is longer than 2 MB, and 415 if its content type is not JSON.
 //!
-//! The handler calls [`Predictor`](fangorn::Predictor) on the thread that it runs on. The predictor takes no lock. Nothing
-//! collects the rows of several requests into one batch, which would let each of them wait for others. `benches/service/run.py`
-//! times the service under load.
+//! The handler calls [`Predictor`](fangorn::Predictor) on its own thread. The predictor takes no lock. The service does
+//! not collect the rows of several requests into one batch, because each request would have to wait for others.
+//! `benches/service/run.py` times the service under load.
 
 pub mod engine;
 
@@ -27,10 +27,11 @@ use serde::{Deserialize, Serialize};
 
 use engine::Model;
 
-/// Rows from which on other requests of the thread go to another thread first.
+/// From this number of rows on, other requests of the thread first move to another thread.
 const LONG: usize = 256;
 
-/// The most values of a request's rows: an empty object is a row of missing values, which takes room, too.
+/// The maximum number of values of a request. An empty object counts as a whole row: its missing values take memory,
+/// too.
 const MOST_VALUES: usize = 1 << 22;
 
 /// A request for predictions.
@@ -51,7 +52,7 @@ enum Row {
 /// The answer.
 #[derive(Debug, Serialize)]
 struct Answer {
-    /// As many numbers for each row as the model predicts.
+    /// The values of each row, as many as the model predicts.
     values: Vec<Vec<f32>>,
 }
 
@@ -70,7 +71,7 @@ struct Refusal {
 
 type Answered<T> = Result<Json<T>, (StatusCode, Json<Refusal>)>;
 
-/// Returns the service of a model.
+/// Returns the router that serves a model.
 pub fn service(model: Model) -> Router {
     Router::new().route("/model", get(describe)).route("/predict", post(predict)).with_state(Arc::new(model))
 }
@@ -95,7 +96,7 @@ async fn predict(
     Ok(Json(Answer { values }))
 }
 
-/// Returns the values of a request, row after row, with NaN for what is missing.
+/// Returns the values of a request, row after row, with NaN for missing values.
 fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
     let width = model.columns.len();
     let all = request.rows.len().saturating_mul(width);

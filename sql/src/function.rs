@@ -31,7 +31,7 @@ use crate::{
     sent::{PlannedModel, SentFunction, SentModel},
 };
 
-/// What a function returns for a row.
+/// The result of a function for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForestOutput {
     /// The producer's own prediction.
@@ -58,15 +58,15 @@ impl ForestOutput {
     }
 }
 
-/// A function of SQL: `forest_predict`, `forest_margin`, `forest_class`, and each of them by position.
+/// An SQL function: `forest_predict`, `forest_margin`, `forest_class`, and each of them by position.
 #[derive(Clone, Debug)]
 pub struct ForestFunction {
     models: Arc<Models>,
     output: ForestOutput,
     by_position: bool,
-    /// Whether the names of columns may not be those of the query when the function runs, so that it takes none.
+    /// Whether column names may differ from the query's when the function runs. If so, it takes no columns by name.
     nameless: bool,
-    /// The model that a plan was made for, once its columns are in the model's order.
+    /// The model that the plan was made for, once the columns are in the model's order.
     planned: Option<PlannedModel>,
     signature: Signature,
 }
@@ -96,17 +96,17 @@ impl ForestFunction {
         Self { models, output, by_position, nameless: false, planned: None, signature }
     }
 
-    /// Returns the function for a session that knows nothing of [`ScalarUDFImpl::simplify`], such as one of another library
-    /// that loads it by `datafusion-ffi`. There the optimizer may rename columns between the plan and the run, so the function
-    /// takes the fields of a struct, or columns by position, and refuses columns by name.
+    /// Returns the function for a session that does not call [`ScalarUDFImpl::simplify`], such as one of another
+    /// library that loads the function by `datafusion-ffi`. There the optimizer may rename columns between the plan and
+    /// the run. So the function takes the fields of a struct, or columns by position, and refuses columns by name.
     pub fn without_names(self) -> Self {
         Self { nameless: true, ..self }
     }
 
-    /// Returns the function as it travels to another process.
+    /// Returns the form in which the function is sent to another process.
     ///
     /// # Errors
-    /// The model is too large, and has no file.
+    /// The model is too large to be sent as bytes, and was not loaded from a file.
     pub fn sent(&self) -> Result<SentFunction> {
         let model = match &self.planned {
             None => None,
@@ -126,16 +126,16 @@ impl ForestFunction {
         if self.by_position { ColumnMatch::ByPosition } else { ColumnMatch::ByName }
     }
 
-    /// Returns the error of a batch.
+    /// Returns an error of execution that begins with the function's name.
     fn refused(&self, error: &dyn std::fmt::Display) -> DataFusionError {
         exec_datafusion_err!("{}: {error}", self.name())
     }
 
-    /// Returns the model that a first argument names.
+    /// Returns the planned model, or the one that the first argument names.
     fn model(&self, name: Option<&ScalarValue>) -> Result<Arc<Model>> {
         if let Some(planned) = &self.planned {
             return planned.load(&self.models).map_err(|error| match error {
-                // Ballista tries a task again only where this is the error.
+                // Ballista retries a task only after this error.
                 ModelError::Unreachable { error: ref cause, .. } => {
                     DataFusionError::IoError(std::io::Error::new(cause.kind(), error.to_string()))
                 }
@@ -237,13 +237,13 @@ impl ForestFunction {
     }
 }
 
-/// Returns the type of a list of so many floats.
+/// Returns the type of a list of `width` floats.
 pub(crate) fn list_of(width: i32) -> DataType {
     DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Float32, false)), width)
 }
 
-/// Returns the schema of a function's columns: its arguments behind the model, or the fields of the struct that stands for
-/// them.
+/// Returns the schema of a function's columns: its arguments after the model, or the fields of the struct that stands
+/// in their place.
 fn schema_of(arguments: &[FieldRef]) -> Schema {
     match arguments {
         [one] if matches!(one.data_type(), DataType::Struct(_)) => match one.data_type() {
@@ -267,7 +267,7 @@ impl ScalarUDFImpl for ForestFunction {
         plan_err!("{}: its type depends on the model", self.name())
     }
 
-    /// Loads the model and finds its columns, so that a query that does not fit is refused before it runs.
+    /// Loads the model and matches its columns, so that a query whose columns don't fit is refused before it runs.
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         if let Some(PlannedModel::Sent(sent, _)) = &self.planned {
             // The process that sent the plan has matched the columns. They are matched again when the function predicts.
@@ -291,8 +291,8 @@ impl ScalarUDFImpl for ForestFunction {
         Ok(Arc::new(Field::new(self.name(), self.returned(&model)?, false)))
     }
 
-    /// Puts columns into the model's order, and keeps the model: later steps of the optimizer may give columns other names,
-    /// and another model may get the name.
+    /// Puts columns into the model's order and keeps the model, because later steps of the optimizer may rename
+    /// columns, and another model may get the model's name.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let Some((Expr::Literal(name, _), columns)) = args.split_first() else {
             return Ok(ExprSimplifyResult::Original(args));
@@ -308,7 +308,7 @@ impl ScalarUDFImpl for ForestFunction {
         let is_struct = matches!(&fields[..], [one] if matches!(one.data_type(), DataType::Struct(_)));
         let planned = Self { planned: Some(PlannedModel::Here(model.clone())), ..self.clone() };
         let (function, columns) = match reader.places() {
-            // The names of a struct's fields are its type.
+            // The names of a struct's fields are part of its type, so they stay as they are.
             _ if is_struct => (planned, columns.to_vec()),
             Some(places) => {
                 let columns = places.into_iter().map(|at| columns[at].clone()).collect();
@@ -323,7 +323,8 @@ impl ScalarUDFImpl for ForestFunction {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = match args.args.first() {
             Some(ColumnarValue::Scalar(name)) => Some(name.clone()),
-            // Between libraries a literal is an array. That it is a literal was seen when the query was planned.
+            // A library passes a literal to another as an array. When the query was planned, it was checked to be a
+            // literal.
             Some(ColumnarValue::Array(names)) if !names.is_empty() => {
                 Some(ScalarValue::try_from_array(names, 0)?)
             }
@@ -354,7 +355,7 @@ impl ScalarUDFImpl for ForestFunction {
             _ => arrays,
         };
         let fields = schema.fields().iter().zip(&columns);
-        // Arrays may be of another type than was planned for constants.
+        // Constants may be arrays of another type than was planned.
         let fields: Vec<Field> =
             fields.map(|(field, array)| Field::new(field.name(), array.data_type().clone(), true)).collect();
         let schema = Arc::new(Schema::new(fields));

@@ -2,14 +2,15 @@
 //!
 //! | function | result for a row |
 //! |---|---|
-//! | `forest_predict('model', column, …)` | the producer's own prediction: a `Float32`, or a list of them where the model has several outputs |
+//! | `forest_predict('model', column, …)` | the producer's own prediction: a `Float32`, or a list of them if the model has several outputs |
 //! | `forest_margin('model', column, …)` | the sum before the objective's transform, of the same type |
-//! | `forest_class('model', column, …)` | the class of a classifier: a `Utf8`, or an `Int64` where all labels are whole numbers |
+//! | `forest_class('model', column, …)` | the class of a classifier: a `Utf8`, or an `Int64` if all labels are whole numbers |
 //!
-//! The first argument is a text: the name of a model that was given to [`Models::add`], or the path of a model file in any
-//! format that Fangorn reads. Columns are matched to the model's by their names, as in a CSV file; a model whose columns
-//! have no names takes as many columns, in their order or by the names that libraries make up (`f0`, `f1`, …). In place of columns there may be one struct, whose fields are
-//! matched. `forest_predict_by_position` and its like take columns in the model's order, whatever their names. A null is a
+//! The first argument is a text: the name of a model that was given to [`Models::add`], or the path of a model file in
+//! any format that Fangorn reads. Columns are matched to the model's by their names, as in a CSV file. If the model's
+//! columns have no names, the function takes as many columns as the model has, in their order or by the names that
+//! libraries make up (`f0`, `f1`, …). In place of columns there may be one struct, whose fields are matched.
+//! `forest_predict_by_position` and its like take columns in the model's order, whatever their names. A null is a
 //! missing value. A query whose columns don't fit is refused when it is planned.
 //!
 //! ```

@@ -91,7 +91,7 @@ impl From<DataFusionError> for Error {
     }
 }
 
-/// Returns the message of an error on one line, without the notes of the steps that it went through.
+/// Returns the message of an error's root cause, on one line.
 fn cause(error: &DataFusionError) -> String {
     let root = error.find_root().strip_backtrace();
     root.lines().map(str::trim).collect::<Vec<_>>().join(" ")
@@ -137,7 +137,7 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
         add_table(&context, name, path).await?;
     }
     let rows = context.sql(&arguments.query).await?;
-    // On a cluster a query of no rows gives a stream without columns.
+    // On a cluster, the stream of a query without rows has no columns.
     let planned = rows.schema().inner().clone();
     let mut batches = rows.execute_stream().await?;
     let schema = if batches.schema().fields().is_empty() { planned } else { batches.schema() };
@@ -177,7 +177,8 @@ fn extension(path: &Path) -> String {
     path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
 }
 
-/// Returns a batch in which each list of a fixed length is as many columns, `name_0`, `name_1` and so on: CSV has no lists.
+/// Returns a batch in which each list of a fixed length is replaced by that many columns, `name_0`, `name_1` and so on:
+/// CSV has no lists.
 fn without_lists(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
@@ -189,7 +190,7 @@ fn without_lists(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         let lists = column.as_fixed_size_list();
         let length = *length as usize;
         for at in 0..length {
-            // A list that is null has values, too, which nobody reads.
+            // A null list has values in memory, too, which nobody reads.
             let places = (0..lists.len())
                 .map(|row| lists.is_valid(row).then_some((lists.value_offset(row) as usize + at) as u64));
             let places: UInt64Array = places.collect();
@@ -201,7 +202,7 @@ fn without_lists(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
-/// A file that is renamed to its target when it is whole, and removed if it never is.
+/// A file that is renamed to its target when it is complete. If it is dropped before, it is removed.
 struct PartialFile {
     path: PathBuf,
     target: PathBuf,
@@ -229,7 +230,7 @@ impl PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove.
+        // After the rename there is nothing to remove.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -244,10 +245,11 @@ struct Sink {
 enum Writer {
     Parquet(Box<ArrowWriter<Box<dyn Write + Send>>>),
     Arrow(Box<arrow::ipc::writer::FileWriter<Box<dyn Write + Send>>>),
-    /// The columns are those of [`without_lists`]. It has a header once there was a batch.
+    /// A writer, its columns, which are those of [`without_lists`], and whether a batch, and with it a header, was
+    /// written.
     Csv(Box<arrow::csv::Writer<Box<dyn Write + Send>>>, SchemaRef, bool),
     Json(Box<arrow::json::LineDelimitedWriter<Box<dyn Write + Send>>>),
-    /// A table is laid out when all of it is there.
+    /// The table is laid out when all batches are there.
     Table(Vec<RecordBatch>, SchemaRef),
 }
 
@@ -313,7 +315,7 @@ impl Sink {
         match (&self.file, error) {
             (Some(file), error) => Error::File { path: file.target.clone(), what: error.to_string() },
             (None, ArrowError::IoError(_, e)) => Error::Output(e),
-            // Arrow's writer of CSV keeps the text of an error alone.
+            // Arrow's writer of CSV keeps only the text of an error.
             (None, ArrowError::CsvError(what)) if what.contains("Broken pipe") => {
                 Error::Output(io::ErrorKind::BrokenPipe.into())
             }
@@ -323,7 +325,7 @@ impl Sink {
 
     fn finish(mut self) -> Result<(), Error> {
         let ended: Result<(), ArrowError> = match &mut self.writer {
-            // The end is written where the writer gives its file back.
+            // `into_inner` writes the end of the file.
             Writer::Parquet(_) => Ok(()),
             Writer::Arrow(writer) => writer.finish(),
             Writer::Json(writer) => writer.finish(),
@@ -339,7 +341,7 @@ impl Sink {
             }
         };
         ended.map_err(|e| self.refused(e))?;
-        // Writers hand on what they hold when they are dropped, and a failure then would pass unseen.
+        // Writers also write what they hold when they are dropped, but then a failure would go unnoticed.
         let flushed = match self.writer {
             Writer::Parquet(writer) => match writer.into_inner() {
                 Ok(mut out) => out.flush(),

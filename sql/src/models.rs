@@ -17,11 +17,11 @@ use fangorn::{
 
 use crate::sent::{ModelPlace, SentModel};
 
-/// Models out of other processes' plans that stay in memory for later plans. A plan's functions keep theirs as long as they
-/// run.
+/// The number of models from other processes' plans that stay in memory for later plans. A function keeps its model as
+/// long as it runs.
 const KEPT: usize = 16;
 
-/// Why there is no such model.
+/// Why a model can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ModelError {
     /// The text is no model's name and no file's path.
@@ -59,12 +59,12 @@ pub enum ModelError {
 pub struct Model {
     /// The forest.
     pub forest: Forest,
-    /// Predicts on the thread that calls it: a query's partitions already have a thread each.
+    /// Predicts on the calling thread: a query's partitions already have a thread each.
     pub predictor: Predictor,
-    /// The file that it was loaded from, by its whole path.
+    /// The absolute path of the file that it was loaded from.
     pub path: Option<PathBuf>,
     hash: OnceLock<ModelHash>,
-    /// The bytes of a `.fangorn` file, where they are few enough to travel.
+    /// The bytes of a `.fangorn` file, if they are few enough to be sent.
     bytes: OnceLock<Option<Arc<[u8]>>>,
 }
 
@@ -75,13 +75,13 @@ impl Model {
         Ok(Self { forest, predictor, path, hash: OnceLock::new(), bytes: OnceLock::new() })
     }
 
-    /// Returns the hash of everything that the forest says.
+    /// Returns the hash of the whole forest.
     pub fn hash(&self) -> ModelHash {
         *self.hash.get_or_init(|| self.forest.model_hash())
     }
 
-    /// Returns the bytes of a `.fangorn` file with the forest, if they are at most so many. The number is the same in each
-    /// call.
+    /// Returns the bytes of a `.fangorn` file with the forest, if there are at most `most`. `most` has to be the same
+    /// in each call, because the result is kept.
     pub(crate) fn bytes_up_to(&self, most: usize) -> Option<Arc<[u8]>> {
         let bytes = || {
             let bytes = Contents::new(self.forest.clone()).to_bytes();
@@ -95,22 +95,22 @@ fn load_options() -> LoadOptions {
     LoadOptions { raw_categories: true, ..LoadOptions::default() }
 }
 
-/// Models by their names. A file is loaded when its path is first asked for, and then stays as it is.
+/// Models by their names. A file is loaded when its path is first asked for, and is not read again.
 #[derive(Debug, Default)]
 pub struct Models {
     known: Mutex<HashMap<String, Arc<Model>>>,
-    /// Models out of other processes' plans, the newest last.
+    /// Models from other processes' plans, the newest last.
     sent: Mutex<VecDeque<Arc<Model>>>,
     only_named: bool,
 }
 
 impl Models {
-    /// Returns models of which queries can only use those that have a name: no text in a query opens a file.
+    /// Returns models that queries can use only by their names: no text in a query opens a file.
     pub fn only_named() -> Self {
         Self { only_named: true, ..Self::default() }
     }
 
-    /// Gives a forest a name, in the place of what had it before.
+    /// Gives a forest a name. If another model has the name, it loses it.
     ///
     /// # Errors
     /// The forest can't be compiled.
@@ -130,7 +130,7 @@ impl Models {
     /// The file can't be read, or the forest can't be compiled.
     pub fn load(&self, name: &str, path: &Path) -> Result<Arc<Model>, ModelError> {
         let forest = import::load(path, &load_options()).map_err(|e| ModelError::Refused(e.to_string()))?;
-        // Links stay as they are: other machines may have others behind the same path.
+        // Links are not resolved: on other machines they may lead to other files.
         let path = std::path::absolute(path).ok();
         Ok(self.insert(name, Model::new(forest, path)?))
     }
@@ -152,10 +152,11 @@ impl Models {
         Err(ModelError::Unknown { name: name.to_owned(), names })
     }
 
-    /// Returns a model that another process's plan names. Only one is loaded at a time, so that no model is loaded twice.
+    /// Returns a model that another process's plan names. Models are loaded one at a time, so that none is loaded
+    /// twice.
     ///
     /// # Errors
-    /// Its bytes or its file are no such model, or its file can't be read.
+    /// The bytes or the file hold another model, or the file can't be read.
     pub(crate) fn receive(&self, sent: &SentModel) -> Result<Arc<Model>, ModelError> {
         let mut all = lock(&self.sent);
         if let Some(model) = all.iter().find(|model| model.hash() == sent.hash) {
@@ -192,7 +193,7 @@ impl Models {
     }
 }
 
-/// Locks. Nothing is left half done by a thread that panics while it holds one of these locks.
+/// Locks a mutex, even after a panic: a thread that panics leaves nothing half done under one of these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

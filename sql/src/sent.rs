@@ -1,4 +1,4 @@
-//! Functions that travel to another process, as part of a plan.
+//! Functions that are sent to another process as part of a plan.
 
 use std::{
     path::PathBuf,
@@ -14,46 +14,48 @@ use crate::{
     models::{Model, Models},
 };
 
-/// The most bytes of a model that travel in a plan, of which each task gets a copy.
+/// The maximum size of a model that a plan contains, in bytes. Each task gets a copy of it.
 const MOST_IN_PLAN: usize = 1 << 20;
 
-/// The most bytes of a model that has no file. Messages may have 256 MiB, and hold a model for each call and each task.
+/// The maximum size of a model that has no file, in bytes. Messages may have 256 MiB, and hold a model for each call
+/// and task.
 const MOST_WITHOUT_FILE: usize = 8 << 20;
 
-/// A [`ForestFunction`](crate::ForestFunction) as it travels.
+/// The form in which a [`ForestFunction`](crate::ForestFunction) is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentFunction {
-    /// What it returns for a row.
+    /// The result of the function for a row.
     pub output: ForestOutput,
-    /// Whether it takes columns in the model's order.
+    /// Whether the function takes columns in the model's order.
     pub by_position: bool,
-    /// The model that its plan was made for. Without one, the other process looks for the model that the first argument
-    /// names.
+    /// The model that the function's plan was made for. If it is `None`, the other process looks for the model that the
+    /// first argument names.
     pub model: Option<SentModel>,
 }
 
-/// A model as it travels.
+/// The form in which a model is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentModel {
-    /// The hash of everything that its forest says. Each process loads the model of a hash once.
+    /// The hash of the whole forest. Each process loads the model of a hash once.
     pub hash: ModelHash,
-    /// The type of the function's results, so that a process that only plans needs no model.
+    /// The type of the function's results. With it, a process that only plans needs no model.
     pub returned: DataType,
-    /// Where it is.
+    /// Where the model is.
     pub place: ModelPlace,
 }
 
 /// Where a process finds a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelPlace {
-    /// The bytes of a `.fangorn` file.
+    /// In the plan: the bytes of a `.fangorn` file.
     Bytes(Arc<[u8]>),
-    /// A file, in any format that Fangorn reads, which every process finds under this path.
+    /// In a file of any format that Fangorn reads, which every process finds under this path.
     File(PathBuf),
 }
 
 impl SentModel {
-    /// Returns how a model travels: up to 1 MiB as bytes, and beyond as its file's path, if it was loaded from one.
+    /// Returns the form in which a model is sent: as bytes up to 1 MiB, and above that as its file's path. A model
+    /// without a file is sent as bytes up to 8 MiB.
     pub(crate) fn of(model: &Model, returned: DataType) -> Result<Self> {
         let most = if model.path.is_some() { MOST_IN_PLAN } else { MOST_WITHOUT_FILE };
         let place = match (model.bytes_up_to(most), &model.path) {
@@ -73,9 +75,9 @@ impl SentModel {
 /// A model that a plan was made for.
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedModel {
-    /// One of this process.
+    /// A model of this process.
     Here(Arc<Model>),
-    /// One of another process's plan, and the model itself once the function has predicted.
+    /// A model of another process's plan, and the loaded model once the function has predicted.
     Sent(Arc<SentModel>, Arc<OnceLock<Arc<Model>>>),
 }
 
@@ -91,8 +93,8 @@ impl PlannedModel {
     /// Returns the model.
     ///
     /// # Errors
-    /// It can't be loaded. Ballista tries a task again only where the error is one of input or output, so a file that can't
-    /// be opened is such an error, and nothing else.
+    /// The model can't be loaded. Ballista retries a task only after an error of input or output, so only a file that
+    /// can't be opened gives such an error.
     pub fn load(&self, models: &Models) -> Result<Arc<Model>, crate::ModelError> {
         match self {
             Self::Here(model) => Ok(model.clone()),

@@ -1,5 +1,5 @@
-//! Checks what a pipeline has to keep: the same bits from its file on the CPU, and the same predictions on a
-//! GPU.
+//! Checks a pipeline that was loaded from its file: on the CPU it predicts the same bits, and on a GPU the same within
+//! a tolerance.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use fangorn_graphs::fangorn::graph::GraphPredictor;
 
 use super::{Pipeline, Result, Saved, Table, Work, file, serve};
 
-/// The most that a prediction on a GPU or of a graph may be off. The network rounds differently there, so a feature
-/// close to a threshold may send a row another way. One row in a hundred may be further off.
+/// The maximum difference of a prediction on a GPU or of a graph. The network rounds differently there, so a feature
+/// close to a threshold may send a row another way. One row in a hundred may differ by more.
 const TOLERANCE: f32 = 1e-4;
 
 /// Saves a pipeline, loads it, and compares the predictions of both for the test rows.
@@ -51,7 +51,7 @@ fn by_each_head<P: Pipeline>(
     P::HEADS.iter().map(|head| work.predictions(pipeline, head, rows, device)).collect()
 }
 
-/// Compares the predictions of each head as one graph. Its products are summed in another order.
+/// Compares the predictions of each head as one graph, in which products are summed in another order.
 fn as_graphs<P: Pipeline>(pipeline: &P, rows: &Table, expected: &[Vec<f32>]) -> Result<()> {
     for (head, expected) in P::HEADS.iter().zip(expected) {
         let graph = GraphPredictor::new(pipeline.graph(head)?, 1)?;
@@ -68,7 +68,7 @@ fn as_graphs<P: Pipeline>(pipeline: &P, rows: &Table, expected: &[Vec<f32>]) -> 
     Ok(())
 }
 
-/// Returns the number of rows of which a prediction is more than the tolerance off.
+/// Returns the number of rows with a prediction that is off by more than the tolerance.
 fn far(found: &[f32], expected: &[f32], rows: usize) -> usize {
     let width = (found.len() / rows.max(1)).max(1);
     let off = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

@@ -1,4 +1,4 @@
-//! The one file of a pipeline: burn's record of the whole module, with its forest.
+//! The file of a pipeline: burn's record of the whole module, with its forest.
 
 use std::path::{Path, PathBuf};
 

@@ -38,7 +38,8 @@ impl Layers {
         self.node(Operator::Binary(Binary::Add), [a, b])
     }
 
-    /// Adds the product with a weight, plus a bias: columns of a linear layer from `first` on.
+    /// Adds `count` columns of a linear layer from `first` on: the product with their weights, plus their
+    /// bias.
     pub fn columns_of(
         &mut self,
         layer: &Linear,
@@ -69,11 +70,11 @@ impl Layers {
             Some(bias) => self.weight(bias.val())?,
             None => self.floats(&layer.gamma.dims(), vec![0.0; layer.gamma.dims()[0]])?,
         };
-        // The layers have burn's own epsilon, which no field tells.
+        // The layers have burn's default epsilon, which no field holds.
         Ok(self.node(Operator::LayerNorm { epsilon: 1e-5 }, [x, scale, bias]))
     }
 
-    /// Adds a convolution that sees one pixel past each side of the image.
+    /// Adds a convolution with a padding of one pixel on each side.
     pub fn convolution(&mut self, layer: &Conv2d, x: Operand) -> Result<Operand> {
         let window = Window { strides: layer.stride, padding: [1; 4], dilations: layer.dilation };
         let mut operands = vec![x, self.weight(layer.weight.val())?];
@@ -83,7 +84,7 @@ impl Layers {
         Ok(self.node(Operator::Convolve { window, groups: layer.groups }, operands))
     }
 
-    /// Adds the rows of a table that whole numbers name: `rows x numbers x width`.
+    /// Adds the rows of a table that have the given numbers: `rows x numbers x width`.
     pub fn embedding<const D: usize>(&mut self, table: Tensor<D>, places: Operand) -> Result<Operand> {
         let table = self.weight(table)?;
         Ok(self.node(Operator::Gather { axis: 0 }, [table, places]))
@@ -94,7 +95,7 @@ impl Layers {
         self.node(Operator::Reduce { how: Reduction::Sum, axes: vec![1], keep: false }, [x])
     }
 
-    /// Adds slices of an axis.
+    /// Adds a slice of an axis.
     pub fn slice(&mut self, x: Operand, axis: i64, (first, count): (usize, usize)) -> Operand {
         let (start, end) = (first as i64, (first + count) as i64);
         self.node(Operator::Slice { axis, start, end, step: 1 }, [x])

@@ -51,7 +51,7 @@ pub trait Pipeline: Module {
     /// Returns one head as a graph: the network and the forest, with an input that takes the rows.
     fn graph(&self, head: &str) -> Result<Graph>;
 
-    /// Whether a prediction agrees with the label.
+    /// Tells whether a prediction agrees with the label.
     fn right(predicted: &[f32], label: i32) -> bool {
         i32::from(predicted[0] > 0.5) == label
     }

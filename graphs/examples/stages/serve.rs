@@ -1,4 +1,4 @@
-//! Makes and times calls at the request of another program.
+//! Predicts batches and times the calls, as another program asks on standard input.
 
 use std::{
     io::{BufRead, Write},
@@ -13,7 +13,7 @@ use fangorn_graphs::fangorn::graph::{Elements, GraphPredictor};
 
 use super::{Pipeline, Result, Saved, Table, Work};
 
-/// Rows that calls cycle through, so that no branch predictor learns a single row.
+/// The least number of rows that calls go through in turn, so that no branch predictor learns a single row.
 const AROUND: usize = 512;
 
 /// What predicts: the pipeline as burn's modules, or as a graph that Fangorn rewrites and compiles.
@@ -22,9 +22,10 @@ enum Predictor<P> {
     Graph(Box<GraphPredictor>),
 }
 
-/// Reads requests from standard input, one a line: `open HEAD BATCH`, `time SECONDS` and `quit`. Answers the
-/// first two with a line of JSON. Times are in microseconds, the median and the least of calls from rows in
-/// memory to predictions in memory, on the wall and on the processor.
+/// Reads requests from standard input, one a line. `open HEAD BATCH` chooses a head and the rows of a call,
+/// `time SECONDS` then times calls for so long, and `quit` ends. The answer to the first two is a line of
+/// JSON. A call goes from rows in memory to predictions in memory. `wall` is its wall-clock time and `cpu`
+/// its processor time: the median and the least of all calls, in microseconds.
 pub fn serve<P: Pipeline>(work: &Work, file: &Path, as_graph: bool) -> Result<()> {
     let device = Device::flex();
     let mut predictor = Predictor::Modules(Saved::open(file)?.load::<P>(&device)?);

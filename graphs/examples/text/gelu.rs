@@ -9,9 +9,9 @@ use pulp::Arch;
 /// Returns GELU of the layer's output for `x`, `[rows, width]`.
 ///
 /// On the CPU each operation of burn is a pass over all values, and burn's GELU computes the error function
-/// of one value at a time. A tensor on Flex is memory that a program may work on, so this function applies
-/// the bias and all of GELU in one pass, which is compiled for the instructions of the processor at hand.
-/// With gradients and on other devices, a GPU above all, it calls burn's GELU.
+/// of one value at a time. A program may work on the memory of a tensor on Flex. So this function applies the
+/// bias and all of GELU in one pass, compiled for the instructions of this processor. With gradients, and on
+/// other devices such as a GPU, it calls burn's GELU.
 pub fn gelu(layer: &Linear, x: Tensor<2>) -> Tensor<2> {
     let device = x.device();
     let bias = match &layer.bias {

@@ -68,8 +68,8 @@ impl Layer {
         }
     }
 
-    /// Computes all tokens of all sentences, `[rows * length, width]` to the same shape. One product serves
-    /// all sentences, instead of one product a sentence.
+    /// Computes all tokens of all sentences, `[rows * length, width]` to the same shape, with one product for
+    /// all sentences.
     pub fn forward(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
         let [tokens, width] = x.dims();
         let parts = self.attend.forward(x.clone());
@@ -108,7 +108,7 @@ impl Layer {
         self.after(Tensor::cat(seen.collect(), 1), first)
     }
 
-    /// Returns how much a query takes of each token, from the query's products with the keys.
+    /// Returns the weight of each token for a query, from the query's products with the keys.
     fn weights<const D: usize>(&self, products: Tensor<D>) -> Tensor<D> {
         let [width, _] = self.join.weight.dims();
         activation::softmax(products.mul_scalar(((width / self.heads) as f64).powf(-0.5)), D - 1)
@@ -233,7 +233,7 @@ impl Text {
 }
 
 impl Layer {
-    /// Adds the layer for the first so many tokens of each sentence: `[rows, length, width]`.
+    /// Adds the layer for the first `tokens` tokens of each sentence: `[rows, length, width]`.
     fn nodes(&self, layers: &mut Layers, x: Operand, tokens: usize) -> stages::Result<Operand> {
         let [width, _] = self.join.weight.dims();
         let (heads, size) = (self.heads as i64, (width / self.heads) as i64);

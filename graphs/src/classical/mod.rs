@@ -1,11 +1,11 @@
 //! A graph of classical operators as a burn module.
 //!
 //! [`GraphModule`] runs a [`Graph`] with burn's operators on any backend: scalers, encoders, linear models, support
-//! vector machines, and forests as [`ForestModule`]s. Its float weights are parameters, so that a linear model that was
-//! trained elsewhere is trained on inside a network.
+//! vector machines, and forests as [`ForestModule`]s. Its float weights are parameters, so a linear model that was
+//! trained elsewhere can be trained further inside a network.
 //!
-//! Doubles are floats of 32 bits here, since many devices have no others, so outputs are those of
-//! [`Graph::run`] within the rounding of `f32`. Forests compare in the type that they were trained in.
+//! Doubles are rounded to `f32`, since many devices have no `f64`. So outputs are those of [`Graph::run`] within the
+//! rounding of `f32`. Forests compare in the type that they were trained in.
 
 mod operators;
 mod value;
@@ -57,17 +57,17 @@ pub struct GraphModule {
     plan: Arc<Plan>,
 }
 
-/// What runs: the rewritten graph, and where its weights and forests are.
+/// What runs: the rewritten graph, and the indices of its weights and forests.
 #[derive(Debug)]
 struct Plan {
     graph: Graph,
-    /// For each weight of the graph, its place among the parameters.
+    /// For each weight of the graph, its index among the parameters. `None` if it is no float weight.
     parameters: Vec<Option<usize>>,
-    /// For each node, the place of its forest among the modules, or of its sparse weight among the parameters.
+    /// For each node, the index of its forest among the modules, or of its sparse weight among the parameters.
     places: Vec<Option<usize>>,
     /// For each node, whether anything reads its second result.
     second: Vec<bool>,
-    /// For each node, the last node that reads it, `usize::MAX` for an output.
+    /// For each node, the last node that reads its result; `usize::MAX` if an output reads it.
     last_use: Vec<usize>,
 }
 
@@ -75,10 +75,10 @@ impl GraphModule {
     /// Makes a module of a graph, which the [passes](Passes) rewrite first.
     ///
     /// # Errors
-    /// The graph does not verify, holds texts, tensors of more than four dimensions or an operator that is not
-    /// there for devices ([`Error::Graph`] names the node), or a forest can't be compiled for the device.
+    /// The graph does not verify, it holds texts, tensors of more than four dimensions or an operator that devices do
+    /// not have ([`Error::Graph`] names the node), or a forest can't be compiled for the device.
     pub fn new(graph: &Graph, device: &Device) -> Result<Self> {
-        // A device has floats of 32 bits alone, and an integer weight must not become a parameter.
+        // Devices compute in f32 anyway, and an integer weight must not become a parameter.
         let passes = Passes::default().on(GraphTarget::Device).without(Pass::Sparse).without(Pass::Dtypes);
         Self::with_passes(graph, device, &passes)
     }
@@ -156,11 +156,12 @@ impl GraphModule {
         &self.plan.graph
     }
 
-    /// Evaluates the graph: a value for each input, to a value for each output.
+    /// Evaluates the graph: takes a value for each input, and returns a value for each output, both in the graph's
+    /// order.
     ///
     /// # Errors
-    /// There is another number of inputs, or an input has another type or shape ([`Error::Graph`]), or a forest's
-    /// errors.
+    /// There is another number of inputs, an input has another type or shape, or an operator can't be evaluated
+    /// ([`Error::Graph`]), or a forest refuses its rows.
     pub fn forward(&self, inputs: impl IntoIterator<Item = Value>) -> Result<Vec<Value>> {
         let graph = &self.plan.graph;
         let inputs: Vec<Value> = inputs.into_iter().collect();
@@ -222,7 +223,8 @@ impl GraphModule {
 
     fn node(&self, at: usize, operands: &[Value]) -> Result<Vec<Value>> {
         let node = &self.plan.graph.nodes[at];
-        // What is known on the host stays there: shapes, and weights that are no floats.
+        // If the host knows all operands, as for shapes and for weights that are no floats, the operator runs on the
+        // host.
         let host: Option<Vec<_>> = operands.iter().map(Value::host).collect();
         if let Some(host) =
             host.filter(|_| !matches!(node.operator, Operator::Forest(_) | Operator::LeafSlots(_)))
@@ -263,7 +265,7 @@ impl GraphModule {
     }
 }
 
-/// Refuses what no device computes.
+/// Refuses a graph with an operator, a type or a shape that devices do not have.
 fn check(graph: &Graph) -> Result<()> {
     let types = graph.types().map_err(|e| Error::Graph(e.to_string()))?;
     for (at, node) in graph.nodes.iter().enumerate() {
@@ -275,7 +277,7 @@ fn check(graph: &Graph) -> Result<()> {
             | Operator::ScatterElements { .. }
             | Operator::Solve
             | Operator::Texts(_) => true,
-            // An element that is no key would have to stop the device.
+            // Without another value, an element that is no key is an error, which a device can't report.
             Operator::Lookup { other, .. } => other.is_empty(),
             _ => false,
         };

@@ -1,5 +1,5 @@
-//! The operators of a graph with burn's tensors. A value has four dimensions here, those before its own of length 1, so
-//! that broadcasting needs no other shapes.
+//! The operators of a graph with burn's tensors. All values have four dimensions here, padded in front with lengths of
+//! 1, so that they broadcast as they are.
 
 use burn::tensor::kind::Ordered;
 use burn::tensor::{
@@ -14,7 +14,7 @@ use fangorn::graph::{
 use super::value::{MOST_DIMENSIONS, Value, padded};
 use crate::error::{Error, Result};
 
-/// The most keys of a table that is looked up on a device, where each element is compared with each key.
+/// The maximum number of keys of a lookup table on a device, which compares each element with each key.
 const MOST_KEYS: usize = 1 << 12;
 
 fn refused<T>(cause: impl Into<String>) -> Result<T> {
@@ -23,7 +23,7 @@ fn refused<T>(cause: impl Into<String>) -> Result<T> {
 
 /// Evaluates an operator on a device.
 pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device) -> Result<Vec<Value>> {
-    // A shape is known before the device has computed anything.
+    // A shape is known on the host before the device has computed anything.
     if let (Operator::Shape, [x]) = (operator, operands) {
         let lengths: Vec<i64> = x.shape().iter().map(|length| *length as i64).collect();
         let shape = fangorn::graph::Tensor::new([lengths.len()], Elements::I64(lengths));
@@ -192,7 +192,7 @@ fn one(value: Value) -> Vec<Value> {
     vec![value]
 }
 
-/// Returns an axis of a value as one of four.
+/// Returns an axis of a value as an axis of its four dimensions.
 fn axis_of(axis: i64, dimensions: usize) -> Result<usize> {
     let from_front = if axis < 0 { axis.checked_add(dimensions as i64) } else { Some(axis) };
     let found = from_front.and_then(|axis| usize::try_from(axis).ok()).filter(|axis| *axis < dimensions);
@@ -228,7 +228,7 @@ fn reshape(x: &Value, lengths: &[i64]) -> Result<Value> {
         });
     }
     if let Some(open) = lengths.iter().position(|length| *length == -1) {
-        // Lengths that stay are left out on both sides, so that a batch of no rows has a width.
+        // Lengths that stay as they are count on neither side: with a batch of no rows, both products would be 0.
         let product = |shape: &[usize]| -> usize {
             let changed = shape.iter().enumerate().filter(|(at, _)| lengths.get(*at) != Some(&0));
             changed.map(|(_, length)| length).product()
@@ -349,7 +349,8 @@ fn binary(how: Binary, a: &Value, b: &Value) -> Result<Value> {
     })
 }
 
-/// Returns powers. Shaders give NaN for every power of a negative number, so whole exponents go by magnitude and sign.
+/// Returns powers. Shaders give NaN for every power of a negative number, so the power of a whole exponent is computed
+/// from magnitude and sign.
 fn power_of(base: Tensor<4>, exponent: Tensor<4>) -> Tensor<4> {
     let found = base.clone().abs().powf(exponent.clone());
     let shape = found.dims();
@@ -440,7 +441,7 @@ fn product(a: &Value, b: &Value) -> Result<Value> {
     shaped(&Value::Float(found, 4), &shape)
 }
 
-/// Drops axes that have length 1 now, unless they are kept.
+/// Drops the axes that were reduced to length 1, unless `keep` is set.
 fn without(x: &Value, axes: &[usize], keep: bool) -> Result<Value> {
     if keep {
         return Ok(x.clone());
@@ -493,7 +494,7 @@ fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Value) -> Result<Value> 
     without(&Value::Float(found, dimensions), &axes, keep)
 }
 
-/// Returns places that count from the front.
+/// Returns indices that count from the front; negative ones count from the end.
 fn from_front<const D: usize>(places: Tensor<D, Int>, length: usize) -> Tensor<D, Int> {
     let behind = places.clone().lower_scalar(0);
     places.clone().mask_where(behind, places.add_scalar(length as i64))
@@ -543,7 +544,7 @@ fn concat(axis: i64, all: &[Value]) -> Result<Value> {
 fn slice(x: &Value, axis: i64, [start, end, step]: [i64; 3], device: &Device) -> Result<Value> {
     let shape = x.shape();
     let length = shape[axis_of(axis, shape.len())? + shape.len() - MOST_DIMENSIONS];
-    // The places of the slices, as the interpreter has them.
+    // The interpreter slices the list of all indices, which gives the indices of the slices.
     let places = fangorn::graph::Tensor::new([length], Elements::I64((0..length as i64).collect()));
     let places = places.ok_or_else(|| Error::Graph("the shape is too large".into()))?;
     let chosen = Operator::Slice { axis: 0, start, end, step }.evaluate(&[&places]).map_err(Error::Graph)?;
@@ -591,7 +592,8 @@ fn lookup(x: &Value, keys: &Elements, values: &Elements, other: &Elements) -> Re
     Ok(Value::Float(so_far, dimensions))
 }
 
-/// Differences are taken before they are squared, so that near rows keep their distance.
+/// Returns the distance of each row of `a` from each row of `b`. Values are subtracted before they are squared, so that
+/// small distances keep their digits.
 fn distances(how: Distance, a: &Value, b: &Value) -> Result<Value> {
     let (a, b) = (a.float::<2>()?, b.float::<2>()?);
     let ([rows, columns], [others, width]) = (a.dims(), b.dims());

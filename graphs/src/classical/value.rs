@@ -7,21 +7,22 @@ use fangorn::graph::{self, Dtype, Elements};
 
 use crate::error::{Error, Result};
 
-/// The most dimensions of a value.
+/// The maximum number of dimensions of a value.
 pub(super) const MOST_DIMENSIONS: usize = 4;
 
-/// A value of a graph. It comes [from](From) a burn tensor of one to four dimensions, and [`Value::float`],
-/// [`Value::int`] and [`Value::bool`] give one back.
+/// A value of a graph. [`From`] makes it of a burn tensor of one to four dimensions. [`Value::float`],
+/// [`Value::int`] and [`Value::bool`] return the tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
-    /// Floats, with dimensions of length 1 before their own, and the number of their own dimensions.
+    /// Floats, padded in front to four dimensions with lengths of 1, and the number of dimensions without the
+    /// padding.
     Float(Tensor<4>, usize),
-    /// Integers.
+    /// Integers, padded in the same way.
     Int(Tensor<4, Int>, usize),
-    /// Truth values.
+    /// Truth values, padded in the same way.
     Bool(Tensor<4, Bool>, usize),
-    /// What the host knows without the device: shapes and whole numbers of the model.
+    /// A value that the host knows: a shape, or a weight that is no float.
     Host(Arc<graph::Tensor>),
 }
 
@@ -61,7 +62,7 @@ impl Value {
         Self::Float(tensor, dimensions)
     }
 
-    /// Returns the lengths of the value's own dimensions.
+    /// Returns the shape, without the padding.
     pub fn shape(&self) -> Vec<usize> {
         let own = |lengths: [usize; 4], dimensions: usize| lengths[4 - dimensions..].to_vec();
         match self {
@@ -82,7 +83,7 @@ impl Value {
         }
     }
 
-    /// Returns whether the value is of the kind that a type is on a device.
+    /// Tells whether the value is of the kind that stands for a type on a device.
     pub(super) fn is(&self, dtype: Dtype) -> bool {
         match self {
             Self::Float(..) => matches!(dtype, Dtype::F32 | Dtype::F64),

@@ -10,9 +10,9 @@ use super::ForestModule;
 use crate::error::{Error, Result};
 
 impl ForestModule {
-    /// Returns the class of each row: `[rows, features]` to `[rows, 1]`, or to `[rows, outputs]` where each
-    /// output answers a question of its own. Classes are numbered from 0, and [`labels`](Self::labels) names
-    /// them. Of equal margins the first counts.
+    /// Returns the class of each row: `[rows, features]` to `[rows, 1]`, or to `[rows, outputs]` if each
+    /// output is a binary classifier of its own. Classes are numbered from 0, and [`labels`](Self::labels)
+    /// names them. Of equal margins the first one decides.
     ///
     /// # Errors
     /// The errors of [`forward`](Self::forward), and [`Error::NoClasses`] if the forest is no classifier.
@@ -20,10 +20,10 @@ impl ForestModule {
         classes_by_rule(self.operator()?.forest(), || self.margins(x.clone()), || self.values(x.clone()))
     }
 
-    /// Returns the values and the label of each row from one walk, for classifiers whose labels are integers:
-    /// `[rows, features]` to the values of [`values`](Self::values), which may round differently in the
-    /// transform, and to labels of 64 bits, `[rows]`. Where the producer has no labels, the class numbers are
-    /// the labels.
+    /// Returns the values and the label of each row from one walk, for classifiers whose labels are integers.
+    /// `[rows, features]` becomes the values of [`values`](Self::values), which may round differently in the
+    /// transform, and labels of 64 bits, `[rows]`. If the producer has no labels, the labels are the class
+    /// numbers.
     ///
     /// # Errors
     /// The errors of [`classes`](Self::classes), and [`Error::Labels`] if a label is no integer or a row has
@@ -49,16 +49,14 @@ impl ForestModule {
         Ok((values, names.select(0, classes)))
     }
 
-    /// Returns the producer's names of the classes. The list is empty where the classes are only numbered
-    /// from 0.
+    /// Returns the producer's names of the classes. The list is empty if the classes only have numbers.
     pub fn labels(&self) -> &[String] {
         self.operator_or_none().map_or(&[], |forest| &forest.classes.labels)
     }
 
-    /// Returns the probability of each class: `[rows, features]` to `[rows, classes]`. Where each of several
-    /// outputs answers a question of its own, the result is `[rows, outputs]`, the probabilities that the
-    /// answers are 1. Where each class was trained against the rest, the probabilities are the producer's and
-    /// need not add up to one.
+    /// Returns the probability of each class: `[rows, features]` to `[rows, classes]`. If each output is a
+    /// binary classifier of its own, the result is `[rows, outputs]`, the probabilities of class 1. If each
+    /// class was trained against the rest, the probabilities are the producer's and need not add up to one.
     ///
     /// # Errors
     /// The errors of [`forward`](Self::forward), [`Error::NoClasses`] if the forest is no classifier, and
@@ -123,7 +121,8 @@ fn largest(margins: Tensor<2>) -> Tensor<2, Int> {
     numbers.expand([rows, outputs]).mask_fill(below, outputs as i32).min_dim(1)
 }
 
-/// Returns 1 where a value is over the threshold, otherwise 0. Of a pair the second value counts.
+/// Returns 1 where a value is over the threshold, otherwise 0. If values come in pairs, the second one is
+/// compared.
 fn over(threshold: f64, forest: &Forest, values: Tensor<2>) -> Tensor<2, Int> {
     let values = if forest.transform.is_pair() { second_of_pairs(values) } else { values };
     // The same f32 values are over the threshold as over the greatest f32 that is not above the threshold.
@@ -149,7 +148,7 @@ fn second_of_pairs(values: Tensor<2>) -> Tensor<2> {
     values.select(1, Tensor::<1, Int>::from_data(seconds, (&device, DType::I32)))
 }
 
-/// Whether leaf values are shares of votes: no leaf value is negative, and no sum can be above one.
+/// Tells whether leaf values are shares of votes: no leaf value is negative, and no sum can be above one.
 fn adds_up_to_one(forest: &Forest) -> bool {
     let scale = forest.scale.0;
     let shares = |v: f64| v * scale >= 0.0;

@@ -119,15 +119,15 @@ impl ForestModuleConfig {
         self
     }
 
-    /// Sets how much the module checks on each device before it serves there. `module.operator()?.warnings()`
-    /// says what went wrong.
+    /// Sets how much the module checks itself on each device before it predicts there.
+    /// `module.operator()?.warnings()` returns what went wrong.
     #[must_use]
     pub fn with_check(mut self, check: SelfCheck) -> Self {
         self.check = check;
         self
     }
 
-    /// Sets what [`ForestModule::forward`] gives.
+    /// Sets what [`ForestModule::forward`] returns.
     #[must_use]
     pub fn with_output(mut self, output: Output) -> Self {
         self.output = output;

@@ -1,7 +1,7 @@
 //! The traits that burn asks of a module: parameters to visit, map and move, and printing.
 //!
-//! burn's derive would write the same, except for `map`: a structure that was exchanged is another forest,
-//! which has to be compiled.
+//! burn's derive would write the same, except for `map`: a mapper may exchange the structure for that of
+//! another forest, which then has to be compiled.
 
 use std::{fmt, sync::Arc};
 
@@ -107,7 +107,7 @@ impl Module for ForestModule {
     }
 }
 
-/// Whether two parameters share one value, rather than have equal values.
+/// Tells whether two parameters share one value, rather than have equal values.
 fn is_shared(a: &Tensor<1, Int>, b: &Tensor<1, Int>) -> bool {
     std::ptr::eq(a, b)
 }

@@ -16,11 +16,11 @@ use fangorn::{
 
 use crate::error::{Error, Result};
 
-/// Nodes of the trees that are evaluated together, unless one tree alone has more.
+/// The maximum number of nodes of the trees that are evaluated together. A tree with more is evaluated alone.
 const CHUNK_NODES: usize = 1 << 15;
-/// Elements of the largest tensor of a chunk: 16 MiB of f32, which every device binds.
+/// The number of elements of the largest tensor of a chunk: 16 MiB of f32, which every device binds.
 const MOST_ELEMENTS: usize = 1 << 22;
-/// Rows and thresholds are cut off here, so that no difference of two of them is NaN.
+/// Rows and thresholds are clamped to this size, so that no difference of two of them is NaN.
 const LARGEST: f32 = 1e30;
 
 /// A forest's splits, and the temperature that softens them.
@@ -31,7 +31,7 @@ pub(super) struct SoftSplits {
     columns: usize,
     outputs: usize,
     leaf_width: usize,
-    /// Elements of a tensor of a chunk's nodes, at most.
+    /// The maximum number of elements of a tensor of a chunk's nodes.
     most_elements: usize,
     /// The tables on the device that used them last.
     on_device: Arc<Mutex<Option<DeviceTables>>>,
@@ -46,7 +46,7 @@ struct Chunk {
     /// The output that the trees add to. `None` if each leaf has a value for every output.
     output: Option<u32>,
     levels: Vec<Level>,
-    /// Splits of all levels, those of one level side by side.
+    /// The splits of all levels, level by level.
     splits: Vec<Split>,
     nodes: usize,
 }
@@ -56,9 +56,9 @@ struct Chunk {
 struct Level {
     splits: usize,
     leaf_slots: Vec<i32>,
-    /// For each node of the next level its place in the list of all left children and then all right children.
+    /// For each node of the next level, its index in the list of all left children followed by all right children.
     children: Vec<i32>,
-    /// For each place of that list the number of the node in the next level.
+    /// For each entry of that list, the number of the node in the next level.
     places: Vec<i32>,
 }
 
@@ -94,7 +94,7 @@ struct LevelTables {
     places: Tensor<1, Int>,
 }
 
-/// Splits that stay hard for some values: a row goes to one side for certain.
+/// Splits that stay hard for some values: the row's side is certain.
 #[derive(Debug)]
 struct HardSides {
     equal: Tensor<2, Bool>,
@@ -106,7 +106,7 @@ struct HardSides {
 
 impl SoftSplits {
     /// # Errors
-    /// A temperature that is no positive number, margins that are no sums, and splits on categories.
+    /// The temperature is no positive number, the margins are no sums, or a split asks for categories.
     pub(super) fn new(temperature: f64, forest: &Forest) -> Result<Self> {
         Self::in_chunks(temperature, forest, CHUNK_NODES, MOST_ELEMENTS)
     }
@@ -144,8 +144,8 @@ impl SoftSplits {
         self.temperature
     }
 
-    /// Zeros, `[rows, outputs]`, with the gradient of the soft margins by the rows. `x` is `[rows, columns]` on an
-    /// autodiff device; `leaves` are the leaf values by slot.
+    /// Returns zeros, `[rows, outputs]`, whose gradient is that of the soft margins by the rows. `x` is `[rows,
+    /// columns]` on an autodiff device; `leaves` are the leaf values by slot.
     ///
     /// The derivatives are computed here, on the inner device, so that autodiff keeps `rows x columns x outputs` numbers
     /// and nothing of the size of the trees.
@@ -184,8 +184,8 @@ impl SoftSplits {
         Tensor::cat(zeros.collect(), 1)
     }
 
-    /// The derivative of each output's soft margin by each column, `[columns, rows]`. `None` for an output that no tree
-    /// with splits adds to. `x` is `[columns, rows]`, `leaves` `[slots, leaf width]`.
+    /// Returns the derivative of each output's soft margin by each column, `[columns, rows]`. It is `None` for an
+    /// output that no tree with splits adds to. `x` is `[columns, rows]`, `leaves` `[slots, leaf width]`.
     fn derivatives(&self, tables: &[Tables], x: &Tensor<2>, leaves: &Tensor<2>) -> Vec<Option<Tensor<2>>> {
         let mut derivatives: Vec<Option<Tensor<2>>> = vec![None; self.outputs];
         for (chunk, tables) in self.chunks.iter().zip(tables).filter(|(chunk, _)| !chunk.splits.is_empty()) {
@@ -223,7 +223,7 @@ impl SoftSplits {
 }
 
 impl Tables {
-    /// The probabilities that a row goes left and right at each split, and whether the side is certain:
+    /// Returns the probabilities that a row goes left and right at each split, and whether the side is certain:
     /// `[splits, rows]`.
     fn sides(&self, x: &Tensor<2>, temperature: f64) -> (Tensor<2>, Tensor<2>, Tensor<2, Bool>) {
         let x = x.clone().select(0, self.columns.clone());
@@ -259,7 +259,7 @@ impl Tables {
 }
 
 impl Chunk {
-    /// The probability that a row comes to each split, level by level: `[splits of the level, rows]`.
+    /// Returns the probability that a row reaches each split, level by level: `[splits of the level, rows]`.
     fn reached(&self, tables: &Tables, left: &Tensor<2>, right: &Tensor<2>) -> Vec<Tensor<2>> {
         let [_, rows] = left.dims();
         let roots = self.levels[0].splits + self.levels[0].leaf_slots.len();
@@ -277,8 +277,8 @@ impl Chunk {
         reached
     }
 
-    /// The derivative of the sum of the trees' expected leaf values by the probability of each split, `[splits, rows]`.
-    /// `leaves` are `[slots, 1]`.
+    /// Returns the derivative of the sum of the trees' expected leaf values by the probability of each split, `[splits,
+    /// rows]`. `leaves` are `[slots, 1]`.
     fn by_split(
         &self,
         tables: &Tables,
@@ -345,7 +345,7 @@ impl Chunk {
     }
 }
 
-/// The trees of a forest in chunks of about `most` nodes, each of trees that add to the same outputs.
+/// Returns the trees in chunks of about `most` nodes. The trees of a chunk add to the same outputs.
 fn chunks(forest: &Forest, most: usize) -> Result<Vec<Chunk>> {
     let output = |tree: usize| match &forest.targets {
         Targets::One(outputs) => Some(outputs[tree]),

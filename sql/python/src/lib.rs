@@ -11,9 +11,9 @@
 //! """).show()
 //! ```
 //!
-//! The functions cross the border between two libraries by `datafusion-ffi`, which has no step where a function could put
-//! its columns into the model's order before the optimizer renames them. So columns go by the names of a struct, or by
-//! position; a plain list of columns by name is refused.
+//! The functions are passed from one library to another by `datafusion-ffi`, which never calls the step in which a
+//! function puts its columns into the model's order before the optimizer renames them. So columns go by the names of a
+//! struct, or by position. Columns by name are refused.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! How forest functions travel in Ballista's plans.
+//! Encodes forest functions in Ballista's plans.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl ForestCodec {
         Self { models, logical: Default::default(), physical: Default::default() }
     }
 
-    /// Adds the bytes of a function, none where it is no forest's.
+    /// Appends the bytes of a function. It appends none if the function is not a forest's.
     fn encode(function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
         if let Some(function) = function.inner().downcast_ref::<ForestFunction>() {
             let sent = function.sent()?;
@@ -82,7 +82,7 @@ struct FunctionMessage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 enum OutputMessage {
-    /// What a message of another version may mean.
+    /// An output that another version may have.
     Unknown = 0,
     Value = 1,
     Margin = 2,
@@ -104,7 +104,7 @@ struct ModelMessage {
 /// The type of a function's results.
 #[derive(Clone, PartialEq, prost::Oneof)]
 enum ReturnedMessage {
-    /// As many floats; one is no list.
+    /// The number of floats of a list, or 1 for a single float.
     #[prost(int32, tag = "2")]
     Floats(i32),
     #[prost(bool, tag = "3")]
@@ -145,7 +145,7 @@ impl FunctionMessage {
         Self { output: output.into(), by_position: function.by_position, model }
     }
 
-    /// Returns the function, or none where the message is no whole one.
+    /// Returns the function, or `None` if the message is incomplete.
     fn function(self) -> Option<SentFunction> {
         let output = match self.output() {
             OutputMessage::Value => ForestOutput::Value,

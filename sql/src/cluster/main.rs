@@ -91,8 +91,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns how others call a process that listens at an address, in the form that a URL has; `None` where the address is that
-/// of all networks, and no name is given.
+/// Returns the host name by which others reach a process that listens at an address, as in a URL. Returns `None` if the
+/// address stands for all networks and no name is given.
 fn name_of(listen: SocketAddr, name: Option<String>) -> Option<String> {
     let own = || match listen.ip() {
         ip if ip.is_unspecified() => None,
@@ -105,7 +105,7 @@ fn name_of(listen: SocketAddr, name: Option<String>) -> Option<String> {
 async fn run(command: Command) -> Result<(), BallistaError> {
     match command {
         Command::Scheduler { listen, name } => {
-            // Executors send what they have done to this name.
+            // Executors report to this name.
             let Some(name) = name_of(listen, name) else {
                 let what = "--listen: executors can't call an address of all networks; add --name with this machine's \
                             name or address";
@@ -143,7 +143,8 @@ async fn run(command: Command) -> Result<(), BallistaError> {
                 grpc_port,
                 scheduler_host: scheduler.0,
                 scheduler_port: scheduler.1,
-                // An executor may be started before its scheduler. Ballista 55.0 waits without an end, whatever the number.
+                // An executor may be started before its scheduler. Ballista 55.0 waits without end, whatever this
+                // number is.
                 scheduler_connect_timeout_seconds: 60,
                 vcores: if threads == 0 { defaults.vcores } else { threads },
                 work_dir: work.map(|path| path.display().to_string()),

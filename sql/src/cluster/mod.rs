@@ -1,14 +1,14 @@
 //! Forest functions on a cluster of Apache DataFusion Ballista.
 //!
-//! A client plans a query, a scheduler cuts the plan into stages of tasks, and executors run the tasks. [`connect`] gives a
-//! client's session, [`scheduler`] and [`executor`] add forest functions to the settings of the two others. The program
-//! `fangorn-cluster` starts both.
+//! A client plans a query, a scheduler cuts the plan into stages of tasks, and executors run the tasks. [`connect`]
+//! returns a client's session. [`scheduler`] and [`executor`] add forest functions to the settings of the other two,
+//! which the program `fangorn-cluster` starts.
 //!
-//! A function travels with its model: up to 1 MiB as bytes, and beyond as its file's path with a hash, so that every
-//! process finds either the model that the query was planned for or a refusal. Each process loads a model once.
+//! A function is sent with its model: as bytes up to 1 MiB, and above that as its file's path with a hash. So every
+//! process uses the model that the query was planned for, or refuses the query. Each process loads a model once.
 //!
-//! An executor that is lost leaves tasks that others take over. A task that fails is tried again only where its error is
-//! an `IoError`: a model's file that can't be opened is tried again; a value that does not fit ends the query.
+//! If an executor is lost, others take over its tasks. A task that fails is retried only after an `IoError`: so a
+//! model's file that can't be opened is tried again, but a value that does not fit ends the query.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -43,14 +43,14 @@ use datafusion::{
 
 use crate::Models;
 
-/// Seconds between an executor's signs of life.
+/// Seconds between an executor's heartbeats.
 const HEARTBEAT_S: u64 = 5;
 
-/// Seconds without a sign of life after which an executor is lost, and its tasks go to others.
+/// Seconds without a heartbeat after which an executor is lost, and its tasks go to others.
 const LOST_AFTER_S: u64 = 15;
 
-/// The most bytes of a message between processes. All tasks that an executor gets at once are one message, and each holds
-/// the models of its plan.
+/// The maximum size of a message between processes, in bytes. All tasks that an executor gets at once are one message,
+/// and each contains the models of its plan.
 const MESSAGE_BYTES: u32 = 256 << 20;
 
 /// Seconds for which executors keep the results of a query that has ended: as long as a client may take to fetch them.
@@ -59,7 +59,7 @@ const RESULTS_KEPT_S: u64 = 12 * 3600;
 /// Returns a session whose queries run on the cluster of a scheduler, `df://host:port`.
 ///
 /// # Errors
-/// The address is none. Whether a scheduler answers is known when a query runs.
+/// The address is not valid. Whether a scheduler answers is only known when a query runs.
 pub async fn connect(address: &str, models: &Arc<Models>) -> Result<SessionContext> {
     let codec = Arc::new(ForestCodec::new(models.clone()));
     let config = SessionConfig::new_with_ballista()
@@ -68,12 +68,12 @@ pub async fn connect(address: &str, models: &Arc<Models>) -> Result<SessionConte
         .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize);
     let state = SessionStateBuilder::new().with_default_features().with_config(config).build();
     let context = SessionContext::remote_with_state(address, state).await?;
-    // Ballista's own session has Ballista's functions alone.
+    // Ballista's own session has only Ballista's functions.
     crate::functions(models).into_iter().for_each(|function| context.register_udf(function));
     Ok(context)
 }
 
-/// Returns a scheduler's settings with forest functions. An executor is lost after 15 seconds without a sign of life.
+/// Returns a scheduler's settings with forest functions. An executor is lost after 15 seconds without a heartbeat.
 pub fn scheduler(settings: SchedulerConfig) -> SchedulerConfig {
     let codec = Arc::new(ForestCodec::new(Default::default()));
     SchedulerConfig {
@@ -90,7 +90,7 @@ pub fn scheduler(settings: SchedulerConfig) -> SchedulerConfig {
     }
 }
 
-/// Returns an executor's settings with forest functions. It gives a sign of life every 5 seconds.
+/// Returns an executor's settings with forest functions. It sends a heartbeat every 5 seconds.
 pub fn executor(settings: ExecutorProcessConfig) -> ExecutorProcessConfig {
     let codec = Arc::new(ForestCodec::new(Default::default()));
     // Ballista's own functions lack those of lists, such as the one that takes a class's probability out of a list.
@@ -119,7 +119,7 @@ pub async fn run_scheduler(address: SocketAddr, settings: SchedulerConfig) -> Re
 /// Runs an executor until it is stopped.
 ///
 /// # Errors
-/// It can't listen. An executor waits for a scheduler that does not answer.
+/// It can't listen at its address. If the scheduler does not answer, the executor waits for it.
 pub async fn run_executor(settings: ExecutorProcessConfig) -> Result<(), BallistaError> {
     start_executor_process(Arc::new(executor(settings))).await
 }
