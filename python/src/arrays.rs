@@ -1,4 +1,4 @@
-//! Arrays of numpy: where their values lie, and results as new ones.
+//! Arrays of numpy: views of their memory, and new arrays for results.
 
 use half::{bf16, f16};
 use numpy::{
@@ -8,9 +8,8 @@ use pyo3::{IntoPyObjectExt, exceptions::PyBufferError, prelude::*};
 
 use fangorn::table::ColumnValues;
 
-/// An array of one of the types that are read where they lie. It is borrowed for reading: another extension in Rust
-/// can't write to it meanwhile. Python's code can, on another thread; then what a prediction reads is the old value or the
-/// new one.
+/// An array of one of the types that are read in place. It is borrowed for reading, so no other extension in Rust can
+/// write to it meanwhile. Python code on another thread can; a prediction then reads the old value or the new one.
 pub enum Held<'py> {
     F64(PyReadonlyArrayDyn<'py, f64>),
     F32(PyReadonlyArrayDyn<'py, f32>),
@@ -40,10 +39,10 @@ macro_rules! each_type {
 }
 
 impl<'py> Held<'py> {
-    /// Borrows an array, if it is one of numpy's and of a type that is read where it lies. The types that are most often
-    /// handed over come first.
+    /// Borrows an array, if it is a `numpy.ndarray` of a type that is read in place. The most frequent types are tried
+    /// first.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
-        // A subclass may mean something else: which values of a masked array are there, say.
+        // A subclass may give values another meaning: a masked array says which of them count.
         if !object.is_exact_instance_of::<PyUntypedArray>() {
             return Ok(None);
         }
@@ -67,26 +66,26 @@ impl<'py> Held<'py> {
         each_type!(self, dimensions())
     }
 
-    /// Returns the values of an array of one or two dimensions; one of one dimension is a column. `None` where they do not
-    /// lie as a view has them.
+    /// Returns a view of the values of an array of one or two dimensions. An array of one dimension is a column.
+    /// Returns `None` if the memory has a layout that a view can't describe.
     pub fn view(&self) -> Option<View<'_>> {
         each_type!(self, view())
     }
 }
 
-/// Values in an array's memory: value `(r, c)` is at `r * strides[0] + c * strides[1]`, after rows and columns are put
-/// the other way round where they are reversed.
+/// Values in an array's memory. If rows or columns are `reversed`, they are counted from the last one. Value `(r, c)`
+/// is then at `r * strides[0] + c * strides[1]`.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub values: ColumnValues<'a>,
     pub shape: [usize; 2],
     pub strides: [usize; 2],
-    /// Whether the last row comes first in memory, and whether the last column does.
+    /// Whether the array's last row comes first in memory, and whether its last column does.
     pub reversed: [bool; 2],
 }
 
 impl View<'_> {
-    /// Returns the same values as numbers of the type bfloat16, if they have 16 bits.
+    /// Returns the same bits as bfloat16 numbers, if the values have 16 bits.
     pub fn bfloat(self) -> Option<Self> {
         match self.values {
             ColumnValues::U16(words) => {
@@ -118,7 +117,7 @@ where
     if !data.is_aligned() || steps.iter().any(|step| step % size != 0) {
         return None;
     }
-    // A step between values of which there is one is whatever numpy says.
+    // The stride of a dimension of length 1 has no meaning in numpy.
     let step = |of: usize| if shape[of] == 1 { 0 } else { steps[of] / size };
     let steps = [step(0), step(1)];
     let reach = |of: usize| steps[of].unsigned_abs().checked_mul(shape[of] - 1);
@@ -133,7 +132,7 @@ where
     Some(View { values: values.into(), shape, strides, reversed: steps.map(|step| step < 0) })
 }
 
-/// Makes an array of results, which keeps their memory.
+/// Makes an array that takes over the memory of the results.
 pub fn array<'py, T: Element>(
     py: Python<'py>,
     values: Vec<T>,

@@ -1,4 +1,4 @@
-//! Where two models differ.
+//! The differences of two models.
 
 use fangorn::{Forest, forest::ForestDiff};
 use pyo3::{
@@ -6,7 +6,7 @@ use pyo3::{
     types::{PyDict, PyList},
 };
 
-/// What is predicted of some rows by one model.
+/// The predictions of one model for some rows.
 pub struct Predictions {
     pub rows: usize,
     pub leaf_ids: Vec<u32>,
@@ -70,13 +70,14 @@ pub fn of_rows<'py>(py: Python<'py>, [a, b]: &[Predictions; 2]) -> PyResult<Boun
     Ok(report)
 }
 
-/// The results of one row.
+/// Returns the results of one row.
 fn cells<T>(all: &[T], rows: usize, row: usize) -> &[T] {
     let width = all.len() / rows;
     &all[row * width..][..width]
 }
 
-/// The largest difference between two rows of results: infinite where they are no numbers, or not as many.
+/// Returns the largest difference between the results of two rows. It is infinite if one is no number, or if
+/// their counts differ.
 fn farthest(a: &[f32], b: &[f32]) -> f32 {
     if a.len() != b.len() {
         return f32::INFINITY;

@@ -2,10 +2,11 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `arrays` | arrays of numpy, where their values lie |
-//! | `rows` | rows that Python's code hands over, part by part |
-//! | `source` | rows, and what is computed of them |
-//! | `options`, `pools` | schedules, threads and sums; the threads |
+//! | `arrays` | arrays of numpy, read in place |
+//! | `rows` | rows that Python code gives, part by part |
+//! | `source` | rows, and what is computed from them |
+//! | `options` | how a model is compiled: schedule, threads, contract of sums, boosting rounds |
+//! | `pools` | the threads |
 //! | `model`, `pipeline` | the classes `Model` and `Pipeline` |
 //! | `tuning`, `difference` | what `Model.tune` and `Model.diff` do |
 //! | `error` | the exception `fangorn.Error` |
@@ -38,7 +39,7 @@ use crate::{
     pipeline::Pipeline,
 };
 
-/// The formats by the names that Python's code gives them.
+/// The formats, by their names in Python.
 const FORMATS: [(&str, Format); 8] = [
     ("fangorn", Format::Fangorn),
     ("xgboost-json", Format::XgboostJson),
@@ -77,7 +78,7 @@ fn _load(py: Python<'_>, path: PathBuf, options: GivenOptions) -> PyResult<Py<Py
     read(py, &options, Given::File(&path))
 }
 
-/// Where a model is read from.
+/// The source of a model: a file or bytes.
 enum Given<'g> {
     File(&'g Path),
     Bytes { bytes: &'g [u8], format: Option<Format>, labels: Option<(Vec<String>, bool)> },
@@ -92,7 +93,7 @@ impl Given<'_> {
         }
     }
 
-    /// Reads a graph, if the format has graphs.
+    /// Reads a graph. Returns `None` if the format has no graphs.
     fn graph(&self, options: &LoadOptions) -> Option<Result<Graph, fangorn::Error>> {
         match self {
             Self::File(path) => {
@@ -119,7 +120,7 @@ fn read(py: Python<'_>, options: &GivenOptions, given: Given<'_>) -> PyResult<Py
     let mut forest = match pools::run(py, options.threads, || given.forest(&load_options))? {
         Ok(forest) => forest,
         Err(error) => {
-            // What is more than one forest may be a graph.
+            // A model that can't be a single forest may be a graph.
             let unsupported =
                 matches!(&error, fangorn::Error::Import(error) if error.kind() == ErrorKind::Unsupported);
             let pipeline = pools::run(py, options.threads, || {

@@ -1,4 +1,4 @@
-//! A model that predicts.
+//! The class `Model`.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -46,23 +46,23 @@ pub struct Model {
     forest: Arc<Forest>,
     predictor: Predictor,
     options: Options,
-    /// Whether rows of numbers alone may be what they are: [`rows::takes_numbers`].
+    /// Whether rows of plain numbers are taken: [`rows::takes_numbers`].
     takes_numbers: bool,
     explainer: OnceLock<Arc<Explainer>>,
     labels: PyOnceLock<Py<PyAny>>,
     leaf_ids: OnceLock<Vec<u32>>,
-    /// What a search found, if this model came from one.
+    /// The result of a search, if this model came from one.
     tuned: Option<Tuned>,
 }
 
-/// What makes a model of its pickle: a function and its arguments, the bytes of a file and the options.
+/// A model's pickle: a function, and its arguments, which are the bytes of a file and the options.
 type Pickle<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyDict>));
 
-/// Results of a call that fit on the stack.
+/// The maximum number of results of a call that are written to the stack.
 const FEW: usize = 64;
 
 impl Model {
-    /// Compiles a forest. Says it as a warning of Python where slower code has to serve.
+    /// Compiles a forest. If the self-check made slower code replace the fast one, a Python warning says so.
     pub fn new(py: Python<'_>, forest: Forest, options: Options) -> PyResult<Self> {
         let predictor = pools::run(py, options.threads, || options.predictor(&forest))??;
         for warning in predictor.warnings() {
@@ -86,7 +86,7 @@ impl Model {
         &self.forest
     }
 
-    /// Runs `work` without the lock of the interpreter: on the threads of the model's pool, if it is `shared`.
+    /// Runs `work` without the interpreter's lock. If `shared` is set, it runs on the threads of the model's pool.
     fn run<R: Send>(
         &self,
         py: Python<'_>,
@@ -100,7 +100,7 @@ impl Model {
         .map_err(of_crate)
     }
 
-    /// Returns whether the crate may put a prediction of these rows on several threads.
+    /// Tells whether the crate may predict these rows on several threads.
     fn shares(&self, source: &Source<'_>) -> bool {
         let rows = source.len();
         match source {
@@ -108,12 +108,12 @@ impl Model {
             Source::Singles(..) | Source::Doubles(..) => {
                 rows > rows::ROWS_A_TASK || self.predictor.uses_several_threads(rows)
             }
-            // These are written out block by block.
+            // These are copied block by block.
             Source::Columns(_) | Source::Sparse(..) => rows > 1,
         }
     }
 
-    /// Returns what `work` makes of all rows, and the number of rows.
+    /// Calls `work` with each part of the rows. Returns its results, and the number of rows.
     fn each_part<'py, R: Send>(
         &self,
         slf: &Bound<'py, Self>,
@@ -137,7 +137,7 @@ impl Model {
         Ok((all.rows, all.found))
     }
 
-    /// Returns margins or values of a few rows of an array, if that is what it is: the way with the least to do.
+    /// Returns margins or values, if `rows` is an array of a few rows: the path with the least overhead.
     fn few<'py>(
         &self,
         py: Python<'py>,
@@ -206,7 +206,7 @@ impl Model {
         self.each_part(slf, rows, |source| self.shares(source), |source| source.slots(predictor))
     }
 
-    /// Returns what `of_row` makes of the leaf slots that each row reaches.
+    /// Calls `of_row` with the leaf slots that each row reaches, and returns its results.
     fn of_slots<'py, R: Send>(
         &self,
         slf: &Bound<'py, Self>,
@@ -226,7 +226,8 @@ impl Model {
         Ok((count, found))
     }
 
-    /// Returns margins or values of sums that start at the rows' own margins, added up as the producer does.
+    /// Returns margins or values, with sums that start at the rows' own margins and add up in the producer's order and
+    /// type.
     fn starting_at<'py>(
         &self,
         slf: &Bound<'py, Self>,
@@ -264,7 +265,7 @@ impl Model {
         Ok((count, slf.py().detach(|| (0..count).flat_map(of_row).collect())))
     }
 
-    /// Predicts all that two models are compared by.
+    /// Predicts everything in which two models are compared.
     fn predictions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Predictions> {
         let model = slf.get();
         let predictor = &model.predictor;
@@ -313,7 +314,7 @@ impl Model {
         model.explanations(py, found, count, false)
     }
 
-    /// Makes an array of contributions or interactions, without a dimension for a single output.
+    /// Makes an array of contributions or interactions. It has no dimension for the outputs if there is only one.
     fn explanations<'py>(
         &self,
         py: Python<'py>,
@@ -335,7 +336,7 @@ impl Model {
     }
 }
 
-/// Results of the parts that rows come in.
+/// Results of all parts of the rows.
 struct Collected<R> {
     rows: usize,
     found: Vec<R>,
@@ -351,7 +352,7 @@ impl<R> Collected<R> {
     }
 }
 
-/// Makes an array of so many results a row: of one dimension where a row has one.
+/// Makes an array of `width` results for each row. It has one dimension if there is one result for each row.
 fn shaped<'py, T: numpy::Element>(
     py: Python<'py>,
     found: Vec<T>,
@@ -455,7 +456,7 @@ impl Model {
         }
     }
 
-    /// Return the number of the leaf that each row reaches in each tree, as the producer counts leaves: XGBoost's and
+    /// Return the number of the leaf that each row reaches in each tree, the producer's own leaf id: XGBoost's and
     /// LightGBM's `pred_leaf`, scikit-learn's `apply`.
     ///
     /// Takes what `predict` takes. Returns an array of int32, `(n, n_trees)`, trees in the producer's order.
@@ -467,7 +468,7 @@ impl Model {
         arrays::array(slf.py(), found, &[count, model.forest.trees.len()])
     }
 
-    /// Return the slot of the leaf that each row reaches in each tree: the leaf's place in `leaf_values`.
+    /// Return the slot of the leaf that each row reaches in each tree: the leaf's index in `leaf_values`.
     ///
     /// Takes what `predict` takes. Returns an array of int64, `(n, n_trees)`, trees in the producer's order.
     fn leaf_slot<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -508,10 +509,11 @@ impl Model {
         }
     }
 
-    /// Return how much each two features add together to each margin of each row: XGBoost's `pred_interactions`.
+    /// Return the interaction of each two features in each margin of each row: XGBoost's `pred_interactions`.
     ///
-    /// Takes what `predict` takes. Returns an array of float32, `(n, n_features + 1, n_features + 1)`, with a dimension for
-    /// the outputs after the first where the model has several. Each line adds up to a feature's contribution.
+    /// Takes what `predict` takes. Returns an array of float32, `(n, n_features + 1, n_features + 1)`, or `(n,
+    /// n_outputs, n_features + 1, n_features + 1)` if the model has several outputs. A feature's interactions add up to
+    /// its contribution.
     fn interactions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::explained(slf, rows, true)
     }
@@ -536,7 +538,7 @@ impl Model {
         let engines: Vec<String> = engines.iter().map(|(engine, _)| engine.to_string()).collect();
         let why = Explanation::new(&self.forest, rows);
         let mut text = String::new();
-        // Writing to a String does not fail.
+        // Writing to a String can't fail.
         let _ = writeln!(text, "model     {}", self.summary());
         let _ = writeln!(text, "schedule  {}", self.schedule()?.replace('\n', "; "));
         let plan = self.predictor.plan_for(rows);
@@ -616,8 +618,9 @@ impl Model {
         Ok(made)
     }
 
-    /// What `tune` measured for each size of batch: a list of dicts with `batch`, and the schedules and microseconds a row of
-    /// `auto` (the default), `tuned` and, of an exhaustive search, `best`. None for a model that `tune` did not return.
+    /// The measurements of `tune` for each size of batch: a list of dicts with `batch`, and the schedules and the
+    /// microseconds for each row of `auto` (the default), `tuned` and, after an exhaustive search, `best`. None for a
+    /// model that `tune` did not return.
     #[getter]
     fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         self.tuned.as_ref().map(|tuned| tuning::report(py, tuned)).transpose()
@@ -678,7 +681,7 @@ impl Model {
         self.forest.features.len()
     }
 
-    /// The names of the columns, or None where the model has none.
+    /// The names of the columns, or None if the model has none.
     #[getter]
     fn feature_names(&self) -> Option<Vec<String>> {
         let names: Option<Vec<String>> =
@@ -722,7 +725,7 @@ impl Model {
         &self.forest.producer.objective
     }
 
-    /// `classification`, or `regression` where the model has no classes.
+    /// `classification`, or `regression` if the model has no classes.
     #[getter]
     fn task(&self) -> &'static str {
         match self.forest.classes.rule {
@@ -731,13 +734,13 @@ impl Model {
         }
     }
 
-    /// The best round of early stopping, counted from 0, or None where the model says none.
+    /// The best round of early stopping, counted from 0, or None if the model file does not name one.
     #[getter]
     fn best_iteration(&self) -> Option<u32> {
         self.forest.producer.early_stop.map(|stop| stop.best)
     }
 
-    /// The labels of the classes: an array of int64 or of str, or None where the model has no classes.
+    /// The labels of the classes: an array of int64 or of str, or None if the model has no classes.
     #[getter(classes)]
     fn classes_or_none<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.forest.classes.rule {
@@ -746,7 +749,7 @@ impl Model {
         }
     }
 
-    /// The schedule of large batches, a directive a line.
+    /// The schedule of large batches, one directive a line.
     #[getter]
     fn schedule(&self) -> PyResult<String> {
         const LARGE: usize = 4096;
@@ -757,32 +760,32 @@ impl Model {
         })
     }
 
-    /// How many threads predict large batches.
+    /// The number of threads that predict large batches.
     #[getter]
     fn threads(&self) -> usize {
         self.options.threads
     }
 
-    /// What sums promise: `any`, `tree` or `exact`.
+    /// The contract of sums: `any`, `tree` or `exact`.
     #[getter]
     fn sum(&self) -> &'static str {
         self.options.sum.name()
     }
 
-    /// The base score of each output, float64: where sums begin.
+    /// The base score of each output, float64, at which sums start.
     #[getter]
     fn base_score<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_iter(py, self.forest.base_score.iter().map(|score| score.0))
     }
 
-    /// The values of the leaves, float64, `(slots, 1)`, or `(slots, n_outputs)` where leaves are vectors.
+    /// The values of the leaves, float64: `(slots, 1)`, or `(slots, n_outputs)` if leaves are vectors.
     #[getter]
     fn leaf_values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let values = self.forest.leaf_values.iter().map(|value| value.0).collect();
         arrays::array(py, values, &[self.forest.leaf_count(), self.forest.leaf_width()])
     }
 
-    /// The output to which each tree adds, int64, or None where leaves are vectors.
+    /// The output to which each tree adds, int64, or None if leaves are vectors.
     #[getter]
     fn tree_outputs<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
         match &self.forest.targets {
@@ -807,8 +810,8 @@ impl Model {
         Ok((unpickle, (self.to_bytes(py), options)))
     }
 
-    /// Return the seconds that so many predictions of an array of float32 take in Rust, one after the other: what
-    /// `benches/python/run.py` compares calls from Python with.
+    /// Return the seconds that `calls` predictions of an array of float32 take in Rust, one after the other.
+    /// `benches/python/run.py` compares them with calls from Python.
     fn _seconds(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, calls: usize) -> PyResult<f64> {
         let held = Held::of(rows)?.ok_or_else(|| refused("an array of float32 is timed"))?;
         let source = held.view().map(Source::of_view).transpose().map_err(of_crate)?;
@@ -826,12 +829,12 @@ impl Model {
         })
     }
 
-    /// Return the places of the model's columns among a table's names.
+    /// Return the indices of the model's columns among a table's names.
     fn _places(&self, names: Vec<String>) -> PyResult<Vec<usize>> {
         rows::places(&self.forest, &names)
     }
 
-    /// Return whether a column's categories become numbers of the model's own.
+    /// Return whether the categories of a column are numbered by the model.
     fn _has_codes(&self, column: usize) -> bool {
         self.forest.features.get(column).is_some_and(|feature| feature.codes().is_some())
     }
@@ -847,7 +850,7 @@ impl Model {
         self.forest.aggregate == fangorn::forest::Aggregate::Sum
     }
 
-    /// What a value is that a sparse row does not hold.
+    /// The value of an element that a sparse row does not store.
     #[getter]
     fn _absent(&self) -> f64 {
         self.forest.absent_value()
@@ -855,7 +858,7 @@ impl Model {
 }
 
 impl Model {
-    /// Returns one line that says what the model is.
+    /// Returns one line that describes the model.
     fn summary(&self) -> String {
         let forest = &*self.forest;
         let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });

@@ -1,4 +1,4 @@
-//! Options of a model: which schedule, how many threads, what sums promise, which boosting rounds.
+//! Options of a model: schedule, threads, contract of sums, boosting rounds.
 
 use std::{ops::Range, path::Path};
 
@@ -20,13 +20,13 @@ use crate::{
 pub struct Options {
     /// A preset's name, `tuned`, the path of a schedule or a plan, or the text of either; `None` for the default.
     pub schedule: Option<String>,
-    /// How many threads predict.
+    /// The number of threads that predict.
     pub threads: usize,
-    /// What sums promise.
+    /// The contract of sums.
     pub sum: Contract,
 }
 
-/// Options as Python's code gives them, in a dict.
+/// Options as Python code gives them, in a dict.
 #[derive(Clone, Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct GivenOptions {
@@ -69,7 +69,7 @@ impl Options {
     /// Returns the schedules that a name, a file or a text stands for.
     ///
     /// # Errors
-    /// It stands for none, or not for one of this forest.
+    /// The text stands for no schedule, or for none of this forest.
     pub fn schedules(&self, name: &str, forest: &Forest) -> PyResult<BatchSchedules> {
         if let Some(preset) = Preset::parse(name) {
             return Ok(preset.schedule(forest, false).into());
@@ -81,7 +81,7 @@ impl Options {
                 refused("schedule: nothing is kept for this model on this machine; run `fangorn tune MODEL` first")
             });
         }
-        // A schedule's text has brackets, and lines; a plan's has tables.
+        // The text of a schedule has parentheses or several lines. The text of a plan file has `[[batch]]` tables.
         let path = Path::new(name);
         if name.contains("[[batch]]") {
             return PlanFile::parse(name)
@@ -114,14 +114,14 @@ impl Options {
 /// The boosting rounds that predict.
 #[derive(Clone, Debug, PartialEq, Eq, FromPyObject)]
 pub enum Rounds {
-    /// Round 0 is the first, and an end of 0 the last one.
+    /// From the first round to the one before the end, counted from 0. An end of 0 stands for the end of the model.
     Between((u32, u32)),
     /// `best`, or `all`.
     Named(String),
 }
 
 impl Rounds {
-    /// Returns the range, given the best round if there is one.
+    /// Returns the range of rounds. `best` finds the best round, if there is one.
     pub fn range(&self, best: impl FnOnce() -> PyResult<Option<u32>>) -> PyResult<Option<Range<u32>>> {
         match self {
             Self::Between((first, end)) => Ok(Some(*first..*end)),

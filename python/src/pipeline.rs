@@ -1,4 +1,4 @@
-//! A pipeline that predicts: a graph of classical operators, with forests in it or without.
+//! The class `Pipeline`: a graph of classical operators, with or without forests.
 
 use std::sync::OnceLock;
 
@@ -32,7 +32,7 @@ pub struct Pipeline {
     predictors: [OnceLock<GraphPredictor>; 4],
 }
 
-/// What a pipeline can be asked for.
+/// What a caller may ask of a pipeline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Value,
@@ -88,7 +88,7 @@ impl Pipeline {
         Ok(Self { graph, columns, widths, threads, library, predictors: Default::default() })
     }
 
-    /// Returns the operand that gives what is asked for.
+    /// Returns the operand that holds the result asked for.
     fn operand(&self, asked: Asked) -> PyResult<Operand> {
         let graph = &self.graph;
         match (asked, linear_leaves(graph)) {
@@ -121,7 +121,7 @@ impl Pipeline {
         Ok(place.get_or_init(|| made))
     }
 
-    /// Returns the tensors of rows, which are given row after row.
+    /// Returns the tensors of the graph's inputs, given the values of rows, row after row.
     fn inputs(&self, rows: usize, values: &[f64]) -> Option<Vec<Tensor>> {
         let all: usize = self.widths.iter().sum();
         let mut first = 0;
@@ -165,7 +165,7 @@ impl Pipeline {
     }
 }
 
-/// Makes an array of an output; a column alone has one dimension.
+/// Makes an array of an output. A single column becomes an array of one dimension.
 fn result(py: Python<'_>, output: Tensor) -> PyResult<Bound<'_, PyAny>> {
     let shape = match output.shape() {
         [rows, 1] => vec![*rows],
@@ -187,16 +187,17 @@ fn result(py: Python<'_>, output: Tensor) -> PyResult<Bound<'_, PyAny>> {
 
 #[pymethods]
 impl Pipeline {
-    /// Predict rows: probabilities of a classifier, or its scores where it has none, and values of a regression.
+    /// Predict rows: the probabilities of a classifier, or its scores if it has none, and the values of a regression.
     ///
-    /// Returns an array with a row for each row, of the type that the last step computes in; a column alone has one dimension.
+    /// Returns an array with a row for each row, of the type that the last step computes in. A single column has one
+    /// dimension.
     ///
-    /// Raises fangorn.Error where the rows have other columns than the pipeline.
+    /// Raises fangorn.Error if the rows have other columns than the pipeline.
     fn predict<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::run(slf, rows, Asked::Value)
     }
 
-    /// Predict classes, by their labels. Raises fangorn.Error where the pipeline is no classifier.
+    /// Predict classes, by their labels. Raises fangorn.Error if the pipeline is no classifier.
     fn predict_class<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::run(slf, rows, Asked::Class)
     }
@@ -217,7 +218,7 @@ impl Pipeline {
         self.columns.features.len()
     }
 
-    /// The names of the columns, or None where the pipeline has none.
+    /// The names of the columns, or None if the pipeline has none.
     #[getter]
     fn feature_names(&self) -> Option<Vec<String>> {
         let names: Option<Vec<String>> =
@@ -231,13 +232,13 @@ impl Pipeline {
         self.graph.nodes.len()
     }
 
-    /// How many threads predict large batches.
+    /// The number of threads that predict large batches.
     #[getter]
     fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The library whose categories the columns have.
+    /// The library whose way to read categories is used for the columns.
     #[getter]
     fn library(&self) -> &'static str {
         self.library

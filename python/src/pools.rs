@@ -1,7 +1,7 @@
 //! Threads that run large batches: one pool for each number of threads, which all models share.
 //!
-//! The pools are ours and not rayon's global one, so that a process that was forked can have new ones: threads do not
-//! survive a fork. So whatever of the crate may use rayon goes through [`run`], reading a model, too.
+//! These pools are used in place of rayon's global one, so that a forked process can start new ones: threads do not
+//! survive a fork. So everything of the crate that may use rayon goes through [`run`], and so does reading a model.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ type Pools = HashMap<usize, Arc<ThreadPool>>;
 
 static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
 
-/// Returns the pool of so many threads, which the first call starts.
+/// Returns the pool with so many threads. The first call for a number starts it.
 fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let pools = pools.get_or_insert_default();
@@ -33,22 +33,22 @@ fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
     Ok(pool)
 }
 
-/// Runs `work` on the pool of so many threads, without the lock of the interpreter.
+/// Runs `work` on the pool with so many threads, without the interpreter's lock.
 pub fn run<R: Send>(py: Python<'_>, threads: usize, work: impl FnOnce() -> R + Send) -> PyResult<R> {
     let pool = pool(threads)?;
     Ok(py.detach(|| pool.install(work)))
 }
 
-/// Forgets the pools in a process that was forked, where their threads do not run. `os.register_at_fork` calls it.
+/// Forgets the pools in a forked process, where their threads do not run. `os.register_at_fork` calls it.
 #[pyfunction]
 #[pyo3(name = "_after_fork")]
 pub fn after_fork() {
-    // Whoever held the lock when the process was forked does not run here. Pools are looked up by a thread that is
-    // attached to the interpreter, and so is the one that forks, so nobody did.
+    // A thread that held the lock at the fork does not run here. But only threads that are attached to the interpreter
+    // look up pools, and so is the thread that forks, so no other thread held the lock.
     if let Ok(mut pools) = POOLS.try_lock()
         && let Some(pools) = pools.take()
     {
-        // To drop a pool is to wait for its threads.
+        // Dropping a pool would wait for its threads.
         std::mem::forget(pools);
     }
 }

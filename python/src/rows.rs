@@ -1,4 +1,4 @@
-//! Rows that Python's code hands over, part by part.
+//! Rows that Python code gives, part by part.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ use crate::{
     source::Source,
 };
 
-/// Rows with which a loop over results goes on several threads.
+/// The least number of rows above which a loop over results runs on several threads.
 pub const ROWS_A_TASK: usize = 4096;
 
-/// Takes one part of the rows, and whether its last row comes first.
+/// A function that takes one part of the rows, and whether the part's last row comes first.
 type Take<'t> = dyn FnMut(&Source<'_>, bool) -> PyResult<()> + 't;
 
-/// Calls `take` with each part of some rows, in their order. `fangorn._rows.parts` says what the parts are. A table's columns
-/// are those of the forest's features.
+/// Calls `take` with each part of some rows, in their order. `fangorn._rows.parts` describes the parts. A table's
+/// columns become those of the forest's features.
 pub fn each<'py>(
     model: &Bound<'py, PyAny>,
     rows: &Bound<'py, PyAny>,
@@ -42,7 +42,7 @@ pub fn each<'py>(
 ) -> PyResult<()> {
     static PARTS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = rows.py();
-    // An array that is read where it lies is its only part.
+    // An array that is read in place is a single part.
     if let Some(held) = Held::of(rows)?
         && held.dimensions() == 2
         && let Some(view) = held.view()
@@ -71,7 +71,7 @@ pub fn each<'py>(
     Ok(())
 }
 
-/// Refuses rows of numbers alone, where a column's categories have no numbers that rows could hold.
+/// Refuses rows of plain numbers if the forest has a column whose categories have no numbers.
 pub fn takes_numbers(forest: &Forest) -> PyResult<()> {
     match forest.features.iter().position(|feature| feature.coding.is_needed()) {
         None => Ok(()),
@@ -105,7 +105,7 @@ fn of_columns(part: &Bound<'_, PyTuple>, take: &mut Take<'_>) -> PyResult<()> {
 }
 
 fn column<'a>(held: &'a Held<'_>) -> PyResult<Column<'a>> {
-    // A column of a frame that was turned round is a copy, which Python's side makes.
+    // A column of a reversed frame is a copy, which the Python side makes.
     let view = held.view().filter(|view| !view.reversed[0]).ok_or_else(not_read)?;
     Column::strided(view.values, view.shape[0], 0, view.strides[0]).map_err(of_crate)
 }
@@ -127,7 +127,7 @@ fn of_sparse(part: &Bound<'_, PyTuple>) -> PyResult<Source<'static>> {
     Ok(Source::Sparse(matrix, absent))
 }
 
-/// Takes the batches of Arrow's C stream.
+/// Takes the record batches of Arrow's C stream.
 fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) -> PyResult<()> {
     let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
@@ -151,7 +151,7 @@ fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) ->
     Ok(())
 }
 
-/// Returns the places of a model's columns among a table's names.
+/// Returns the indices of a model's columns among a table's names.
 pub fn places(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
     let fields: Vec<_> =
         names.iter().map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect();
@@ -160,7 +160,7 @@ pub fn places(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
     reader.places().ok_or_else(|| refused("the table has columns inside columns; hand over plain ones"))
 }
 
-/// Returns the number of each of some categories of a column.
+/// Returns the number of each category in `texts`.
 pub fn category_numbers(forest: &Forest, column: usize, texts: &[Option<String>]) -> PyResult<Vec<f64>> {
     let feature =
         forest.features.get(column).ok_or_else(|| refused(format!("there is no column {column}")))?;
@@ -181,7 +181,7 @@ pub fn category_numbers(forest: &Forest, column: usize, texts: &[Option<String>]
     texts.iter().map(number).collect()
 }
 
-/// Returns results with the last row's first.
+/// Returns the results in reversed order of rows.
 pub fn reversed<R>(found: Vec<R>, rows: usize) -> Vec<R> {
     let width = found.len().checked_div(rows).unwrap_or(0);
     let mut found = found;

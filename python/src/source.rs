@@ -1,4 +1,4 @@
-//! Rows as they were handed over, and what is computed of them.
+//! Rows as they were given, and what is computed from them.
 
 use fangorn::{
     Error, Predictor, Result,
@@ -12,23 +12,24 @@ use crate::arrays::View;
 
 /// Rows in the caller's memory.
 pub enum Source<'a> {
-    /// A matrix of 32-bit floats, and where its values lie.
+    /// A matrix of 32-bit floats, and its view.
     Singles(Rows<'a, f32>, View<'a>),
-    /// A matrix of doubles, and where its values lie.
+    /// A matrix of doubles, and its view.
     Doubles(Rows<'a, f64>, View<'a>),
-    /// Columns, each of a type of its own.
+    /// Columns, each of its own type.
     Columns(Vec<Column<'a>>),
-    /// Sparse rows, and what a value is that they don't hold.
+    /// Sparse rows, and the value of the elements that they do not store.
     Sparse(SparseMatrix<f64>, f64),
 }
 
-/// Rows that are written out at a time, where something reads no columns or sparse rows.
+/// The maximum number of rows that are copied at a time, for code that does not read columns or sparse rows.
 const ROWS_AT_A_TIME: usize = 4096;
-/// Values that are written out at a time.
+/// The maximum number of values that are copied at a time.
 const VALUES_AT_A_TIME: usize = 1 << 20;
 
 impl<'a> Source<'a> {
-    /// Takes a matrix as it lies in memory. Rows come as they lie there, which [`View::reversed`] tells.
+    /// Takes a view of a matrix. Rows keep their order in memory; [`View::reversed`] tells whether the last one comes
+    /// first.
     pub fn of_view(view: View<'a>) -> Result<Self> {
         if view.reversed[1] {
             let [rows, columns] = view.shape;
@@ -68,7 +69,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the values of the rows.
+    /// Returns the predicted values of the rows.
     pub fn values(&self, predictor: &Predictor) -> Result<Vec<f32>> {
         match self {
             Self::Singles(rows, _) => predictor.values(rows),
@@ -78,7 +79,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the margins of the rows.
+    /// Returns the predicted margins of the rows.
     pub fn margins(&self, predictor: &Predictor) -> Result<Vec<f32>> {
         match self {
             Self::Singles(rows, _) => predictor.margins(rows),
@@ -119,7 +120,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Writes rows out as doubles, block by block, and returns what is made of all of them.
+    /// Copies rows as doubles, block by block. Calls `each` with the rows of a block, and returns the results of all
+    /// blocks.
     fn in_blocks<R>(&self, mut each: impl FnMut(&Rows<'_, f64>) -> Result<Vec<R>>) -> Result<Vec<R>> {
         let columns = self.columns();
         let mut found = Vec::new();
@@ -145,7 +147,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Writes rows into a buffer, column after column.
+    /// Copies rows into a buffer, column after column.
     fn write(&self, first: usize, count: usize, into: &mut [f64]) -> Result<()> {
         let write = |columns: &[Column<'_>], into: &mut [f64]| {
             let places = into.chunks_mut(count.max(1));
@@ -177,7 +179,7 @@ impl<'a> Source<'a> {
         Ok(found)
     }
 
-    /// Checks that the rows have so many columns.
+    /// Checks the number of columns.
     pub fn check(&self, expected: usize) -> Result<()> {
         match self.columns() {
             found if found == expected => Ok(()),

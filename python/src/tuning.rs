@@ -17,23 +17,23 @@ use crate::{
     pools,
 };
 
-/// A day: a search that takes longer is a mistake.
+/// The longest search, in seconds: a day. A longer one is a mistake.
 const LONGEST_SECONDS: f64 = 86_400.0;
-/// The most rows of a call that are tuned for.
+/// The maximum number of rows of a call that is tuned for.
 const MOST_ROWS: usize = 1 << 24;
 
-/// What a search is asked for.
+/// The options of a search.
 pub struct Request<'py> {
     pub batches: Vec<usize>,
     pub seconds: f64,
     pub exhaustive: bool,
     pub fresh: bool,
-    /// Called with a line of text, now and then.
+    /// Called with a line of text now and then.
     pub progress: Option<Bound<'py, PyAny>>,
 }
 
 impl Request<'_> {
-    /// Refuses what can't be.
+    /// Refuses invalid options.
     pub fn check(&self) -> PyResult<()> {
         if !(self.seconds > 0.0 && self.seconds <= LONGEST_SECONDS) {
             let seconds = self.seconds;
@@ -74,7 +74,7 @@ pub fn tune(
             100.0 * best
         );
         Python::attach(|py| {
-            // A search can't be stopped half way, so an exception is shown and not raised.
+            // A search can't be stopped half way, so an exception of `progress` is printed and not raised.
             if let Err(error) = progress.call1(py, (line,)) {
                 error.write_unraisable(py, Some(progress.bind(py)));
             }
