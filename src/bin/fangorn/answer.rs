@@ -134,12 +134,12 @@ impl RoundsChoice {
 }
 
 impl PredictionArgs {
-    /// Returns whether an option is given.
+    /// Tells whether an option is given.
     pub fn is_given(&self) -> bool {
         self.rounds.iterations.is_some() || self.missing.missing.is_some() || self.base_margin.is_some()
     }
 
-    /// Returns whether sums start at margins of their own.
+    /// Tells whether sums start at margins of their own.
     pub fn has_margins(&self) -> bool {
         self.base_margin.is_some()
     }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct AtomicFile {
     out: BufWriter<File>,
-    /// The temporary file that takes the bytes until they are complete; `None` where they go straight into a
+    /// The temporary file that takes the bytes until they are complete. `None` if they go straight into a
     /// device or a pipe.
     part: Option<PartialFile>,
 }
@@ -32,7 +32,7 @@ impl Drop for PartialFile {
     }
 }
 
-/// How many temporary names that other processes have taken are skipped before giving up.
+/// How many temporary names that are already taken are tried before the file is refused.
 const MOST_TRIES: u32 = 100;
 
 impl AtomicFile {
@@ -44,7 +44,7 @@ impl AtomicFile {
         Self::begin(path).map_err(|e| refusal(path, &e))
     }
 
-    /// Checks that a file can be begun at `path`, so that a refusal comes before hours of work.
+    /// Checks that a file can be begun at `path`, so that it is refused before hours of work.
     ///
     /// # Errors
     /// Fails where [`AtomicFile::create`] fails.
@@ -66,7 +66,7 @@ impl AtomicFile {
         file.complete(path)
     }
 
-    /// Returns where the bytes go.
+    /// Returns the writer that takes the bytes.
     pub fn out(&mut self) -> &mut BufWriter<File> {
         &mut self.out
     }

@@ -97,13 +97,12 @@ impl Backend {
         if built_in { Ok(()) } else { Err(Error::NotBuiltIn { name: self.name() }) }
     }
 
-    /// Returns whether the backend runs cubecl kernels, so that its schedules need GPU dimensions.
+    /// Tells whether the backend runs cubecl kernels, so that its schedules need GPU dimensions.
     pub fn is_gpu(self) -> bool {
         !matches!(self, Self::Reference | Self::Cpu | Self::Flex | Self::Ndarray)
     }
 
-    /// Returns whether the backend reads `f64` rows without narrowing them. The other backends read `f32`
-    /// rows.
+    /// Tells whether the backend reads `f64` rows without narrowing them. The other backends read `f32` rows.
     pub fn reads_doubles(self) -> bool {
         matches!(self, Self::Reference | Self::Cpu)
     }
@@ -186,13 +185,14 @@ impl<'f> Engine<'f> {
         Ok(Self { forest, choice: choice.clone(), runs })
     }
 
-    /// Prints the forest's warnings on standard error: that its self-check failed on this backend, and what
-    /// serves in its place. burn's operator checks itself at its first run, so call this after a run.
+    /// Prints the forest's warnings on standard error: for example, that its self-check failed on this
+    /// backend, and what runs in its place. burn's operator checks itself at its first run, so call this
+    /// after a run.
     pub fn say_warnings(&self) {
         self.warnings().iter().for_each(|warning| say(&warning.to_string()));
     }
 
-    /// Returns the forest's warnings, as far as it has checked itself.
+    /// Returns the warnings of the self-checks that have run so far.
     pub fn warnings(&self) -> Vec<Warning> {
         match &self.runs {
             Runs::Reference => Vec::new(),
@@ -215,8 +215,8 @@ impl<'f> Engine<'f> {
         }
     }
 
-    /// Returns values, which are margins after the objective's transform: `rows x outputs`, or `rows x 1`
-    /// where the transform picks a class.
+    /// Returns values, which are margins after the objective's transform: `rows x outputs`, or `rows x 1` if
+    /// the transform picks a class.
     ///
     /// # Errors
     /// The backend refuses the rows or the forest.
@@ -308,7 +308,7 @@ mod on_burn {
         schedule::Choice,
     };
 
-    /// The most rows of one tensor.
+    /// The maximum number of rows of one tensor.
     const ROWS_A_TENSOR: usize = 1 << 16;
 
     /// burn's forest operator with the device that runs it.
@@ -318,7 +318,7 @@ mod on_burn {
         device: Device,
     }
 
-    /// Returns the default device of a backend, or `None` where the backend is not built in. The first use of
+    /// Returns the default device of a backend, or `None` if the backend is not built in. The first use of
     /// the device opens it.
     #[allow(deprecated, reason = "burn-ndarray is served as long as burn has it")]
     #[allow(clippy::match_single_binding, reason = "without a backend only the last arm is left")]
@@ -388,7 +388,7 @@ mod on_burn {
             })
         }
 
-        /// Returns the operator's warnings about itself.
+        /// Returns the warnings of the operator's self-checks.
         pub fn warnings(&self) -> Vec<fangorn::check::Warning> {
             self.op.warnings()
         }

@@ -204,7 +204,7 @@ fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result
     report(args, ("cpu", "any"), [load_ms, bench.compile_ms], results)
 }
 
-/// Prints what was measured.
+/// Prints the measurements.
 fn report(
     args: &Bench,
     (backend, sum): (&'static str, &'static str),
@@ -254,11 +254,11 @@ fn time_all(
     Ok((compile_ms, results))
 }
 
-/// Seconds of the groups of calls that were timed: processor time and wall time.
+/// Processor time and wall time of each group of calls, in seconds.
 type Seconds = [Vec<f64>; 2];
 
-/// Times calls of each batch size. `run` makes the calls of one, hands them over to be timed, and returns their times and
-/// their schedule.
+/// Times calls of each batch size. `run` makes the calls of one batch size, gives them to the function that times them,
+/// and returns their times and their schedule.
 fn each_batch(
     args: &Bench,
     mut run: impl FnMut(usize, &dyn Fn(Rerun<'_>) -> Result<Seconds>) -> Result<(Seconds, String)>,
@@ -299,7 +299,7 @@ fn progress(args: &Bench) -> ProgressBar {
     }
 }
 
-/// The processor time that counts: the calling thread's, or the whole process's.
+/// The clock of the processor time: of the calling thread, or of the whole process.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     Thread,
@@ -315,12 +315,12 @@ impl Clock {
     }
 }
 
-/// Seconds that a group of calls takes at least, so that neither the clocks' resolution nor their cost shows.
+/// The least seconds of a group of calls: in so long a time the clocks' resolution and cost do not matter.
 const GROUP: f64 = 500e-6;
 /// The least number of groups to time, however long they take.
 const LEAST_GROUPS: usize = 5;
 
-/// Returns the seconds of one call, an average for each group of calls: processor time and wall time.
+/// Returns the average seconds of a call for each group of calls: processor time and wall time.
 fn time(mut rerun: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<Seconds> {
     // Warm-up: a tenth of the time, and at least two calls. The fastest call decides how many calls make a
     // group.

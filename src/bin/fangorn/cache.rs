@@ -1,4 +1,5 @@
-//! `fangorn cache`: what tuning keeps in the user's cache folder.
+//! `fangorn cache`: lists, clears and exports the schedules that `fangorn tune` keeps in the user's cache
+//! folder.
 
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 

@@ -9,7 +9,7 @@ use crate::{
     rows::Matrix,
 };
 
-/// The largest difference that passes, relative to `max(1, |expected|)`. Integers have to be equal.
+/// The largest difference that passes, relative to `max(1, |expected|)`. Integers and texts have to be equal.
 const TOLERANCE: f64 = 1e-5;
 
 /// Prints the prediction beside the expected values, and the largest difference on standard error.
@@ -20,8 +20,8 @@ pub fn report(table: &Table, expected: &Matrix<f64>) -> Result<Outcome> {
     verdict(table, expected, true)
 }
 
-/// Prints the largest difference on standard error, and before it the table of both on standard output if
-/// `printed` is true. Returns whether the prediction passes.
+/// Prints the largest difference on standard error. If `printed` is true, it prints the table of both on
+/// standard output before it. Returns whether the prediction passes.
 ///
 /// # Errors
 /// Standard output can't be written.

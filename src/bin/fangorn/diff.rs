@@ -39,7 +39,7 @@ pub struct Diff {
     limits: LimitsChoice,
 }
 
-/// The most differences that the text output lists. JSON lists all of them.
+/// The maximum number of differences that the text lists. JSON lists all of them.
 const MOST_LINES: usize = 20;
 
 #[derive(Debug, Serialize)]
@@ -54,8 +54,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct RowReport {
     rows: usize,
-    /// Number of rows that reach another leaf in some tree; `None` where the models have different numbers of
-    /// trees.
+    /// The number of rows that reach another leaf in some tree. `None` if the models have different numbers
+    /// of trees.
     other_leaves: Option<usize>,
     /// Number of rows whose values are not equal, without a tolerance.
     other_values: usize,

@@ -1,4 +1,4 @@
-//! `fangorn drift`: how far two tables are apart, as a model sees them.
+//! `fangorn drift`: compares the distributions of two tables, as a model sees them.
 
 use std::{
     fmt::Write as _,
@@ -74,7 +74,7 @@ fn psi_limit(text: &str) -> Result<f64, String> {
     limit.ok_or_else(|| "a number from 0 on is expected".into())
 }
 
-/// The most features and trees that the text lists.
+/// The maximum number of features and of trees that the text lists.
 const MOST_FEATURES: usize = 20;
 const MOST_TREES: usize = 5;
 
@@ -128,7 +128,7 @@ pub fn run(args: &DriftArgs) -> Result<Outcome> {
     }
 }
 
-/// Counts the rows of a table. Each thread counts for itself.
+/// Counts the rows of a table in each bin. Each thread has its own counts.
 fn count<T: Cell>(
     forest: &Forest,
     bins: &FeatureBins,
@@ -150,13 +150,13 @@ fn count<T: Cell>(
     Ok(all)
 }
 
-/// Returns what the values of a bin are, in words.
+/// Returns the values of a bin in words.
 pub fn bin_text(forest: &Forest, feature: u32, bin: Bin) -> String {
     match bin {
         Bin::Numbers { from: None, below: None } => "all values".into(),
         Bin::Numbers { from: None, below: Some(below) } => format!("below {}", number(below)),
         Bin::Numbers { from: Some(from), below: None } => format!("from {} on", number(from)),
-        // A bin of one number, of splits that ask whether a value is equal to it.
+        // A bin of a single number comes from splits that compare values for equality.
         Bin::Numbers { from: Some(from), below: Some(below) }
             if below == from.next_up() || below == f64::from((from as f32).next_up()) =>
         {

@@ -11,7 +11,7 @@ use crate::{
     text::{feature_name, number},
 };
 
-/// The most features that are drawn.
+/// The maximum number of features that are drawn.
 const MOST: usize = 8;
 /// Width and height of a panel, in pixels.
 const PANEL: [f64; 2] = [440.0, 190.0];

@@ -33,7 +33,7 @@ pub enum Error {
         /// The backend's name, which is also its cargo feature's.
         name: &'static str,
     },
-    /// A backend that is built in and does not work on this machine.
+    /// A backend that is built in but does not work on this machine.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's backends have devices"))]
     #[error("the backend {name} fails: {cause}; check the device and its driver, or use --backend cpu")]
     Device {
@@ -56,7 +56,7 @@ impl Error {
         Self::File { file: path.display().to_string(), what: what.into() }
     }
 
-    /// Returns whether the reader of standard output has closed the pipe, which is not an error.
+    /// Tells whether the reader of standard output has closed the pipe, which is not an error.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }

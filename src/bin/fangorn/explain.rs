@@ -1,4 +1,4 @@
-//! `fangorn explain`: says why the default schedule is what it is. Of a graph, [`explain_graph`] says it.
+//! `fangorn explain`: says why the default schedule was chosen. For a graph, [`explain_graph`] does.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -54,7 +54,7 @@ struct Report {
     columns_of_thresholds: usize,
     other_choice_at_columns: Option<usize>,
     choice_by_machine: Vec<(&'static str, &'static str)>,
-    /// How contributions are computed, or why they are not.
+    /// How contributions are computed, or why they can't be.
     contributions: String,
 }
 
@@ -89,7 +89,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
     };
     let why = Explanation::new(&forest, rows);
     let predictor = Predictor::builder(&forest).threads(1).build().map_err(library_error)?;
-    // Larger batches repeat what some thousands of rows do.
+    // Larger batches repeat what a few thousand rows show.
     let engines = predictor.engines(rows.min(4096)).map_err(library_error)?;
     let way = |way: &Way, rows: usize| WayReport {
         way: way.work.name(),

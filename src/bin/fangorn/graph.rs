@@ -24,7 +24,7 @@ use crate::{
     output,
 };
 
-/// The most nodes of a picture: the layout takes time with the square of them.
+/// The maximum number of nodes of a picture. The time of the layout grows with their square.
 const MOST_IN_A_PICTURE: usize = 2000;
 
 /// Print the graph of a classical model, and what each pass does to it
@@ -109,7 +109,7 @@ pub fn run(args: &Graph) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Evaluates a graph on tensors of a file, and prints its outputs. The graph is the one that the passes made.
+/// Evaluates a graph on the tensors of a file, and prints its outputs. The passes have rewritten the graph.
 fn evaluate(model: &Path, graph: graph::Graph, path: &Path) -> Result<Outcome> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, e.to_string()))?;
     let tensor = |(at, line): (usize, &str)| {
@@ -126,7 +126,7 @@ fn evaluate(model: &Path, graph: graph::Graph, path: &Path) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Says what each pass did, as comments of the graph's text.
+/// Returns what each pass did, as comments in the graph's text.
 fn comment(changes: &[PassChange]) -> String {
     let of_change = |change: &PassChange| {
         let rewrites: String = change.rewrites.iter().map(|rewrite| format!("//   {rewrite}\n")).collect();

@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the name of the column that holds it.
+    /// Returns the name of the importance's column.
     fn name(self) -> &'static str {
         match self {
             Self::Weight => "weight",
@@ -170,7 +170,7 @@ struct Column {
     values: Vec<f64>,
     /// The standard deviation over the repeats of permutations.
     deviation: Option<Vec<f64>>,
-    /// What the numbers are of: rows, metric, seed.
+    /// What the numbers depend on: rows, metric, seed.
     note: Option<String>,
 }
 
@@ -213,7 +213,7 @@ pub fn run(args: &Importance) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Returns the kinds that the options ask for, or else those that the model and the options allow.
+/// Returns the kinds that the options name. If they name none, returns those that the model and the options allow.
 fn kinds(args: &Importance, forest: &Forest, splits: &SplitImportances) -> Result<Vec<Kind>> {
     let refused = |kind: Kind, why: String| {
         let name = kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

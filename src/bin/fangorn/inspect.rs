@@ -46,10 +46,10 @@ pub struct Inspect {
     limits: LimitsChoice,
 }
 
-/// Rows of the batch whose engines stand for a plan that has no largest batch.
+/// The rows of the batch whose engines are listed for a plan without a largest batch.
 const LARGE_BATCH: usize = 4096;
 
-/// The most features that the table lists without `--all`.
+/// The maximum number of features that the table lists without `--all`.
 const MOST_FEATURES: usize = 20;
 
 #[derive(Debug, Serialize)]
@@ -58,9 +58,9 @@ struct Report {
     producer: String,
     version: String,
     objective: String,
-    /// The best round of early stopping, counted from 0, where the file names it.
+    /// The best round of early stopping, counted from 0, if the file names it.
     best_iteration: Option<u32>,
-    /// The number of boosting rounds, where the file names the best of them.
+    /// The number of boosting rounds, if the file names the best of them.
     rounds: Option<u32>,
     /// The factor of margins: a value is the transform of scale times margin.
     scale: f64,
@@ -72,7 +72,7 @@ struct Report {
     class_rule: String,
     class_labels: Vec<String>,
     outputs: u32,
-    /// Numbers in one leaf value: more than 1 where leaves hold a vector.
+    /// The number of values of a leaf: more than 1 if leaves hold a vector.
     leaf_width: usize,
     base_score: Vec<f64>,
     trees: usize,
@@ -87,14 +87,14 @@ struct Report {
     /// Leaf values in bins of equal width, from the least to the largest.
     leaf_values: Histogram,
     category_sets: usize,
-    /// How values are read as categories, where the forest has category sets.
+    /// How values are read as categories, if the forest has category sets.
     category_rules: Vec<&'static str>,
     /// Number of splits that send zeros to the side of missing values.
     zeros_missing: usize,
     features: Vec<Column>,
-    /// Leaf statistics of the profile, where there is one.
+    /// Leaf statistics of the profile, if there is one.
     profile: Option<Bias>,
-    /// The plans of the default schedule on this processor, where the user asks for them.
+    /// The plans of the default schedule on this processor, if the user asks for them.
     plans: Option<Vec<PlanOfBatches>>,
     /// Preset schedules that can't run this model, and why.
     refused: Vec<Refusal>,
@@ -112,7 +112,7 @@ struct Bias {
 #[derive(Debug, Serialize)]
 struct PlanOfBatches {
     name: &'static str,
-    /// The plan's name and the batch sizes that it serves, for people.
+    /// The plan's name and the batch sizes that it serves, as text.
     #[serde(skip)]
     text: String,
     /// Rows of the smallest batch that the plan serves.
@@ -138,7 +138,7 @@ struct Column {
     category_splits: usize,
     /// Number of distinct categories that the column's splits name.
     categories: usize,
-    /// The categories' names by code, where the file has them.
+    /// The categories' names by code, if the file has them.
     category_names: Vec<String>,
     missing_left: bool,
     missing_right: bool,
@@ -243,7 +243,7 @@ fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
     predictor.plans().into_iter().map(of).collect()
 }
 
-/// Bins of the histogram of leaf values.
+/// The number of bins of the histogram of leaf values.
 const BINS: usize = 12;
 
 fn category_rules(forest: &Forest) -> Vec<&'static str> {
@@ -263,7 +263,7 @@ fn zeros_missing(forest: &Forest) -> usize {
     forest.trees.iter().flat_map(|t| &t.nodes).filter(zero_aside).count()
 }
 
-/// Tries every preset on the CPU and on a GPU with no more than what every GPU has. Returns the refusals.
+/// Tries every preset on the CPU, and on a GPU with only what every GPU has. Returns the refusals.
 fn refused(forest: &Forest) -> Vec<Refusal> {
     let mut refused = Vec::new();
     let mut attempt = |what: String, taken: fangorn::Result<()>| {

@@ -142,7 +142,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     write(args, &text, text.as_bytes())
 }
 
-/// Rows of the largest batch whose engines are counted.
+/// The maximum number of rows of a batch whose engines are counted.
 const LARGEST_BATCH: usize = 1 << 20;
 
 /// Returns the plan or the program that runs a batch of `rows` rows, and its engines, as text.

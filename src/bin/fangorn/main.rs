@@ -1,7 +1,7 @@
 //! `fangorn`: predict, inspect, compare, convert, lower and time trained decision forests.
 //!
 //! Exit status: 0 for success, 1 for a difference from what was expected or between two models, 2 for wrong
-//! input, which one line on standard error names.
+//! input. Then one line on standard error says what is wrong.
 
 mod answer;
 mod atomic_file;
@@ -113,7 +113,7 @@ enum Outcome {
     Done,
     /// A prediction differs from what was expected, or two models differ.
     Differs,
-    /// Another program did the work, and ended with this status.
+    /// Another program did the work, and ended with this exit status.
     Of(u8),
 }
 

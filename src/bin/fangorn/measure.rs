@@ -1,5 +1,5 @@
 //! `fangorn measure`: times schedules on a device, one after the other, for `fangorn tune`. A schedule may
-//! end the device or the process, so `tune` runs this command as a process of its own.
+//! crash the device or the process, so `tune` runs this command as a process of its own.
 //!
 //! The command reads one JSON object a line from standard input and answers each with one on standard output.
 
@@ -57,7 +57,7 @@ pub struct Measure {
 pub struct Question {
     /// The schedule's text; `None` for the device's default schedule.
     pub schedule: Option<String>,
-    /// How many seconds to time it.
+    /// The seconds to time it for.
     pub seconds: f64,
 }
 
@@ -68,7 +68,7 @@ pub struct Answer {
     pub schedule: String,
     /// The median of the seconds of a call; `None` if the schedule could not be timed.
     pub call: Option<f64>,
-    /// Why it could not.
+    /// Why the schedule could not be timed.
     pub error: Option<String>,
 }
 
@@ -126,7 +126,7 @@ fn call(
 ) -> Result<f64> {
     let engine = Engine::open(backend, forest, &Choice::of(schedule), args.sum.sum)?;
     let mut rerun = engine.rerun(pool)?;
-    // The first call compiles the kernel and checks it, the second finds it.
+    // The first call compiles the kernel and checks it. Later calls use it.
     rerun()?;
     if let Some(warning) = engine.warnings().first() {
         return Err(Error::Request(warning.to_string()));

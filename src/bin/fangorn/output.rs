@@ -35,7 +35,7 @@ pub struct Table {
     pub values: Values,
 }
 
-/// The place to write a prediction to.
+/// Where a prediction is written.
 #[derive(Clone, Debug)]
 pub enum Sink {
     /// CSV on standard output.
@@ -106,8 +106,7 @@ pub fn csv_row(table: &Table, row: usize, out: &mut dyn Write) -> io::Result<()>
         }
         let at = row * table.columns + c;
         match &table.values {
-            // Debug prints the shortest text that reads back to the same value, with an exponent where
-            // that is shorter.
+            // Debug prints the shortest text that reads back to the same value, with an exponent if that is shorter.
             Values::Floats(values) => write!(out, "{:?}", values[at])?,
             Values::Ints(values) => write!(out, "{}", values[at])?,
             Values::Words(values) => out.write_all(quoted(&values[at]).as_bytes())?,
@@ -149,7 +148,7 @@ pub fn npy_values(values: &Values, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Returns a CSV field, quoted where RFC 4180, section 2, asks for quotes.
+/// Returns a CSV field, with quotation marks if RFC 4180, section 2, asks for them.
 pub fn quoted(field: &str) -> std::borrow::Cow<'_, str> {
     match field.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")).into(),

@@ -53,7 +53,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Returns the name of the column that holds it.
+    /// Returns the name of the output's column.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Margin => "margin",
@@ -127,11 +127,11 @@ pub struct Predict {
 }
 
 impl Predict {
-    /// Returns whether the rows are read whole.
+    /// Tells whether all rows are read at once.
     ///
     /// # Errors
-    /// Columns are to be kept or rows to be left out, and the rows are read whole, or have no columns with names, or the
-    /// output has no place for them.
+    /// An option is not possible: `--resume`, `--keep` or `--on-error skip` with rows that are read at once, `--resume`
+    /// with standard input or output, or `--keep` with columns without names or with an output without columns.
     fn reads_whole(&self, sink: &Sink) -> Result<bool> {
         let whole = self.expect.is_some() || self.answer.has_margins();
         let nameless = !rows::has_named_columns(&self.rows);
@@ -166,12 +166,12 @@ impl Predict {
 }
 
 impl Predict {
-    /// Returns a line that says what the run is: what its predictions depend on. `model` says which model runs, and how.
+    /// Returns a line that names what the predictions of a run depend on. `model` says which model runs, and how.
     fn run_line(&self, model: &str) -> String {
         let rows = std::fs::metadata(&self.rows).ok();
         let modified = rows.as_ref().and_then(|rows| rows.modified().ok());
         let length = rows.map(|rows| rows.len());
-        // Files of schedules, profiles and backgrounds, and variables that choose instructions.
+        // Files of schedules, profiles and backgrounds count, and so do variables that choose instructions.
         let of_option = |file: &Option<PathBuf>| file.as_deref().map_or(0, hash_of);
         let files = [
             hash_of(Path::new(&self.schedule)),
@@ -230,7 +230,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let sums = matches!(args.output, Output::Margin | Output::Value | Output::Class);
     args.answer.check(forest, sums, args.sum.sum)?;
     let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
-    // Where the producer compares in f64, rounding a value to f32 could change a comparison.
+    // If the producer compares in f64, rounding a value to f32 could change a comparison.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     if !whole
         && let Some(rows) = RowsInParts::open(&args.rows, forest, args.table, &args.keep, args.on_error)?
@@ -269,8 +269,8 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     finish(args, table, names, &sink)
 }
 
-/// Returns the names of the columns of an output of several columns. A cell of interactions has the names of its line and
-/// column, and a feature's own cell has the feature's name alone.
+/// Returns the names of the columns of an output of several columns. An interaction of two features has the names of
+/// both. The interaction of a feature with itself has only the feature's name.
 fn names(output: Output, forest: &Forest, columns: usize) -> ColumnNames {
     if !matches!(output, Output::Contributions | Output::Interactions)
         || output == Output::Interactions && columns > MOST_NAMED_COLUMNS
@@ -325,27 +325,27 @@ fn predict_part<T: Cell>(
     }
 }
 
-/// What predicts rows part by part.
+/// Predicts rows part by part.
 struct Scoring<'a> {
     args: &'a Predict,
     /// The number of columns that the model reads.
     columns: usize,
-    /// What the predictions depend on.
+    /// The line that names what the predictions depend on.
     run_line: String,
-    /// Returns the names of so many columns of predictions.
+    /// Returns the names of the columns of predictions, given their number.
     names: &'a dyn Fn(usize) -> ColumnNames,
     sink: &'a Sink,
 }
 
 impl Scoring<'_> {
-    /// Predicts the parts of `rows` by `one`, and writes the results.
+    /// Predicts the parts of `rows` with `one`, and writes the results.
     fn run<T: Cell, R: PartedRows>(
         &self,
         rows: &R,
         one: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
     ) -> Result<()> {
         let Self { args, sink, .. } = self;
-        // The types of the predictions, where the table has no rows, too.
+        // One made-up row gives the type of the predictions, even if the table has no rows.
         let columns = self.columns;
         let example = one(&mut Matrix::of_rows(1, columns, vec![T::cast(0.0); columns]))?;
         let schema = ScoredSchema::new(rows.kept_fields(), (self.names)(example.columns), &example)
@@ -385,7 +385,8 @@ impl Scoring<'_> {
             }
         });
         if let Some(journal) = journal {
-            // What a full disk has ended goes on from the journal. An error of the rows would be the same again.
+            // A run that a full disk ended can go on from the journal. An error of the rows would come again, so the
+            // journal goes.
             journal.close(written.is_ok() || !failed_to_write);
         }
         written
@@ -393,7 +394,7 @@ impl Scoring<'_> {
 }
 
 impl RowsInParts<'_> {
-    /// Predicts the rows by `one`, and writes the results.
+    /// Predicts the rows with `one`, and writes the results.
     fn score<T: Cell>(
         &self,
         work: &Scoring<'_>,
@@ -408,7 +409,7 @@ impl RowsInParts<'_> {
     }
 }
 
-/// Writes results, and notes in a journal what is written.
+/// Writes results, and adds them to a journal.
 struct Taker<'w> {
     write: &'w mut dyn FnMut(ScoredBatch) -> Result<()>,
     journal: Option<&'w mut Journal>,
@@ -439,7 +440,7 @@ impl TakesParts for Taker<'_> {
     }
 }
 
-/// Predicts by a graph, which is no forest alone. Options that are about a forest are refused.
+/// Predicts with a graph that is more than a forest. Options that apply only to a forest are refused.
 fn run_graph(
     args: &Predict,
     backend: Backend,
@@ -480,7 +481,7 @@ fn run_graph(
         && why_whole.is_none()
         && let Some(rows) = RowsInParts::open(&args.rows, &columns, args.table, &args.keep, args.on_error)?
     {
-        // The instruction set, too: products of floats depend on it.
+        // The key contains the instruction set, because products of floats depend on it.
         let key = PlanKey::here(&columns, rayon::current_num_threads(), args.sum.sum);
         let run_line = args.run_line(&format!("graph {:016x} {key:?}", hash_of(&args.model)));
         let work = Scoring { args, columns: columns.features.len(), run_line, names: &names, sink };
@@ -497,7 +498,7 @@ fn run_graph(
     finish(args, table, names, sink)
 }
 
-/// Returns a hash of a file's bytes, 0 where it can't be read.
+/// Returns a hash of a file's bytes, or 0 if it can't be read.
 fn hash_of(path: &Path) -> u64 {
     std::fs::read(path).map(|bytes| xxhash_rust::xxh3::xxh3_64(&bytes)).unwrap_or(0)
 }
@@ -536,11 +537,11 @@ fn classes(forest: &Forest) -> Result<(), String> {
     }
 }
 
-/// The most leaf slots that are held at a time.
+/// The maximum number of leaf slots in memory at a time.
 const SLOTS_AT_A_TIME: usize = 1 << 24;
 
-/// Returns the classes' numbers, `rows x outputs` or `rows x 1`. Adds up the leaves that the rows reach as
-/// the producer does, so that no schedule and no device decides between two classes that are nearly equal.
+/// Returns the classes' numbers, `rows x outputs` or `rows x 1`. The leaf values are added up as the producer does, so
+/// that no schedule and no device decides between two classes that are nearly equal.
 fn class_numbers<T: Cell>(
     forest: &Forest,
     engine: &Engine<'_>,
@@ -554,7 +555,7 @@ fn class_numbers<T: Cell>(
     Ok(numbers)
 }
 
-/// Returns margins or values of sums that start at each row's own margins, added up as the producer does.
+/// Returns margins or values. Sums start at each row's own margins, and add up as the producer's do.
 fn predict_from_margins<T: Cell>(
     forest: &Forest,
     engine: &Engine<'_>,
@@ -593,15 +594,14 @@ fn each_margins<T: Cell>(
     Ok(())
 }
 
-/// Returns whether classes are written as text: their labels are not integers, or one does not fit a column
-/// of i32.
+/// Tells whether classes are written as text: their labels are not integers, or one does not fit a column of i32.
 fn written_as_text(classes: &Classes) -> bool {
     let large = |labels: Vec<i64>| labels.into_iter().any(|label| i32::try_from(label).is_err());
     !classes.labels.is_empty() && classes.integers().is_none_or(large)
 }
 
-/// Returns the producer's labels for class numbers, as integers where all labels are integers that fit i32,
-/// and otherwise as texts.
+/// Returns the producer's labels for class numbers: as integers if all labels are integers that fit i32, and otherwise
+/// as texts.
 fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     let label = |n: u32| classes.labels.get(n as usize).cloned().unwrap_or_else(|| n.to_string());
     let small =

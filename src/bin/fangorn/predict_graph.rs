@@ -1,4 +1,4 @@
-//! `fangorn predict` for a graph of classical operators, where a file is more than one tree ensemble, or has linear
+//! `fangorn predict` for a graph of classical operators: a file that is more than one tree ensemble, or has linear
 //! models in its leaves.
 
 use std::{borrow::Cow, path::Path};
@@ -21,15 +21,15 @@ use crate::{
     rows::{self, Cells, Matrix, TableChoice, Wanted},
 };
 
-/// Reads a file of ONNX, LightGBM or scikit-learn as a graph. Returns `None` where the file is of another format, or where
-/// another reason than what it holds keeps it from being a forest.
+/// Reads a file of ONNX, LightGBM or scikit-learn as a graph. Returns `None` if the file is a forest, has another
+/// format, or is refused for another reason than its contents.
 pub fn load(path: &Path, limits: &LimitsChoice) -> Option<Result<Graph>> {
     let Err(fangorn::Error::Import(error)) = import::load(path, &options(limits)) else { return None };
     let unsupported = error.kind() == ErrorKind::Unsupported && may_be_a_graph(path);
     unsupported.then(|| load_any(path, limits))
 }
 
-/// Reads a file of ONNX or LightGBM as a graph, an ONNX file of a single tree ensemble too.
+/// Reads a file of ONNX or LightGBM as a graph, even an ONNX file of a single tree ensemble.
 ///
 /// # Errors
 /// The file can't be read, or an operator in it is not supported.
@@ -37,7 +37,7 @@ pub fn load_any(path: &Path, limits: &LimitsChoice) -> Result<Graph> {
     import::load_graph(path, &options(limits)).map_err(library_error)
 }
 
-/// Returns whether a file is of a format that has graphs.
+/// Tells whether a file is of a format that has graphs.
 pub fn may_be_a_graph(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| Format::of(&bytes).is_ok_and(Format::has_graphs))
 }
@@ -46,7 +46,7 @@ fn options(limits: &LimitsChoice) -> LoadOptions {
     LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() }
 }
 
-/// Returns the graph with one output alone. What only other outputs need is then not computed.
+/// Returns the graph with only one output. What only other outputs need is then not computed.
 ///
 /// # Errors
 /// The graph has no such output.
@@ -67,7 +67,7 @@ fn width(input: &GraphInput) -> Result<usize, String> {
     }
 }
 
-/// Returns the forest that reads the rows as they are, whose features name the columns.
+/// Returns the forest that reads the rows directly. Its features name the columns.
 fn forest_of_rows(graph: &Graph) -> Option<&Forest> {
     let (at, leaves) = linear_leaves(graph)?;
     let reads_rows = graph.inputs.len() == 1 && graph.nodes[at as usize].operands == [Operand::Input(0)];
@@ -82,7 +82,7 @@ fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
     })
 }
 
-/// Where the inputs of a graph are in the rows: side by side.
+/// The inputs of a graph, which are side by side in the rows.
 pub struct GraphInputs<'g> {
     path: &'g Path,
     graph: &'g Graph,
@@ -100,7 +100,7 @@ impl<'g> GraphInputs<'g> {
         Ok(Self { path, graph, widths: widths.map_err(|what| Error::file(path, what))? })
     }
 
-    /// Returns whether an input takes texts.
+    /// Tells whether an input takes texts.
     pub fn are_texts(&self) -> bool {
         self.graph.inputs.iter().any(|input| input.dtype == Dtype::Text)
     }
@@ -126,7 +126,7 @@ impl<'g> GraphInputs<'g> {
         Ok(Cow::Owned(forest))
     }
 
-    /// Reads the rows: a tensor for each input. Columns of an input of texts stay texts.
+    /// Reads the rows into a tensor for each input. Columns of an input of texts stay texts.
     ///
     /// # Errors
     /// The file can't be read or has other columns.
@@ -175,7 +175,8 @@ pub struct GraphScorer<'p> {
 }
 
 impl<'p> GraphScorer<'p> {
-    /// Compiles a graph for one of its outputs. It runs on one thread: parts of the rows have a thread each.
+    /// Compiles a graph for one of its outputs. It runs on one thread, because each part of the rows has its own
+    /// thread.
     ///
     /// # Errors
     /// The graph has no such output, or a forest can't be compiled.
@@ -184,7 +185,7 @@ impl<'p> GraphScorer<'p> {
         Ok(Self { path, predictor: GraphPredictor::new(graph, 1).map_err(library_error)? })
     }
 
-    /// Returns whether rows may be predicted part by part.
+    /// Tells whether rows may be predicted part by part.
     pub fn goes_by_rows(&self) -> bool {
         self.predictor.goes_by_rows()
     }
@@ -192,7 +193,7 @@ impl<'p> GraphScorer<'p> {
     /// Predicts rows.
     ///
     /// # Errors
-    /// An operator does not take its operands, or the output has no row for each row.
+    /// An operator does not take its operands, or the output does not have as many rows as the input.
     pub fn predict(&self, inputs: &[Tensor]) -> Result<Table> {
         let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
         let found = self.predictor.predict(inputs).map_err(library_error)?;
@@ -205,7 +206,7 @@ impl<'p> GraphScorer<'p> {
     }
 }
 
-/// Returns an output of so many rows as a table.
+/// Returns an output of `rows` rows as a table.
 fn table_of(output: &Tensor, rows: usize) -> Table {
     let columns = output.elements().len().checked_div(rows).unwrap_or(1).max(1);
     let values = match output.elements() {
@@ -230,7 +231,7 @@ fn input_of(input: &GraphInput, width: usize, elements: Option<Elements>) -> Res
     Tensor::new(shape, elements).ok_or_else(|| Error::Defect("columns of different lengths".into()))
 }
 
-/// Returns columns as the elements of a tensor, row after row. `None` where they are of another type.
+/// Returns columns as the elements of a tensor, row after row, or `None` if they are of another type.
 fn side_by_side(dtype: Dtype, columns: &[Cells]) -> Option<Elements> {
     let rows = columns.iter().map(|cells| match cells {
         Cells::Numbers(numbers) => numbers.len(),
@@ -252,8 +253,8 @@ fn side_by_side(dtype: Dtype, columns: &[Cells]) -> Option<Elements> {
     Elements::of_doubles(dtype, cells().map(number).collect::<Option<_>>()?)
 }
 
-/// Returns the operand that gives an output. A classifier gives its labels before its probabilities; a graph of one
-/// output gives values. Margins and leaves are those of a forest with linear models in its leaves.
+/// Returns the operand of an output. A classifier's labels come before its probabilities; the output of a graph with a
+/// single output is values. Margins and leaves belong to a forest with linear models in its leaves.
 pub fn chosen(graph: &Graph, output: Output) -> Result<Operand, String> {
     let leaves = linear_leaves(graph).map(|(at, _)| at);
     match (output, leaves) {

@@ -140,7 +140,7 @@ pub fn leaf_bias(forest: &Forest, profile: &Profile) -> usize {
     forest.trees.iter().filter(|tree| is_leaf_biased(tree, profile.visits())).count()
 }
 
-/// The most leaf slots that are held at a time.
+/// The maximum number of leaf slots in memory at a time.
 const SLOTS_AT_A_TIME: usize = 1 << 22;
 
 fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {

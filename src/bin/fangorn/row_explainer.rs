@@ -1,4 +1,4 @@
-//! `fangorn predict --output contributions` and `--output interactions`: what explains the rows.
+//! `fangorn predict --output contributions` and `--output interactions`: explains the rows.
 
 use std::path::Path;
 
@@ -20,14 +20,14 @@ use crate::{
     rows::{self, Cell, Matrix, TableChoice},
 };
 
-/// The most columns of interactions in a table, whose columns have names.
+/// The maximum number of columns of interactions in a table, whose columns have names.
 pub const MOST_NAMED_COLUMNS: usize = 1 << 16;
 
-/// What explains rows.
+/// An explainer of rows.
 pub enum RowExplainer {
-    /// The covers of the paths say what is expected of a feature that is not known.
+    /// The covers of the nodes say what to expect of a feature that is not known.
     Paths(Explainer),
-    /// The rows of a background say so.
+    /// The rows of a background say what to expect of such a feature.
     Background(Interventional),
 }
 
@@ -35,7 +35,7 @@ impl RowExplainer {
     /// Prepares contributions or interactions.
     ///
     /// # Errors
-    /// An option is about other ways to predict, the model can't be explained, or the background can't be read.
+    /// An option does not apply to contributions, the model can't be explained, or the background can't be read.
     pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Self> {
         let what = format!("{}s", args.output.name());
         let refused = |why: String| Err(Error::Request(format!("{why}, with --output {what}; leave it out")));
@@ -53,7 +53,7 @@ impl RowExplainer {
             return Self::against(&args.model, forest, background, args.table, args.answer.missing);
         }
         let explainer = Explainer::new(forest).map_err(|error| match args.output {
-            // What a background needs no covers for.
+            // With a background, contributions need no covers.
             Output::Contributions if forest.covers.is_none() => {
                 Error::file(&args.model, format!("{error}, with --background FILE"))
             }
@@ -126,6 +126,7 @@ impl RowExplainer {
     }
 }
 
+<<<<<<< HEAD
 /// Reads the background.
 fn against_rows<T: Cell>(
     model: &Path,
@@ -136,6 +137,12 @@ fn against_rows<T: Cell>(
 ) -> Result<Interventional> {
     let mut rows = rows::read_rows::<T>(background, forest, table)?;
     missing.mark(forest, &mut rows);
+=======
+/// Reads the background. Its missing values are marked like those of the rows.
+fn against_background<T: Cell>(args: &Predict, path: &Path, forest: &Forest) -> Result<Interventional> {
+    let mut rows = rows::read_rows::<T>(path, forest, args.table)?;
+    args.answer.mark_missing(forest, &mut rows);
+>>>>>>> 3cbcb21 (Private comments of the command line in plain words: if, index, number, line break)
     let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
     let explainer = view.and_then(|view| Interventional::new(forest, &view));
     explainer.map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! Rows for commands that look at a whole table: part by part, or a random choice of them.
+//! Rows for commands that read a whole table: part by part, or a random sample.
 
 use std::path::Path;
 
@@ -40,20 +40,24 @@ pub struct RowSource<'f> {
     forest: &'f Forest,
     table: TableChoice,
     label: Option<&'f str>,
+<<<<<<< HEAD
     missing: MissingChoice,
     /// The rows, where they are read part by part.
+=======
+    /// The rows, if they are read part by part.
+>>>>>>> 3cbcb21 (Private comments of the command line in plain words: if, index, number, line break)
     parts: Option<RowsInParts<'f>>,
 }
 
-/// Some rows of a file, with what belongs to them.
+/// A sample of a file's rows, with their labels.
 pub struct SampledRows<T> {
     /// The rows, one after the other.
     pub rows: Matrix<T>,
     /// The label of each row, if there are labels.
     pub labels: Vec<f64>,
-    /// How many rows the file has.
+    /// The number of rows in the file.
     pub seen: u64,
-    /// The row that was asked for by its number.
+    /// The row whose number was asked for.
     pub chosen: Option<Vec<T>>,
 }
 
@@ -66,7 +70,7 @@ pub fn view<T: Cell>(rows: &Matrix<T>) -> Result<Rows<'_, T>> {
 }
 
 impl<'f> RowSource<'f> {
-    /// Opens a file, which has to have a column of labels where one is named.
+    /// Opens a file. If a column of labels is named, the file has to have it.
     ///
     /// # Errors
     /// The file can't be read, has other columns than the model, or has no labels.
@@ -86,7 +90,7 @@ impl<'f> RowSource<'f> {
         Ok(Self { path, forest, table, label, missing, parts })
     }
 
-    /// Returns whether the rows are read as `f64`: where the model compares in `f64`, rounding to `f32` could change a
+    /// Tells whether the rows are read as `f64`: if the model compares in `f64`, rounding to `f32` could change a
     /// comparison.
     pub fn reads_doubles(&self) -> bool {
         let holds_singles = match &self.parts {
@@ -96,8 +100,8 @@ impl<'f> RowSource<'f> {
         self.forest.compare == CompareType::F64 && !holds_singles
     }
 
-    /// Passes all rows to `one`, on several threads, and what it returns to `take`, in the order of the rows. A row has
-    /// `columns` results. Returns the number of rows.
+    /// Calls `one` with batches of rows, on several threads, and `take` with the results, in the order of the rows. A
+    /// row has `columns` results. Returns the number of rows.
     ///
     /// # Errors
     /// The rows can't be read, or `one` or `take` fails.
@@ -126,10 +130,10 @@ impl<'f> RowSource<'f> {
         }
     }
 
-    /// Returns at most so many of the rows, drawn at random, with their labels, and row number `chosen`.
+    /// Returns a random sample of at most `choice.sample` rows with their labels, and row number `chosen`.
     ///
     /// # Errors
-    /// The rows can't be read, there is none, or a label is none of the model's.
+    /// The rows can't be read, there is none, or a label is not one of the model's.
     pub fn sample<T: Cell>(&self, choice: SampleChoice, chosen: Option<u64>) -> Result<SampledRows<T>> {
         let columns = self.forest.features.len();
         let mut drawn = Drawn {
@@ -164,7 +168,7 @@ impl<'f> RowSource<'f> {
         }
     }
 
-    /// Returns the number of a label's class, or the label itself where the model knows no classes.
+    /// Returns the number of a label's class, or the label as a number if the model knows no classes.
     fn label(&self, text: &str, row: u64) -> Result<f64> {
         let label = self.label.unwrap_or_default();
         let refused = |why: String| {
@@ -207,7 +211,7 @@ impl<'f> RowSource<'f> {
     }
 }
 
-/// Rows that are being drawn.
+/// A sample that is being drawn.
 struct Drawn<'s, 'f, T> {
     sample: Sample,
     found: SampledRows<T>,
@@ -269,7 +273,7 @@ impl<T: Cell> Drawn<'_, '_, T> {
     }
 }
 
-/// Passes results on.
+/// Passes results on to a function.
 struct Take<F>(F);
 
 impl<F: FnMut(Table) -> Result<()>> TakesParts for Take<F> {
@@ -284,7 +288,8 @@ impl<F: FnMut(Table) -> Result<()>> TakesParts for Take<F> {
     }
 }
 
-/// Names the option in an error about a kept column, which is the label here.
+/// Replaces the option `--keep` by `--label` in an error about a kept column, because the kept column is the label
+/// here.
 fn of_label(error: Error) -> Error {
     match error {
         Error::File { file, what } => Error::File { file, what: what.replace("--keep", "--label") },

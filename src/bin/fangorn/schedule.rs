@@ -15,30 +15,30 @@ use crate::{
     library_error,
 };
 
-/// The name of the schedules that are kept for a model.
+/// The name that stands for the schedules that are kept for a model.
 pub const TUNED: &str = "tuned";
 
-/// Schedules and where they came from.
+/// Schedules, and the file that they came from.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The schedules by batch size: one for all, unless they came from a plan.
+    /// The schedules by batch size. There is one for all batch sizes, unless they came from a plan file.
     pub schedules: BatchSchedules,
     /// Whether the schedule is the default preset, which differs by device.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's backends are told"))]
     pub is_default: bool,
-    /// How many rows reach each leaf, for schedules that use it.
+    /// The number of rows that reach each leaf, for schedules that use it.
     pub profile: Option<Profile>,
     file: Option<PathBuf>,
 }
 
 impl Choice {
-    /// Returns the preset with the name, made for the device; what `fangorn tune` keeps for the model if the
-    /// name is `tuned`; or else what is in the file with that path: a plan of `fangorn tune` if the name ends
-    /// in `.toml`, otherwise a schedule.
+    /// Returns the preset with the name, made for the device. If the name is `tuned`, returns the schedules
+    /// that `fangorn tune` keeps for the model. Otherwise returns the contents of the file with that path: a
+    /// plan file of `fangorn tune` if the name ends in `.toml`, otherwise a schedule.
     ///
     /// # Errors
-    /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan, or the plan
-    /// is for another model or another device.
+    /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan file, or the
+    /// plan file is for another model or another device.
     pub fn new(name: &str, forest: &Forest, device: Device) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
@@ -78,12 +78,12 @@ impl Choice {
         Ok(Self { schedules, is_default: false, profile: None, file: Some(path.to_path_buf()) })
     }
 
-    /// Returns the choice of this very schedule.
+    /// Returns the choice of a given schedule.
     pub fn of(schedule: Schedule) -> Self {
         Self { schedules: schedule.into(), is_default: false, profile: None, file: None }
     }
 
-    /// Returns what is kept for the model and this machine.
+    /// Returns the schedules that are kept for the model and this machine.
     fn kept(forest: &Forest, device: Device) -> Result<Self> {
         if device != Device::Cpu {
             let what =
@@ -120,8 +120,8 @@ impl Choice {
         made.map_err(|e| self.blame(e))
     }
 
-    /// Turns an error of the library into one of the command line. Names the schedule's file where the error
-    /// is about the schedule.
+    /// Turns an error of the library into one of the command line. Names the schedule's file if the error is
+    /// about the schedule.
     pub fn blame(&self, error: fangorn::Error) -> Error {
         match (&self.file, error) {
             (Some(file), error @ (fangorn::Error::Schedule(_) | fangorn::Error::Layout(_))) => {
@@ -131,10 +131,10 @@ impl Choice {
         }
     }
 
-    /// Returns the schedule for all batches.
+    /// Returns the schedule, if there is one for all batch sizes.
     ///
     /// # Errors
-    /// There are several, by batch size.
+    /// There are several schedules, for different batch sizes.
     pub fn only(&self) -> Result<&Schedule> {
         match self.schedules.buckets().len() {
             1 => Ok(self.schedules.nearest(1)),

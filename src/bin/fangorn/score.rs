@@ -1,5 +1,5 @@
-//! Predicts rows part by part. As many threads as the pool has take parts, read their batches, and predict them; the
-//! results are written in the order of the rows.
+//! Predicts rows part by part. Each thread of the pool takes parts, reads their batches, and predicts them. The results
+//! are written in the order of the rows.
 
 use std::{
     io::{self, BufWriter, IsTerminal},
@@ -19,22 +19,22 @@ use crate::{
     tables::{BATCH_ROWS, ColumnNames, ScoredBatch, ScoredSchema, TableWriter},
 };
 
-/// Batches of a part that were read and wait for their predictions.
+/// The number of batches of a part that were read and wait for their predictions.
 const READ_AHEAD: usize = 4;
 
-/// Bytes of a part's predictions that wait until the parts before it are written.
+/// The number of bytes of a part's predictions that wait until the parts before it are written.
 const PREDICTED_AHEAD: usize = 64 << 20;
 
-/// Bytes of a batch's predictions. A batch that has more, of many columns, is cut.
+/// The number of bytes of a batch's predictions. A batch of many columns that has more is cut.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// The results of a part's batches. An error is the last one of them.
+/// The results of a part's batches. If one is an error, it is the last.
 type PartResults = Receiver<Result<ScoredBatch>>;
 
-/// A part to read, and where its results go.
+/// A part to read, and the sender for its results.
 type Work<P> = (Result<P>, SyncSender<Result<ScoredBatch>>);
 
-/// What takes the results of parts, in the order of the rows.
+/// Takes the results of parts, in the order of the rows.
 pub trait TakesParts {
     /// Takes the results of a batch.
     ///
@@ -42,15 +42,15 @@ pub trait TakesParts {
     /// They can't be written.
     fn take(&mut self, scored: ScoredBatch) -> Result<()>;
 
-    /// A part ends.
+    /// Is called after the last batch of each part.
     fn end_part(&mut self);
 
-    /// Returns whether an earlier run has predicted the first rows.
+    /// Tells whether an earlier run has predicted the first rows.
     fn goes_on(&self) -> bool;
 }
 
-/// Predicts all rows, and hands the results to `taker` in the order of the rows. A row has `columns` predictions. A part
-/// that can't be read is left out where `on_error` says so. Returns the number of rows.
+/// Predicts all rows, and gives the results to `taker` in the order of the rows. A row has `columns` predictions. If
+/// `on_error` allows it, a part that can't be read is left out. Returns the number of rows.
 ///
 /// # Errors
 /// A part can't be read or predicted, or `taker` fails.
@@ -65,17 +65,17 @@ pub fn score<T: Cell, R: PartedRows>(
     let most_rows = (BATCH_BYTES / (size_of::<f32>() * columns).max(1)).clamp(1, BATCH_ROWS);
     let bytes = most_rows * (size_of::<f32>() * columns + 8 * source.kept_fields().len());
     let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
-    // Where parts are short, a thread predicts nothing while it reads, so there is one more: 5 % of the time of a CSV
-    // (`benches/tables`).
+    // If parts are short, a thread does not predict while it reads, so there is one more thread. This saves 5 % of the
+    // time of a CSV (`benches/tables`).
     let threads = rayon::current_num_threads() + usize::from(!source.has_long_parts());
     let bar = progress(source);
     let (parts, in_order) = sync_channel::<PartResults>(threads);
-    // Who has the lock takes the next part, and puts its results behind those of the parts before it.
+    // The thread with the lock takes the next part, and queues its results after those of the parts before it.
     let parts = Mutex::new(Some(parts));
     let take = || -> Option<Work<R::Part>> {
         let mut parts = parts.lock().ok()?;
         let Some(part) = parts.as_ref().and_then(|_| source.next_part()) else {
-            // Who waits for the next results learns that there are none.
+            // Dropping the sender tells the receiver that no results follow.
             *parts = None;
             return None;
         };
@@ -88,11 +88,11 @@ pub fn score<T: Cell, R: PartedRows>(
             let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
             let run = || match part {
                 Ok(part) => predict_part(source, part, (on_error, most_rows), &predict, &sender),
-                // There is no next part, so this is no part to leave out.
+                // There is no next part, so there is none to leave out.
                 Err(e) => drop(sender.send(Err(Error::Request(e.to_string())))),
             };
             if let Err(panic) = catch_panic(run) {
-                // Without a word about it the part would pass for a short one.
+                // Without this error, the part would be taken for a shorter one.
                 let what = format!("{}: {name}: {panic}", source.path().display());
                 drop(sender.send(Err(Error::Defect(what))));
             }
@@ -101,7 +101,7 @@ pub fn score<T: Cell, R: PartedRows>(
     let written = std::thread::scope(|scope| {
         (0..threads).for_each(|_| drop(scope.spawn(work)));
         let written = write_in_order(&in_order, (source, on_error), &bar, taker);
-        // After a failure nobody waits for a place of a part's results, or for more rows.
+        // After a failure nobody needs the results of further parts, or further rows.
         drop(in_order);
         source.stop();
         written
@@ -129,7 +129,7 @@ fn cut<T: Cell>(batch: RowBatch<T>, most_rows: usize) -> Vec<RowBatch<T>> {
     (0..rows.rows).step_by(most_rows).map(piece).collect()
 }
 
-/// Reads and predicts the batches of a part, each of at most `most_rows` rows, until one fails or nobody wants more.
+/// Reads and predicts the batches of a part, each of at most `most_rows` rows, until one fails or nobody needs more.
 fn predict_part<T: Cell, R: PartedRows>(
     source: &R,
     part: R::Part,
@@ -141,7 +141,7 @@ fn predict_part<T: Cell, R: PartedRows>(
         Ok(batches) => batches,
         Err(e) => return drop(results.send(Err(e))),
     };
-    // A batch of which every row was left out has no result.
+    // A batch whose rows were all left out has no result.
     let batches = batches.filter(|batch| batch.as_ref().map_or(true, |batch| batch.rows.rows > 0));
     let batches = batches.flat_map(|batch| match batch {
         Ok(batch) => cut(batch, most_rows).into_iter().map(Ok).collect(),
@@ -151,7 +151,7 @@ fn predict_part<T: Cell, R: PartedRows>(
         let RowBatch { mut rows, kept } = batch?;
         Ok(ScoredBatch { kept, table: predict(&mut rows)? })
     };
-    // Sends results until one is an error, or nobody wants more.
+    // Sends results until one is an error, or nobody needs more.
     let send = |all: &mut dyn Iterator<Item = Result<ScoredBatch>>| {
         for scored in all {
             let failed = scored.is_err();
@@ -161,7 +161,7 @@ fn predict_part<T: Cell, R: PartedRows>(
         }
     };
     if on_error == OnError::Skip {
-        // A part is left out as a whole, so nothing of it is written before its end.
+        // A part is left out as a whole, so none of it is written before all of it is predicted.
         return match batches.map(predict).collect::<Result<Vec<_>>>() {
             Ok(all) => send(&mut all.into_iter().map(Ok)),
             Err(e) => drop(results.send(Err(e))),
@@ -202,7 +202,7 @@ fn write_in_order<R: PartedRows>(
                     bar.inc(rows);
                     written += rows;
                 }
-                // A defect of ours is no damage of the file.
+                // A defect of this program does not mean that the file is damaged.
                 Err(error @ Error::File { .. }) if on_error == OnError::Skip => {
                     left_out += 1;
                     first.get_or_insert(error);
@@ -248,7 +248,8 @@ pub fn write_whole(table: Table, sink: &Sink, names: ColumnNames) -> Result<()> 
     write_to(sink, schema, table.rows, |write| write(ScoredBatch { kept: Vec::new(), table }))
 }
 
-/// Writes predictions to a sink: `rows` of them, as far as is known. `run` gets a function that takes the next batch.
+/// Writes predictions to a sink. `rows` is their number, as far as it is known. `run` gets a function that takes the
+/// next batch.
 ///
 /// # Errors
 /// `run` fails, or the sink can't be written.

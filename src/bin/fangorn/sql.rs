@@ -1,4 +1,4 @@
-//! `fangorn sql`: starts the program `fangorn-sql`, which brings DataFusion and is installed apart.
+//! `fangorn sql`: starts the program `fangorn-sql`, which contains DataFusion and is installed separately.
 
 use std::{
     ffi::OsString,
@@ -47,7 +47,7 @@ pub fn run(args: &Sql) -> Result<Outcome> {
     }
 }
 
-/// Returns the exit status of a program, 2 where a signal ended it.
+/// Returns a program's exit code, or 2 if a signal ended it or the code is not from 0 to 255.
 fn code(status: ExitStatus) -> u8 {
     status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
 }

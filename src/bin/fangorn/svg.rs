@@ -1,5 +1,5 @@
 //! Pictures as SVG text: shapes, escaped text, and scales. Colours are classes of a style sheet, so that a picture is
-//! readable on a light and on a dark ground.
+//! readable on a light and on a dark background.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' | '\r' => out.push(' '),
-            // Marks that turn the direction of text would turn the text after them, too.
+            // Marks that change the direction of text would also change that of the text after them.
             c if c.is_control()
                 || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}') =>
             {
@@ -41,12 +41,13 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Returns the width of a text in pixels at 12 pixels a line, about. Letters of East Asia are twice as wide.
+/// Returns the approximate width of a character in pixels, in text of 12 pixels. Letters of East Asia are twice as
+/// wide.
 fn width_of(c: char) -> f64 {
     if c as u32 >= 0x1100 { 13.0 } else { 6.8 }
 }
 
-/// Returns as much of a text as has room in so many pixels, with dots where something is left out.
+/// Returns as much of a text as fits into `pixels`, with dots if something is left out.
 pub fn fitted(text: &str, pixels: f64) -> String {
     let all: f64 = text.chars().map(width_of).sum();
     if all <= pixels {
@@ -62,14 +63,14 @@ pub fn fitted(text: &str, pixels: f64) -> String {
     kept
 }
 
-/// Where a text is held.
+/// The point of a text that is put at a position.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
-    /// At its beginning.
+    /// Its beginning.
     Start,
-    /// At its middle.
+    /// Its middle.
     Middle,
-    /// At its end.
+    /// Its end.
     End,
 }
 
@@ -81,14 +82,14 @@ pub struct Svg {
     body: String,
 }
 
-/// Returns a coordinate with one digit behind the point.
+/// Returns a coordinate with one decimal.
 fn at(pixels: f64) -> String {
     let text = format!("{pixels:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
 impl Svg {
-    /// Returns an empty picture of so many pixels.
+    /// Returns an empty picture of a width and a height in pixels.
     pub fn new(width: f64, height: f64) -> Self {
         Self { width, height, body: String::new() }
     }
@@ -110,7 +111,7 @@ impl Svg {
         );
     }
 
-    /// Writes a name that has room in so many pixels; the whole name is shown where the pointer rests.
+    /// Writes a name, cut to fit into `pixels`. If it is cut, the whole name is shown under the pointer.
     pub fn name(&mut self, point: [f64; 2], anchor: Anchor, name: &str, pixels: f64) {
         let fitted = fitted(name, pixels);
         if fitted == name {
@@ -128,7 +129,7 @@ impl Svg {
             writeln!(self.body, "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>");
     }
 
-    /// Draws a rectangle, with a title that is shown where the pointer rests.
+    /// Draws a rectangle, with a title that is shown under the pointer.
     pub fn bar(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], class: &str, title: &str) {
         let [x, y, width, height] = [x, y, width.max(0.0), height.max(0.0)].map(at);
         let _ = writeln!(
@@ -138,7 +139,7 @@ impl Svg {
         );
     }
 
-    /// Draws lines from point to point; nothing where there are fewer than two.
+    /// Draws lines from point to point, or nothing if there are fewer than two points.
     pub fn path(&mut self, points: &[[f64; 2]], class: &str) {
         if points.len() < 2 {
             return;
@@ -161,7 +162,7 @@ impl Svg {
         );
     }
 
-    /// Draws dots of one colour, which is a number like `#rrggbb`, or else a class.
+    /// Draws dots of one colour. `colour` is a number such as `#rrggbb`, or otherwise a class.
     pub fn dots(&mut self, points: &[[f64; 2]], colour: &str) {
         if points.is_empty() {
             return;
@@ -181,7 +182,7 @@ impl Svg {
         let _ = write!(self.body, "<g transform=\"translate({} {})\">\n{}</g>\n", at(x), at(y), other.body);
     }
 
-    /// Returns the picture as an element of an HTML page, with a label for those who can't see it.
+    /// Returns the picture as an element of an HTML page, with a label for screen readers.
     pub fn element(&self, label: &str) -> String {
         let [width, height] = [self.width, self.height].map(at);
         format!(
@@ -191,7 +192,7 @@ impl Svg {
         )
     }
 
-    /// Returns the picture as a file of its own.
+    /// Returns the picture as a complete SVG file.
     pub fn file(&self, label: &str) -> String {
         let [width, height] = [self.width, self.height].map(at);
         format!(
@@ -204,7 +205,7 @@ impl Svg {
     }
 }
 
-/// A straight map of numbers to pixels.
+/// A linear map from numbers to pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     from: [f64; 2],
@@ -212,7 +213,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Returns the scale that maps the ends of `from` to the ends of `to`. Equal or unbounded ends are moved apart.
+    /// Returns the scale that maps the ends of `from` to the ends of `to`. Equal or infinite ends are replaced.
     pub fn new(from: [f64; 2], to: [f64; 2]) -> Self {
         let [mut least, mut largest] = from;
         if !(least.is_finite() && largest.is_finite()) {
@@ -238,7 +239,7 @@ impl Scale {
         (self.to[0] + self.to[1]) / 2.0
     }
 
-    /// Returns some round numbers between the ends, at equal distances: at most `most`, two where there is room.
+    /// Returns round numbers between the ends, at equal distances: at most `most + 1`.
     pub fn ticks(&self, most: usize) -> Vec<f64> {
         let [least, largest] = self.from;
         let rough = (largest / most.max(1) as f64) - (least / most.max(1) as f64);
@@ -247,7 +248,7 @@ impl Scale {
         let Some(step) = step.filter(|step| step.is_finite() && *step > 0.0) else { return Vec::new() };
         let first = (least / step).ceil();
         let ticks = (0..=most).map(|n| (first + n as f64) * step).take_while(|tick| *tick <= largest);
-        // Adding zero makes 0 of -0.
+        // Adding zero turns -0 into 0.
         ticks.map(|tick| tick + 0.0).collect()
     }
 }

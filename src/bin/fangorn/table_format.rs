@@ -12,7 +12,7 @@ pub enum TableFormat {
 }
 
 impl TableFormat {
-    /// Returns the format that a file's name stands for; `None` where it is none with a schema.
+    /// Returns the format that a file's name stands for, or `None` if it is no format with a schema.
     pub fn of(path: &Path) -> Option<Self> {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         match extension.as_str() {

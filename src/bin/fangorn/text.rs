@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fangorn::Forest;
 
-/// Returns what a feature is called: its name, or `f` and its column.
+/// Returns the name of a feature, or `f` and its column if it has none.
 pub fn feature_name(forest: &Forest, feature: usize) -> String {
     forest.features[feature].name.clone().unwrap_or(format!("f{feature}"))
 }
@@ -18,7 +18,7 @@ pub fn csv_path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns a number with four digits that count.
+/// Returns a number with four significant digits.
 pub fn number(value: f64) -> String {
     let magnitude = value.abs();
     if value == 0.0 {
@@ -35,7 +35,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Returns lines of cells in columns, the first one to the left and all others to the right.
+/// Returns lines of cells in aligned columns. The first column is left-aligned, all others are right-aligned.
 pub fn aligned(lines: &[Vec<String>]) -> String {
     let width = |at: usize| {
         lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)

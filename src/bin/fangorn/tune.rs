@@ -127,7 +127,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a time above 0 and up to a day, such as 10s, 500ms or 2m".into())
 }
 
-/// Reads the path of a plan, by whose name `--schedule` knows it for one.
+/// Reads the path of a plan file. `--schedule` recognises it by the ending of its name.
 pub fn toml_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().is_some_and(|extension| extension == "toml") {
@@ -193,7 +193,7 @@ fn add_records(path: &Path, records: &[TimingRecord]) -> Result<()> {
         text.push('\n');
     }
     let file = OpenOptions::new().create(true).append(true).open(path);
-    // One write, so that processes that add to a file at once don't mix their lines.
+    // One write, so that lines of processes that add to the file at the same time don't mix.
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|e| Error::file(path, e.to_string()))
 }
@@ -214,7 +214,7 @@ fn print(args: &Tune, backend: Backend, tuned: &Tuned) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Tunes for a device. What may bring it down runs in a process of its own.
+/// Tunes for a device. A schedule may crash the device, so schedules run in a process of their own.
 fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
@@ -226,7 +226,7 @@ fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
         return Err(Error::file(path, what));
     }
     let features = load_model(&args.model, &args.limits)?.features.len();
-    // The process gets this program's options of the model, the rows and the sums.
+    // The process gets the options of this program that name the model, the rows and the sums.
     let mut arguments: Vec<OsString> =
         vec![args.model.clone().into(), "--backend".into(), backend.name().into()];
     if let Some(rows) = &args.rows {

@@ -17,32 +17,32 @@ use crate::{
     measure::{Answer, Question},
 };
 
-/// Seconds of calls that a schedule is timed with.
+/// The seconds for which each schedule is timed.
 const SECONDS: f64 = 0.1;
-/// The longest that a schedule may take to compile, to be checked and to be timed.
+/// The maximum time that compiling, checking and timing a schedule may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The schedules that are timed again with shared sums.
+/// The number of fastest schedules that are timed again with shared sums.
 const WITH_SHARED_SUMS: usize = 3;
-/// Times that the default schedule and the fastest one are timed in turns at the end.
+/// How often the default schedule and the fastest one are timed at the end, in turns.
 const TURNS: usize = 5;
 /// The fastest schedule has to take less than this part of the default schedule's time.
 const GAIN: f64 = 0.98;
 
-/// What to tune for.
+/// The options of a search.
 pub struct Request<'a> {
-    /// The arguments of `fangorn measure` but the batch: model, backend, rows and so on.
+    /// The arguments of `fangorn measure` without the batch: model, backend, rows and so on.
     pub arguments: Vec<std::ffi::OsString>,
     /// Number of columns of a row.
     pub features: usize,
     /// Batch sizes, in ascending order.
     pub batches: &'a [usize],
-    /// The time for all batches. A schedule that is being timed is ended.
+    /// The time for all batch sizes. A schedule that is being timed when it ends is timed to the end.
     pub budget: Duration,
     /// Whether to time all of the paper's 5184 schedules after the search.
     pub exhaustive: bool,
 }
 
-/// Tunes. Calls `tell` after each schedule.
+/// Tunes for a device. Calls `tell` after each schedule.
 ///
 /// # Errors
 /// The process that times schedules does not start, or the default schedule can't be timed.
@@ -70,12 +70,13 @@ pub fn run(request: &Request<'_>, tell: &dyn Fn(Progress)) -> Result<Tuned> {
 struct Search<'s> {
     timer: Timer<'s>,
     rows: usize,
-    /// The default schedule, and seconds of its calls.
+    /// The default schedule, and the seconds of a call.
     auto: Option<(Schedule, f64)>,
-    /// Schedules with the seconds of a call.
+    /// Templates of schedules, each with the seconds of a call.
     timed: Vec<(Template, f64)>,
     missed: Vec<Miss>,
-    /// Takes the number of schedules tried, the number of all, and the least part of the default's time.
+    /// Called with the number of schedules tried, the number of all, and the best time as a share of the
+    /// default schedule's.
     tell: &'s dyn Fn(usize, usize, f64),
 }
 
@@ -142,7 +143,7 @@ impl Search<'_> {
         timed.into_iter().take(count).map(|(template, _)| template)
     }
 
-    /// Times a schedule and another one, if there is one, in turns, and returns the medians of both.
+    /// Times a schedule and another one, if there is one, in turns. Returns both with their median times.
     fn in_turns(&mut self, first: &Schedule, other: Vec<Schedule>) -> Result<(TimedSchedule, TimedSchedule)> {
         let other = other.into_iter().next().unwrap_or_else(|| first.clone());
         let mut times = [Vec::new(), Vec::new()];
@@ -173,9 +174,9 @@ struct Process {
 }
 
 impl Process {
-    /// Ends the process, and returns why it does not answer: what it wrote last, or how it ended.
+    /// Ends the process. Returns why it does not answer: the last line that it wrote, or how it ended.
     fn last_words(mut self) -> String {
-        // A process whose output has ended is about to end.
+        // A process that has closed its output is about to end.
         std::thread::sleep(Duration::from_millis(50));
         let Ok(Some(status)) = self.child.try_wait() else {
             return format!("no answer in {} s", PATIENCE.as_secs());
@@ -193,7 +194,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is as well.
+        // The process may have ended already, which does no harm.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -204,7 +205,8 @@ impl<'a> Timer<'a> {
         Self { request, rows, process: None }
     }
 
-    /// Times a schedule, or the default one. Returns it with the seconds of a call, or why it can't be timed.
+    /// Times a schedule, or the default one. Returns it with the seconds of a call, or says why it can't be
+    /// timed.
     fn time(&mut self, schedule: Option<&Schedule>) -> Result<(Schedule, f64), String> {
         let process = match self.process.take() {
             Some(process) => process,
@@ -226,7 +228,7 @@ impl<'a> Timer<'a> {
         match (answer.call, answer.error) {
             (Some(call), _) => Ok((Schedule::parse(&answer.schedule).map_err(|e| e.to_string())?, call)),
             (None, why) => {
-                // The device may be in any state now.
+                // The device may be in any state after this.
                 self.process = None;
                 Err(why.unwrap_or_else(|| "it could not be timed".to_owned()))
             }
@@ -253,7 +255,7 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// Returns a schedule of a device with its seconds a row. No device has estimates.
+/// Returns a schedule for a device with its seconds for each row. There are no estimates for devices.
 fn timed(schedule: &Schedule, seconds: f64) -> TimedSchedule {
     TimedSchedule { schedule: schedule.clone(), work: None, seconds }
 }

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Error, error::ErrorKind};
 
 use crate::error::one_line;
 
-/// Returns an error of clap's on one line, or `None` where the user asked for help or the version.
+/// Returns an error of clap on one line, or `None` if the user asked for help or the version.
 pub fn line<C: CommandFactory>(error: &Error) -> Option<String> {
     let program = C::command();
     let names = || program.get_subcommands().map(clap::Command::get_name);

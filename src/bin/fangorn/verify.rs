@@ -68,7 +68,7 @@ struct Line {
     isa: String,
     schedule: String,
     engine: String,
-    /// `right`, `wrong`, `refused`, or `absent` where no driver answers.
+    /// `right`, `wrong`, `refused`, or `absent` if no driver answers.
     result: String,
     /// The first difference, or the reason of a refusal.
     what: String,
@@ -80,7 +80,7 @@ struct Trial {
     engine: String,
     engines: Engines,
     preset: Preset,
-    /// How a few rows are walked, where it is not as the preset says.
+    /// How a few rows are walked, if it differs from the preset.
     few_rows: Option<FewRows>,
 }
 
@@ -218,7 +218,7 @@ fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
                 isa = if name.is_empty() { "portable" } else { name }.to_owned();
                 let wanted = trial.few_rows.unwrap_or_default();
                 if wanted != FewRows::Auto && !predictor.uses(wanted) {
-                    // This engine can't serve this model here, so there is nothing to check.
+                    // This engine can't run this model here, so there is nothing to check.
                     bar.inc(1);
                     continue;
                 }
@@ -335,8 +335,8 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
     lines
 }
 
-/// Returns the instruction sets that have kernels of their own, without the one that the environment asks
-/// for. A machine that lacks one of them uses the next.
+/// Returns the instruction sets that have their own kernels, without the one that the environment asks for. A
+/// machine that lacks one of them uses the next one.
 fn other_instruction_sets() -> Vec<&'static str> {
     let all: &[&str] = match () {
         () if cfg!(target_arch = "x86_64") => &["avx2", "portable"],

@@ -13,19 +13,19 @@ const WIDTH: f64 = 420.0;
 const NAMES: f64 = 130.0;
 /// The height of a line of bars.
 const LINE: f64 = 22.0;
-/// The most rows whose own lines are drawn in a dependence plot.
+/// The maximum number of rows whose own lines are drawn in a dependence plot.
 const MOST_LINES: usize = 60;
 /// Room above and below the dots of a feature in a summary.
 const SWARM: f64 = 26.0;
 /// Shades of a value, from low to high.
 const SHADES: usize = 9;
 
-/// Returns the width of a small text in pixels, about.
+/// Returns the approximate width of a small text, in pixels.
 fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * 6.0
 }
 
-/// Writes a small text below an axis, around a place or as near to it as there is room.
+/// Writes a small text below an axis, centred at `x`, or as near to it as the picture has room.
 fn below(svg: &mut Svg, x: f64, y: f64, text: &str) {
     let half = width_of(text) / 2.0;
     let x = x.min(WIDTH - half).max(half);
@@ -55,7 +55,7 @@ pub struct SwarmLine<'a> {
     pub values: &'a [f64],
 }
 
-/// Draws a dot for each row and feature: to the right what raises the margin, coloured by the feature's value.
+/// Draws a dot for each row and feature. Dots to the right raise the margin. The colour is the feature's value.
 pub fn summary(lines: &[SwarmLine<'_>]) -> Svg {
     let height = lines.len() as f64 * SWARM;
     let mut svg = Svg::new(WIDTH, height + 52.0);
@@ -77,7 +77,7 @@ pub fn summary(lines: &[SwarmLine<'_>]) -> Svg {
 fn legend(svg: &mut Svg, y: f64, has_missing: bool) {
     let (left, step) = (WIDTH / 2.0 - 50.0, 5.0);
     svg.text([left - 8.0, y + 4.0], Anchor::End, "soft small", "low value");
-    // Dots that overlap make a band.
+    // The dots overlap, so that they make a band.
     let places = SHADES * 4;
     for place in 0..places {
         svg.dots(&[[left + step * 0.6 * place as f64, y]], &colour(place * SHADES / places));
@@ -90,7 +90,7 @@ fn legend(svg: &mut Svg, y: f64, has_missing: bool) {
     }
 }
 
-/// Draws the dots of a feature. Dots that would lie on each other are moved up and down in turns.
+/// Draws the dots of a feature. Dots that would overlap are moved up and down in turns.
 fn swarm(svg: &mut Svg, line: &SwarmLine<'_>, x: &Scale, middle: f64) {
     let mut present: Vec<f64> = line.values.iter().copied().filter(|value| !value.is_nan()).collect();
     present.sort_by(f64::total_cmp);
@@ -118,7 +118,7 @@ fn swarm(svg: &mut Svg, line: &SwarmLine<'_>, x: &Scale, middle: f64) {
     }
 }
 
-/// Returns the colour of a shade: from blue over purple to red, readable on light and on dark ground.
+/// Returns the colour of a shade, from blue over purple to red, readable on light and on dark backgrounds.
 fn colour(shade: usize) -> String {
     let ends = [
         [0x1e as f64, 0x88 as f64, 0xe5 as f64],
@@ -142,7 +142,7 @@ fn ticks(svg: &mut Svg, x: &Scale, top: f64, what: &str) {
     svg.text([x.middle(), top + 29.0], Anchor::Middle, "soft small", what);
 }
 
-/// Draws partial dependence over the lines of some rows. `value_text` says what a category is called.
+/// Draws partial dependence over the lines of some rows. `value_text` returns a category's name.
 pub fn dependence_of(
     found: &Dependence,
     output: usize,
@@ -224,12 +224,12 @@ fn deciles(column: &[f64]) -> Vec<f64> {
     (1..10).filter_map(|tenth| present.get(present.len() * tenth / 10).copied()).collect()
 }
 
-/// Draws how contributions lead from what is expected to the margin of a row, the largest ones on top. Each has a name
-/// with its value.
+/// Draws how contributions lead from the expected margin to the margin of a row, the largest ones on top. Each has a
+/// feature's name with its value.
 pub fn waterfall(expected: f64, contributions: &[(String, f64)]) -> Svg {
     let height = contributions.len() as f64 * LINE;
     let mut svg = Svg::new(WIDTH, height + 54.0);
-    // From the bottom up, what is expected before each contribution.
+    // From the bottom up: the sum before each contribution.
     let mut before = vec![expected; contributions.len()];
     let mut margin = expected;
     for (at, (_, contribution)) in contributions.iter().enumerate().rev() {
@@ -258,7 +258,7 @@ pub fn waterfall(expected: f64, contributions: &[(String, f64)]) -> Svg {
         svg.bar([left, y + 3.0], [(right - left).max(1.0), LINE - 7.0], class, &title);
         let sign = if *contribution < 0.0 { "" } else { "+" };
         let text = format!("{sign}{}", number(*contribution));
-        // A number stands where the bar leads to, or on the other side where there is no room.
+        // The number stands at the end of its bar, or on the other side if there is no room.
         let room = width_of(&text) + 7.0;
         let to_left = if class == "down" { left - room > names } else { right + room > WIDTH };
         match to_left {

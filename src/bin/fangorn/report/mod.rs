@@ -2,7 +2,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `findings` | what the page shows: all numbers, none of them made here |
+//! | `findings` | the numbers that the page shows, all of them the library's |
 //! | `charts` | the kinds of pictures |
 //! | `page` | the page |
 

@@ -14,14 +14,14 @@ use crate::{
     text::{feature_name, number},
 };
 
-/// The most features of a chart of bars, a summary and a waterfall.
+/// The maximum number of features of a chart of bars, of a summary and of a waterfall.
 const MOST_BARS: usize = 15;
 const MOST_SWARMS: usize = 12;
 const MOST_STEPS: usize = 10;
-/// The most rows of a summary: more dots lie on each other.
+/// The maximum number of rows of a summary. More dots would overlap.
 const MOST_DOTS: usize = 800;
 
-/// The page's own rules, beside those of its pictures.
+/// The page's own style rules. Those of its pictures come in addition.
 const PAGE_STYLE: &str = "\
 *{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
@@ -112,7 +112,8 @@ fn head(page: &mut String, args: &Report, forest: &Forest, found: &Findings) {
     let _ = writeln!(page, "<p>Rows: {} of {}.</p>", escaped(&drawn), escaped(&file_name(&args.rows)));
 }
 
-/// Returns the name of the output that is drawn, with a space before it; nothing where there is only one.
+/// Returns the name of the output that is drawn, with a space before it. Returns nothing if there is only one
+/// output.
 fn of_output(args: &Report, forest: &Forest) -> String {
     match forest.outputs {
         1 => String::new(),
@@ -254,7 +255,7 @@ fn dependences(page: &mut String, args: &Report, forest: &Forest, found: &Findin
     page.push_str("</div>\n</section>\n");
 }
 
-/// Returns a value in words: the category's name where the model's file has one.
+/// Returns a value in words: the category's name if the model's file has one.
 fn value_text(forest: &Forest, feature: usize, value: f64) -> String {
     let categories = &forest.features[feature].categories;
     match value {

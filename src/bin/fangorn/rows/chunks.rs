@@ -14,16 +14,16 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// Bytes of a chunk. A record whose end is not read yet goes to the next chunk.
+/// The number of bytes of a chunk. A record whose end was not read yet goes to the next chunk.
 const CHUNK: usize = 4 << 20;
 
-/// Bytes that a pipe gives at a time.
+/// The number of bytes that are read from a pipe at a time.
 const PIPE: usize = 1 << 16;
 
-/// The time within which a reader learns that nobody wants more.
+/// The time after which a waiting reader notices that nobody needs more chunks.
 const STOPS_WITHIN: Duration = Duration::from_millis(50);
 
-/// The most bytes that are held in search of the end of a record.
+/// The maximum number of bytes in memory while the end of a record is searched for.
 const MOST_BYTES: usize = 64 << 20;
 
 /// Some whole records.
@@ -33,18 +33,18 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
     /// The number of the line on which it begins, counted from 1.
     pub line: usize,
-    /// Whether there is a quotation mark in it.
+    /// Whether the text contains a quotation mark.
     pub has_marks: bool,
 }
 
 impl Chunk {
-    /// Returns how messages name it.
+    /// Returns the chunk's name in messages.
     pub fn name(&self) -> String {
         format!("the lines from {} on", self.line)
     }
 }
 
-/// Returns the next chunk of a file; `None` at the end, and after an error.
+/// Returns the next chunk of a file, or `None` at the end and after an error.
 pub fn next(chunks: &Mutex<Chunks>, path: &Path) -> Option<Result<Chunk>> {
     let next = chunks.lock().ok()?.next();
     next.map_err(|e| Error::file(path, format!("{e}; give a file that can be read"))).transpose()
@@ -53,9 +53,9 @@ pub fn next(chunks: &Mutex<Chunks>, path: &Path) -> Option<Result<Chunk>> {
 /// The chunks of a text.
 pub struct Chunks {
     input: Box<dyn Read + Send>,
-    /// Whether a chunk is what a read gives, so that whoever writes into a pipe gets answers at once.
+    /// Whether each read gives a chunk, so that a program that writes into a pipe gets answers at once.
     eager: bool,
-    /// Whether quotation marks are nothing special.
+    /// Whether quotation marks have no special meaning.
     plain: bool,
     /// The beginning of a record whose end is not read yet.
     rest: Vec<u8>,
@@ -84,7 +84,8 @@ impl Chunks {
         Self { input, eager, plain, rest: Vec::new(), line: 1, ended: false }
     }
 
-    /// Cuts standard input, until `stop` is set. A thread of its own waits for the input, and nobody waits for the thread.
+    /// Cuts standard input, until `stop` is set. A thread of its own waits for the input. Nobody waits for that thread
+    /// to end.
     pub fn of_stdin(stop: Arc<AtomicBool>) -> Self {
         let (sender, pieces) = sync_channel(1);
         std::thread::spawn(move || {
@@ -104,7 +105,7 @@ impl Chunks {
         Self::new(Box::new(Pieces { pieces, stop, rest: Vec::new() }), true, false)
     }
 
-    /// Returns the next chunk; `None` at the end, and after an error.
+    /// Returns the next chunk, or `None` at the end and after an error.
     ///
     /// # Errors
     /// The input can't be read, or a record is longer than 64 MiB.
@@ -159,11 +160,11 @@ impl Chunks {
     }
 }
 
-/// What another thread reads.
+/// The pieces of text that another thread reads.
 struct Pieces {
     pieces: Receiver<io::Result<Vec<u8>>>,
     stop: Arc<AtomicBool>,
-    /// What was received and not read.
+    /// Bytes that were received but not read yet.
     rest: Vec<u8>,
 }
 
@@ -191,14 +192,14 @@ impl Read for Pieces {
     }
 }
 
-/// Returns the number of line ends in a text.
+/// Returns the number of line breaks in a text.
 pub fn newlines(bytes: &[u8]) -> usize {
-    // So few at a time that a byte holds their number, which the compiler makes vectors of.
+    // Chunks are so short that a byte can count their line breaks, so that the compiler vectorizes the loop.
     let few = bytes.chunks(usize::from(u8::MAX));
     few.map(|few| usize::from(few.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>())).sum()
 }
 
-/// Reads once, and again where a signal came between.
+/// Reads once, and again if a signal interrupted the call.
 fn read_once(input: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(to) {
@@ -208,22 +209,23 @@ fn read_once(input: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Finds the ends of records in a text that grows. A line's end inside quotation marks ends no record. As the crate `csv`
-/// has it, a mark opens a quoted text only where a field begins, and two marks inside it stand for one.
+/// Finds the ends of records in a text that grows. A line break inside quotation marks does not end a record. As in the
+/// crate `csv`, a quotation mark opens a quoted text only at the beginning of a field, and two marks inside it stand
+/// for one.
 #[derive(Debug)]
 struct RecordEnds {
-    /// Bytes that were looked at.
+    /// The number of bytes that were examined.
     seen: usize,
     /// The end of the last record.
     end: usize,
     /// Whether the next byte is inside quotation marks.
     quoted: bool,
-    /// Whether a mark opens a quoted text: a field begins here, or the last byte was the closing mark, and the two are
-    /// one mark inside the text.
+    /// Whether a mark opens a quoted text. It does at the beginning of a field. It also does right after a closing
+    /// mark, because the two together stand for one mark inside the text.
     opens: bool,
     /// Whether there was a mark.
     any_mark: bool,
-    /// Whether marks are nothing special.
+    /// Whether marks have no special meaning.
     plain: bool,
 }
 
@@ -234,13 +236,13 @@ impl Default for RecordEnds {
 }
 
 impl RecordEnds {
-    /// Returns the end of the last whole record of a text that has grown at its end; 0 if there is none.
+    /// Returns the end of the last complete record of a text that has grown at its end, or 0 if there is none.
     fn last_end(&mut self, bytes: &[u8]) -> usize {
         let new = &bytes[self.seen..];
         let marks = new.contains(&b'"');
         self.any_mark |= marks;
         if self.plain || !self.quoted && !marks {
-            // A line's end is a record's end.
+            // Each line break ends a record.
             if let Some(at) = new.iter().rposition(|byte| *byte == b'\n') {
                 self.end = self.seen + at + 1;
             }

@@ -1,4 +1,4 @@
-//! Reads comma-separated text, chunk after chunk of whole records.
+//! Reads comma-separated text, one chunk of complete records after the other.
 
 use std::{
     borrow::Cow,
@@ -30,22 +30,22 @@ pub struct CsvRows<'a> {
     wanted: MatrixRequest<'a>,
     cells: Vec<CellReader<'a>>,
     columns: Columns,
-    /// The kept columns: their names and their places.
+    /// The kept columns: their names and field indices.
     kept: Vec<(FieldRef, usize)>,
-    /// What each field of a record is for.
+    /// The use of each field of a record.
     uses: Vec<FieldUse>,
     chunks: Mutex<Chunks>,
-    /// Set when nobody wants more chunks.
+    /// Set when nobody needs more chunks.
     stop: Arc<AtomicBool>,
-    /// The records behind the header that the first chunk holds.
+    /// The records after the header in the first chunk.
     first: Mutex<Option<Chunk>>,
     skipped: SkippedRows,
 }
 
-/// What a field of a record is for.
+/// The use of a field of a record.
 #[derive(Clone, Copy, Debug, Default)]
 struct FieldUse {
-    /// The column of the matrix that it is.
+    /// The column of the matrix that the field is read into.
     column: Option<usize>,
     /// Whether it is kept beside the predictions.
     kept: bool,
@@ -63,14 +63,14 @@ pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
     parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
 }
 
-/// Returns the error of a file without a row. `none` says what it holds instead.
+/// Returns the error of a file without a row. `none` says what the file contains instead.
 fn no_row(wanted: &MatrixRequest<'_>, none: &str) -> Error {
     Error::file(wanted.path, format!("there is no row in it: {none}; give at least one row"))
 }
 
 impl<'a> CsvRows<'a> {
-    /// Opens a file, or standard input where the path is `-`, and finds the columns. Returns `None` if the file is empty and
-    /// need not hold rows.
+    /// Opens a file, or standard input if the path is `-`, and finds the columns. Returns `None` if the file is empty
+    /// and need not contain rows.
     ///
     /// # Errors
     /// The file can't be read, has no row, or lacks columns.
@@ -169,7 +169,7 @@ impl<'a> CsvRows<'a> {
                         rows.rows += 1;
                         length
                     }
-                    // Nothing, or what is to be refused.
+                    // The line is empty, or something in it is to be refused.
                     None => {
                         let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
                         let line = Chunk { bytes: rest[..end].to_vec(), line, has_marks: false };
@@ -199,7 +199,7 @@ impl<'a> CsvRows<'a> {
         let no_csv = |e: ::csv::Error| Error::file(self.wanted.path, e.to_string());
         while reader.read_byte_record(&mut record).map_err(no_csv)? {
             let before = rows.values.len();
-            // That there is no memory is no fault of a line.
+            // A lack of memory is not the line's fault, so the line is not skipped.
             let no_room = |_| Error::Request(self.wanted.no_room::<T>(before + rows.columns).to_string());
             rows.values.try_reserve(rows.columns).map_err(no_room)?;
             match self.row(&record, || chunk.line_of(&record), &mut rows.values, kept) {
@@ -213,9 +213,10 @@ impl<'a> CsvRows<'a> {
         Ok(())
     }
 
-    /// Adds the values and the kept texts of the first line of a text without quotation marks. Returns the line's length
-    /// with its end; `None`, and adds nothing, if there is nothing in it or something to refuse. A cell is read while its
-    /// end is looked for, which takes half of the time of cutting records first: `benches/tables/run.py time --from csv`.
+    /// Adds the values and the kept texts of the first line of a text without quotation marks. Returns the line's
+    /// length with its line break. If the line is empty or something in it is to be refused, adds nothing and returns
+    /// `None`. Each cell is read while its end is searched for, which takes half the time of cutting records first
+    /// (`benches/tables/run.py time --from csv`).
     fn plain_row<T: Number>(
         &self,
         text: &[u8],
@@ -227,7 +228,7 @@ impl<'a> CsvRows<'a> {
             return None;
         }
         values.resize(before + columns, T::cast(f64::NAN));
-        // Where the kept fields are.
+        // The ranges of the kept fields.
         let mut texts: SmallVec<[Range<usize>; 4]> = smallvec![0..0; self.kept.len()];
         let length = self.cells_of_line(text, &mut values[before..], &mut texts);
         let texts: Option<SmallVec<[&str; 4]>> = match &texts[..] {
@@ -242,8 +243,8 @@ impl<'a> CsvRows<'a> {
         Some(length)
     }
 
-    /// Reads the cells of the first line of a text into a row, and finds the kept ones. Returns the line's length with its
-    /// end; `None` if it has another number of fields, or a cell that is no value.
+    /// Reads the cells of the first line of a text into a row, and finds the kept ones. Returns the line's length with
+    /// its line break, or `None` if it has another number of fields or a cell that is no value.
     fn cells_of_line<T: Number>(
         &self,
         text: &[u8],
@@ -362,7 +363,7 @@ fn reader_of(bytes: &[u8]) -> ::csv::Reader<&[u8]> {
     ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes)
 }
 
-/// Returns the places of the columns to keep, by the first record.
+/// Returns the field indices of the columns to keep, given the first record.
 fn kept_places(
     wanted: &MatrixRequest<'_>,
     record: &::csv::ByteRecord,
@@ -378,7 +379,7 @@ fn kept_places(
     keep.iter().map(place).collect()
 }
 
-/// Finds the model's columns. By position, and for a model without names, kept columns don't count.
+/// Finds the model's columns. By position, and for a model without names, the kept columns are skipped.
 fn columns_of(
     wanted: &MatrixRequest<'_>,
     record: &::csv::ByteRecord,
@@ -423,8 +424,8 @@ fn first(
 }
 
 impl Chunk {
-    /// Returns whether a record is what stands between two ends of lines: there is no quotation mark, and each carriage
-    /// return is before a line's end.
+    /// Tells whether each line of the chunk is a record: there is no quotation mark, and each carriage return stands
+    /// before a line break.
     fn has_plain_lines(&self) -> bool {
         let bytes = &self.bytes;
         let returns = |at: usize| bytes[at] != b'\r' || bytes.get(at + 1) == Some(&b'\n');

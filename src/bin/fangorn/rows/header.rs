@@ -7,14 +7,14 @@ use fangorn::table::{CellText, ColumnNames, NameMismatch, first_names};
 use super::{FileContents, MatrixRequest};
 use crate::error::Result;
 
-/// Where a record holds the matrix's columns.
+/// The fields of a record that hold the matrix's columns.
 #[derive(Clone, Debug)]
 pub struct Columns {
     /// Whether the first record is a header instead of a row.
     pub header: bool,
-    /// Fields of a record.
+    /// The number of fields of a record.
     pub width: usize,
-    /// The field index of each column; `None` where the columns are the fields, in order.
+    /// The field index of each column. `None` if the fields are the columns, in order.
     pub places: Option<Vec<usize>>,
     /// A note for the user about the choice.
     pub note: Option<String>,
@@ -31,11 +31,11 @@ struct First<'r> {
 }
 
 /// Decides what the first record is. `odd` is the first of its fields that is not a value of the column at
-/// that index. Nothing is said about columns to `keep`.
+/// that index. The note does not mention columns to `keep`.
 ///
 /// # Errors
-/// The record is a header that lacks columns, has one twice or has none of the model's, or it is neither a
-/// header nor a row.
+/// The record is a header that lacks columns, names one twice or names none of the model's, or it is neither
+/// a header nor a row.
 pub fn columns(
     wanted: &MatrixRequest<'_>,
     fields: &[Cow<'_, str>],
@@ -66,7 +66,7 @@ pub fn columns(
             _ => first.refused(odd),
         };
     }
-    // A name that is a number may also be a value, so the names decide only if all of them are there.
+    // A name that is a number may also be a value, so names decide only if all of them are there.
     let all_are_there = names.names().len() > 1 && places.is_ok();
     match places {
         Ok(places) if has_name || all_are_there && (!is_row || counted.is_some()) => {
@@ -101,7 +101,7 @@ pub fn columns(
             return Ok(first.header(places));
         }
     }
-    // pandas writes a row's index under an empty name.
+    // pandas writes the rows' index first, under an empty name.
     match fields.len() == wanted.columns + 1 && fields[0].trim().is_empty() {
         true => Ok(first.header((1..fields.len()).collect())),
         false => in_order(),
@@ -141,7 +141,7 @@ impl First<'_> {
         Columns { header: true, width: self.fields.len(), places: Some(places), note }
     }
 
-    /// Returns the field index of each name, or a message about the names that are missing or there twice.
+    /// Returns the field index of each name, or a message about names that are missing or occur twice.
     fn by_name(&self, names: &ColumnNames) -> Result<Vec<usize>, String> {
         let (line, columns) = (self.line, names.names().len());
         names.places(self.fields.iter().map(|field| &**field)).map_err(|mismatch| match mismatch {
@@ -159,7 +159,7 @@ impl First<'_> {
         })
     }
 
-    /// Returns whether a word among the fields is one of the names.
+    /// Tells whether a word among the fields is one of the names.
     fn has_name(&self, names: &ColumnNames) -> bool {
         let words = self.fields.iter().zip(&self.texts).filter(|(_, text)| **text == CellText::Word);
         names.any_of(words.map(|(field, _)| &**field))
@@ -182,7 +182,7 @@ impl First<'_> {
         found.then_some(places)
     }
 
-    /// Returns whether all fields are names: words with a letter or a digit, or empty. With `or_missing`, for
+    /// Tells whether all fields are names: words with a letter or a digit, or empty. With `or_missing`, for
     /// `--by-position`, texts for missing values may be names too.
     fn is_words(&self, or_missing: bool) -> bool {
         let mut any = false;

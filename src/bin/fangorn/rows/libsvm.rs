@@ -1,4 +1,4 @@
-//! Reads libsvm's text: a line for each row, `label index:value index:value …`, without the values that are absent.
+//! Reads libsvm's text: a line for each row, `label index:value index:value …`, which leaves absent values out.
 
 use std::{fs::File, path::Path, sync::Mutex};
 
@@ -11,17 +11,17 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Values of a batch: an absent one takes room, too.
+/// The maximum number of values of a batch. Absent values take memory, too.
 const MOST_VALUES: usize = 1 << 22;
 
-/// Bytes of a number's text that a message repeats.
+/// The number of characters of a token that a message repeats.
 const SHOWN: usize = 40;
 
 /// The rows of a file of libsvm.
 #[derive(Debug)]
 pub struct LibsvmRows<'a> {
     wanted: MatrixRequest<'a>,
-    /// What an absent value is to the model's producer.
+    /// The value that an absent one has for the model's producer.
     absent: f64,
     /// The index of the first column.
     first_index: usize,
@@ -32,7 +32,7 @@ pub struct LibsvmRows<'a> {
 /// Reads all rows.
 ///
 /// # Errors
-/// The file can't be read, or a line is none of libsvm's.
+/// The file can't be read, or a line is not libsvm's text.
 pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
     let rows = LibsvmRows::open(wanted, OnError::Stop)?;
     let matrix = parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))?;
@@ -46,7 +46,7 @@ impl<'a> LibsvmRows<'a> {
     /// Opens a file.
     ///
     /// # Errors
-    /// The file can't be read, or is to hold something else than rows.
+    /// The file can't be read, or is to contain something other than rows.
     pub(super) fn open(wanted: MatrixRequest<'a>, on_error: OnError) -> Result<Self> {
         let FileContents::Rows(forest, table) = wanted.what else {
             return wanted.fail("libsvm files hold rows; give expected values as .npy or .csv");
@@ -67,8 +67,8 @@ impl<'a> LibsvmRows<'a> {
         })
     }
 
-    /// Returns the rows of a chunk from a place on, so many that they have [`MOST_VALUES`] values, and moves the place: bytes
-    /// and lines. Returns `None` at the end.
+    /// Returns the next rows of a chunk, so many that they have [`MOST_VALUES`] values, or `None` at the end. `place`
+    /// holds the bytes and the lines that were read before, and is moved on.
     fn batch<T: Number>(&self, chunk: &Chunk, place: &mut [usize; 2]) -> Option<Result<RowBatch<T>>> {
         let columns = self.wanted.columns;
         let mut rows = Matrix::of_rows(0, columns, Vec::new());
@@ -96,7 +96,7 @@ impl<'a> LibsvmRows<'a> {
             return Ok(());
         }
         let (before, columns) = (rows.values.len(), self.wanted.columns);
-        // That there is no memory is no fault of a line.
+        // A lack of memory is not the line's fault, so the line is not skipped.
         let no_room = |_| Error::Request(self.wanted.no_room::<T>(before + columns).to_string());
         rows.values.try_reserve(columns).map_err(no_room)?;
         rows.values.resize(before + columns, T::cast(self.absent));
@@ -117,7 +117,7 @@ impl<'a> LibsvmRows<'a> {
         let text = std::str::from_utf8(text).map_err(|_| "it is no UTF-8; write libsvm's text")?;
         let shown = |token: &str| token.chars().take(SHOWN).collect::<String>();
         let mut tokens = text.split_ascii_whitespace();
-        // A row has its label first. A query's number may come next.
+        // A row begins with its label. A query's number may come next.
         let label = tokens.next().unwrap_or_default();
         if label.split(',').any(|part| part.parse::<f64>().is_err()) {
             let remedy = "begin a line with a label, 0 say";

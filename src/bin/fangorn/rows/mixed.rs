@@ -1,4 +1,4 @@
-//! Reads tables that have columns of texts beside columns of numbers.
+//! Reads tables with columns of texts and columns of numbers.
 
 use std::{io::Read as _, path::Path, sync::Arc};
 
@@ -23,17 +23,17 @@ pub enum Cells {
     Texts(Vec<Arc<str>>),
 }
 
-/// A column that is asked for.
+/// A column that the caller wants.
 #[derive(Clone, Debug)]
 pub struct Wanted<'g> {
-    /// Its name, where it has one.
+    /// Its name, if it has one.
     pub name: Option<&'g str>,
     /// Whether its cells stay texts.
     pub texts: bool,
 }
 
-/// Reads the columns of a table. They are found by their names if each has one and the table has any of them, and by
-/// their places otherwise. The path `-` stands for CSV from standard input.
+/// Reads the columns of a table. They are found by their names if each has one and the table has any of them, and
+/// otherwise by their position. The path `-` stands for CSV from standard input.
 ///
 /// # Errors
 /// The file can't be read, is no table with names and rows, or has other columns.
@@ -44,7 +44,7 @@ pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Res
     }
 }
 
-/// Returns the place of each column among those of a table.
+/// Returns the index of each wanted column among those of a table.
 fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<usize>> {
     if !table.by_position && wanted.iter().all(|column| column.name.is_some()) {
         let mut features = super::nameless(wanted.len())?;
@@ -72,7 +72,7 @@ fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice
     }
 }
 
-/// Returns no cells of each column.
+/// Returns an empty list of cells for each column.
 fn no_cells(wanted: &[Wanted<'_>]) -> Vec<Cells> {
     let empty = |column: &Wanted<'_>| match column.texts {
         true => Cells::Texts(Vec::new()),
@@ -96,7 +96,7 @@ fn read_table(
     let mut columns = places.clone();
     columns.sort_unstable();
     columns.dedup();
-    // The place in a batch of a column of the file.
+    // The index in a batch of a column of the file.
     let at = |place: usize| columns.partition_point(|column| *column < place);
     let of_numbers: Vec<usize> = (0..wanted.len()).filter(|column| !wanted[*column].texts).collect();
     let numbers = Schema::new(of_numbers.iter().map(|c| fields[places[*c]].clone()).collect::<Vec<_>>());

@@ -9,7 +9,7 @@
 //! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
 //! | `libsvm` | libsvm's text of sparse rows |
 //! | `table` | Parquet and Arrow |
-//! | `mixed` | tables that have columns of texts beside columns of numbers |
+//! | `mixed` | tables with columns of texts and columns of numbers |
 
 mod chunks;
 mod csv;
@@ -42,16 +42,16 @@ pub use npy::holds_singles;
 pub use parts::{OnError, PartedRows, RowBatch};
 pub use table::TableRows;
 
-/// Which values of a matrix stand side by side.
+/// The order of a matrix's values in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Those of a row.
+    /// Row after row.
     Rows,
-    /// Those of a column.
+    /// Column after column.
     Columns,
 }
 
-/// A matrix. Only parts of tables stand column after column.
+/// A matrix. Only parts of tables are stored column after column.
 #[derive(Clone, Debug)]
 pub struct Matrix<T> {
     /// Number of rows.
@@ -65,12 +65,12 @@ pub struct Matrix<T> {
 }
 
 impl<T> Matrix<T> {
-    /// Returns a matrix whose values stand row after row.
+    /// Returns a matrix of values that are stored row after row.
     pub fn of_rows(rows: usize, columns: usize, values: Vec<T>) -> Self {
         Self { rows, columns, values, order: Order::Rows }
     }
 
-    /// Returns the distances between rows and between columns.
+    /// Returns the distances between rows and between columns, in values.
     pub fn strides(&self) -> [usize; 2] {
         match self.order {
             Order::Rows => [self.columns, 1],
@@ -78,7 +78,7 @@ impl<T> Matrix<T> {
         }
     }
 
-    /// Returns row `r` of a matrix that stands row after row.
+    /// Returns row `r` of a matrix that is stored row after row.
     pub fn row(&self, r: usize) -> &[T] {
         debug_assert_eq!(self.order, Order::Rows);
         &self.values[r * self.columns..][..self.columns]
@@ -86,7 +86,7 @@ impl<T> Matrix<T> {
 }
 
 impl<T: Number> Matrix<T> {
-    /// Returns columns of so many rows as a matrix that stands column after column.
+    /// Returns columns of `rows` rows as a matrix that is stored column after column.
     pub fn of_columns(rows: usize, columns: &[Column<'_>]) -> Self {
         let mut values = vec![T::cast(0.0); rows * columns.len()];
         for (column, into) in columns.iter().zip(values.chunks_exact_mut(rows.max(1))) {
@@ -97,7 +97,7 @@ impl<T: Number> Matrix<T> {
 }
 
 impl<T: Copy> Matrix<T> {
-    /// Returns some rows, row after row.
+    /// Returns `count` rows from `first` on, stored row after row.
     pub fn slice(&self, first: usize, count: usize) -> Self {
         let [row, column] = self.strides();
         let of_row = |r: usize| (0..self.columns).map(move |c| self.values[r * row + c * column]);
@@ -108,7 +108,7 @@ impl<T: Copy> Matrix<T> {
         Self::of_rows(count, self.columns, values)
     }
 
-    /// Returns the matrix row after row.
+    /// Returns the matrix, stored row after row.
     pub fn by_rows(&self) -> Cow<'_, Self> {
         match self.order {
             Order::Rows => Cow::Borrowed(self),
@@ -165,7 +165,7 @@ impl TableChoice {
     }
 }
 
-/// The kind of a file's content.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug)]
 enum FileContents<'a> {
     /// Rows for the forest.
@@ -180,7 +180,7 @@ struct MatrixRequest<'a> {
     path: &'a Path,
     what: FileContents<'a>,
     columns: usize,
-    /// Where the number of columns comes from, and what to do if a file has another number.
+    /// Says where the number of columns comes from, and what to do if a file has another number.
     rule: [&'a str; 2],
 }
 
@@ -201,12 +201,12 @@ impl<'a> MatrixRequest<'a> {
         format!("{place} {found} columns, {source} {}; {remedy}", self.columns)
     }
 
-    /// Returns whether columns are taken in their order.
+    /// Tells whether columns are taken in their order.
     fn is_by_position(&self) -> bool {
         matches!(self.what, FileContents::Rows(_, table) if table.by_position)
     }
 
-    /// Returns the model's columns, or none where the file does not hold rows.
+    /// Returns the model's columns, or none if the file does not contain rows.
     fn features(&self) -> &'a [Feature] {
         match self.what {
             FileContents::Rows(forest, _) => &forest.features,
@@ -225,13 +225,13 @@ impl<'a> MatrixRequest<'a> {
     }
 }
 
-/// Returns whether a file's columns have names, as far as its own name tells.
+/// Tells by a file's name whether its columns have names.
 pub fn has_named_columns(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
     extension != "npy" && !is_libsvm(&extension)
 }
 
-/// Returns whether a name's ending is one of libsvm's files.
+/// Tells whether a file name's extension is one of libsvm's.
 fn is_libsvm(extension: &str) -> bool {
     matches!(extension, "libsvm" | "svm" | "svmlight")
 }
@@ -290,7 +290,7 @@ impl<'f> RowsInParts<'f> {
         if is_libsvm(&extension) {
             return LibsvmRows::open(wanted, on_error).map(|rows| Some(Self::Libsvm(rows)));
         }
-        // What has texts or another name is refused where it is read whole.
+        // Rows with texts, or a file with another extension, are refused where the file is read whole.
         let numbers = !wanted.features().iter().any(|feature| feature.coding.is_needed());
         match extension == "npy" && numbers {
             true => Ok(NpyRows::open(wanted)?.map(Self::Npy)),
@@ -298,7 +298,7 @@ impl<'f> RowsInParts<'f> {
         }
     }
 
-    /// Returns whether an `f32` holds every value exactly.
+    /// Tells whether every value is exact as `f32`.
     pub fn holds_singles(&self, path: &Path) -> bool {
         match self {
             Self::Table(rows) => rows.reader.holds_singles(),

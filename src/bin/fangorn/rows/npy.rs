@@ -1,4 +1,4 @@
-//! Reads numpy's `.npy`: matrices of every real number type that it has, f16 among them, and of ml_dtypes' bfloat16.
+//! Reads numpy's `.npy`: matrices of all its real number types, f16 included, and of ml_dtypes' bfloat16.
 
 use std::{
     fs::File,
@@ -17,35 +17,36 @@ use super::{
 };
 use crate::error::{Error, Result, catch_panic, note};
 
-/// The most opening brackets in the header of a matrix: the header's own, and the shape's. npyz's parser
+/// The maximum number of opening brackets in the header of a matrix: the header's own, and the shape's. npyz's parser
 /// takes twice as long for each nested bracket.
 const MOST_BRACKETS: usize = 2;
 
-/// Bytes of a part of the rows.
+/// The number of bytes of a part of the rows.
 const PART_BYTES: usize = 4 << 20;
 
-/// Bytes of a file in which its header has to end. Numpy's own limit is 10 000 characters.
+/// The number of bytes at the beginning of a file in which its header has to end. Numpy's own limit is 10 000
+/// characters.
 const MOST_HEADER: u64 = 1 << 16;
 
-/// How numpy writes the type bfloat16 of ml_dtypes (JAX, TensorFlow), which it does not know: as two bytes without a
-/// meaning.
+/// The type that numpy writes for bfloat16 of ml_dtypes (JAX, TensorFlow). Numpy does not know the type, so it writes
+/// two raw bytes.
 const BF16: &str = "V2'";
 
 const REMEDY: &str = "save it again with numpy.save";
 
-/// Returns whether an `f32` holds every value of a `.npy` file exactly, as far as the file's first bytes
-/// tell. False if the file can't be read.
+/// Tells whether every value of a `.npy` file is exact as `f32`, as far as the file's first bytes say. Returns false if
+/// the file can't be read.
 pub fn holds_singles(path: &Path) -> bool {
     let mut header = Vec::new();
     let read = || File::open(path)?.take(1 << 10).read_to_end(&mut header).map(|_| header);
-    // Whoever reads the file for its values reports that it can't be read.
+    // The reader of the values reports a file that can't be read.
     let header = read().unwrap_or_default();
     let small = ["f4'", "f2'", "i1'", "u1'", "i2'", "u2'", "b1'", BF16];
     let text = String::from_utf8_lossy(&header);
     header.starts_with(b"\x93NUMPY") && small.iter().any(|descr| text.contains(descr))
 }
 
-/// The rows of a file whose rows are one after the other.
+/// The rows of a file that stores them row after row.
 #[derive(Debug)]
 pub struct NpyRows<'a> {
     wanted: MatrixRequest<'a>,
@@ -53,7 +54,7 @@ pub struct NpyRows<'a> {
     next: AtomicUsize,
 }
 
-/// What a file's header says.
+/// The contents of a file's header.
 #[derive(Clone, Debug)]
 struct Layout {
     /// The number of bytes before the values.
@@ -61,7 +62,7 @@ struct Layout {
     shape: [usize; 2],
     order: Order,
     dtype: DType,
-    /// Bytes of a value.
+    /// The number of bytes of a value.
     bytes: usize,
 }
 
@@ -77,7 +78,7 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
     values(wanted, &layout, data, rows)
 }
 
-/// Returns the matrix of so many rows, given the bytes of its values.
+/// Returns the matrix of `rows` rows, given the bytes of its values.
 fn values<T: Number>(
     wanted: &MatrixRequest<'_>,
     layout: &Layout,
@@ -158,10 +159,11 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
 }
 
 impl<'a> NpyRows<'a> {
-    /// Opens a file. Returns `None` if its rows can't be read in parts: it is no plain file, or column by column.
+    /// Opens a file. Returns `None` if its rows can't be read in parts: it is no regular file, or is stored column by
+    /// column.
     ///
     /// # Errors
-    /// The file can't be read, or is no matrix as it is wanted.
+    /// The file can't be read, or is not a matrix that fits the request.
     pub(super) fn open(wanted: MatrixRequest<'a>) -> Result<Option<Self>> {
         let unreadable = |e: std::io::Error| {
             Error::file(
@@ -180,7 +182,7 @@ impl<'a> NpyRows<'a> {
         let layout = layout(&wanted, &begin, length)?;
         // Types that are not read are refused before any row is.
         values::<f32>(&wanted, &layout, &[], 0)?;
-        // A file of few bytes may announce any number of rows without columns.
+        // Without columns, a small file may announce any number of rows.
         let by_rows = layout.order == Order::C && layout.shape[1] > 0;
         Ok(by_rows.then_some(Self { wanted, layout, next: AtomicUsize::new(0) }))
     }
@@ -225,7 +227,7 @@ impl PartedRows for NpyRows<'_> {
     }
 }
 
-/// Returns the header's text. Fails if the file is shorter than the header's length says.
+/// Returns the header's text. Fails if the file is shorter than the header's length.
 fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
     let wrong = |what: &str| Error::file(wanted.path, format!("{what}; {REMEDY}"));
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
@@ -240,7 +242,7 @@ fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
     text.get(..length as usize).ok_or_else(|| wrong("the npy file ends in its header"))
 }
 
-/// Returns the type of the values in the header's text, `[` for a record type, or `None` where it is not in
+/// Returns the type of the values in the header's text, or `[` for a record type. Returns `None` if the text is not in
 /// the usual form.
 fn descr(header: &str) -> Option<&str> {
     let (_, rest) = header.split_once("'descr':")?;
@@ -252,7 +254,7 @@ fn descr(header: &str) -> Option<&str> {
     rest[1..].split(quote).next()
 }
 
-/// Returns why values of a type are not real numbers and what to do, or `None` where they are.
+/// Returns why values of a type are not real numbers and what to do, or `None` if they are.
 fn no_number(descr: &str) -> Option<String> {
     let kind = descr.trim_start_matches(['<', '>', '|', '=']).chars().next()?;
     let (what, remedy) = match kind {
@@ -269,7 +271,7 @@ fn no_number(descr: &str) -> Option<String> {
     Some(format!("its values are {what}{descr}, which are not read; {remedy}"))
 }
 
-/// The values of a file, and the matrix that they are read into.
+/// Reads the values of a file into a matrix.
 struct Cells<'b, T> {
     data: &'b [u8],
     shape: [usize; 2],

@@ -1,4 +1,4 @@
-//! Rows that are read part by part, so that they may be more than memory holds.
+//! Rows that are read part by part, so that they may be larger than memory.
 
 use std::{
     path::Path,
@@ -15,7 +15,7 @@ use fangorn::table::Number;
 use super::Matrix;
 use crate::error::{Error, Result};
 
-/// Rows of a part of a file, and the columns that are kept beside their predictions.
+/// Rows of a part of a file, and the kept columns beside them.
 #[derive(Clone, Debug)]
 pub struct RowBatch<T> {
     /// The rows.
@@ -27,7 +27,7 @@ pub struct RowBatch<T> {
 /// The batches of a part.
 pub type RowBatches<'r, T> = Box<dyn Iterator<Item = Result<RowBatch<T>>> + Send + 'r>;
 
-/// Rows whose parts several threads read side by side.
+/// Rows whose parts several threads read at the same time.
 pub trait PartedRows: Sync {
     /// A part of the rows.
     type Part: Send;
@@ -40,38 +40,40 @@ pub trait PartedRows: Sync {
         Vec::new()
     }
 
-    /// Returns the number of rows, where the file says so at its beginning or its end.
+    /// Returns the number of rows, if the beginning or the end of the file gives it.
     fn rows(&self) -> Option<u64> {
         None
     }
 
-    /// Returns whether a part is long enough for a thread that decodes while another one predicts.
+    /// Tells whether a part is so long that one thread can decode it while another one predicts.
     fn has_long_parts(&self) -> bool {
         false
     }
 
-    /// Returns the next part, in the order of the rows; `None` after the last one.
+    /// Returns the next part, in the order of the rows, or `None` after the last one.
     fn next_part(&self) -> Option<Result<Self::Part>>;
 
-    /// Returns how messages name a part.
+    /// Returns the part's name in messages.
     fn name_of(&self, part: &Self::Part) -> String;
 
     /// Returns the batches of a part.
     ///
     /// # Errors
-    /// The file can't be read. A batch may be an error because it is damaged, or because a value does not fit.
+    /// The file can't be read. A batch may also be an error, because it is damaged or because a value does not fit.
     fn batches<T: Number>(&self, part: Self::Part) -> Result<RowBatches<'_, T>>;
 
-    /// Nobody wants more parts: who waits for one stops waiting.
+    /// Ends the reading: a thread that waits for a part stops waiting.
     fn stop(&self) {}
 
-    /// Returns how many rows were left out, and the message about the first of them; `None` if there were none.
+    /// Returns the number of rows that were left out, and the message about the first of them, or `None` if there were
+    /// none.
     fn left_out(&self) -> Option<(u64, String)> {
         None
     }
 }
 
-/// Reads all rows into one matrix of so many columns. `no_room` is the error for so many values.
+/// Reads all rows into one matrix of `columns` columns. `no_room` returns the error for a number of values that does
+/// not fit into memory.
 ///
 /// # Errors
 /// A part can't be read, or there is no memory for the rows.
@@ -104,17 +106,17 @@ pub enum OnError {
     Skip,
 }
 
-/// The lines of a text that can't be read.
+/// The lines of a text that were left out because they can't be read.
 #[derive(Debug)]
 pub struct SkippedRows {
     on_error: OnError,
     count: AtomicU64,
-    /// The message about the first of them, with its line.
+    /// The first of them: its line, and the message about it.
     first: Mutex<Option<(usize, String)>>,
 }
 
 impl SkippedRows {
-    /// None so far.
+    /// Begins with no lines left out.
     pub fn new(on_error: OnError) -> Self {
         Self { on_error, count: AtomicU64::new(0), first: Mutex::new(None) }
     }
@@ -122,7 +124,7 @@ impl SkippedRows {
     /// Counts a line that is left out.
     ///
     /// # Errors
-    /// No line may be left out: the error is `what`.
+    /// No line may be left out: the error says `what`.
     pub fn refuse(&self, path: &Path, line: usize, what: String) -> Result<()> {
         if self.on_error == OnError::Stop {
             return Err(Error::file(path, what));
@@ -136,7 +138,8 @@ impl SkippedRows {
         Ok(())
     }
 
-    /// Returns how many lines were left out, and the message about the first of them; `None` if there were none.
+    /// Returns the number of lines that were left out, and the message about the first of them, or `None` if there were
+    /// none.
     pub fn said(&self) -> Option<(u64, String)> {
         let first = self.first.lock().ok()?.clone();
         first.map(|(_, what)| (self.count.load(Ordering::Relaxed), what))

@@ -21,16 +21,16 @@ use crate::{
     tables::TableFile,
 };
 
-/// A table file with the model's columns in it, and columns that are kept beside the predictions.
+/// A table file with the model's columns, and columns that are kept beside the predictions.
 #[derive(Debug)]
 pub struct TableRows<'f> {
     /// The file.
     pub file: TableFile,
-    /// Reads the model's columns of a batch that has the columns of `columns`.
+    /// Reads the model's columns from a batch with the columns of `columns`.
     pub reader: BatchReader<'f>,
     /// The columns of the file that batches have, in ascending order.
     pub columns: Vec<usize>,
-    /// The places in a batch of the columns that are kept.
+    /// The indices in a batch of the kept columns.
     pub kept: Vec<usize>,
     next: AtomicUsize,
 }
@@ -132,7 +132,7 @@ impl PartedRows for TableRows<'_> {
     }
 }
 
-/// Finds the model's columns. By position, and for a model without names, kept columns don't count.
+/// Finds the model's columns. By position, and for a model without names, the kept columns are skipped.
 fn reader_of<'f>(
     forest: &'f Forest,
     schema: &Schema,

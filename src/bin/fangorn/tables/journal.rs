@@ -1,8 +1,9 @@
-//! What a run that writes a long file has predicted so far, so that a run after it goes on where it was cut short.
+//! The journal of a run that writes a long file: what it has predicted so far. If the run is cut short, a later run
+//! goes on from there.
 //!
-//! The journal lies beside the file that is written. It has a line that says what the run is, and then a piece for each
-//! part of the rows: its length, its checksum, and a stream of Arrow. A piece that is not whole, and what is behind it,
-//! does not count.
+//! The journal is a file beside the file that is written. It has a line that names what the predictions depend on, and
+//! then a piece for each part of the rows: its length, its checksum, and a stream of Arrow. A reader ignores an
+//! incomplete piece and all bytes after it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -16,41 +17,43 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::write::{ScoredBatch, ScoredSchema};
 use crate::error::{Error, Result, note};
 
-/// Bytes of pieces that wait to be written. A run with fewer leaves no journal.
+/// The number of bytes of pieces that wait to be written. A run with fewer leaves no journal.
 const WAITING: usize = 1 << 20;
 
-/// The most bytes of a piece. A part with more of them is not in the journal, and no part after it is.
+/// The maximum number of bytes of a piece. A part with more is not in the journal, and neither is any part after it.
 const MOST_PIECE: usize = 256 << 20;
 
 /// The journal of a file that is being written.
 pub struct Journal {
     target: PathBuf,
     path: PathBuf,
-    /// The line that says what the run is.
+    /// The line that names what the predictions depend on.
     run: String,
     schema: ScoredSchema,
-    /// The file, once there is one.
+    /// The file, once it was created.
     file: Option<File>,
-    /// Whole pieces that wait.
+    /// Complete pieces that wait to be written.
     waiting: Vec<u8>,
     /// The stream of the part that is being written.
     part: Option<StreamWriter<Vec<u8>>>,
-    /// Whether a part was too large.
+    /// Whether the journal takes no more parts: one was too large, or the file could not be written.
     ended: bool,
 }
 
 /// The parts that an earlier run has predicted.
 pub struct EarlierParts {
     file: BufReader<File>,
-    /// The lengths of their pieces.
+    /// The lengths of their pieces, in bytes.
     lengths: Vec<u64>,
 }
 
 impl Journal {
-    /// Begins the journal of a file. What an earlier run left counts if `resume` is set, and is gone otherwise.
+    /// Begins the journal of a file. If `resume` is set, the run goes on from the pieces of an earlier run. Otherwise
+    /// they are removed.
     ///
     /// # Errors
-    /// The earlier run was another one, another program writes the file at the moment, or the system reports a failure.
+    /// The earlier run had another model, other rows or other options, another program is writing the file, or the
+    /// system reports a failure.
     pub fn open(
         target: &Path,
         run: String,
@@ -78,7 +81,7 @@ impl Journal {
         Error::file(&self.path, format!("{e}; remove the file, and begin without --resume"))
     }
 
-    /// Finds the pieces of an earlier run, and goes on behind the last whole one; or removes what it left.
+    /// Finds the pieces of an earlier run and continues after the last complete one, or removes the earlier journal.
     fn earlier(&mut self, resume: bool) -> Result<Option<EarlierParts>> {
         let file = match OpenOptions::new().read(true).write(true).open(&self.path) {
             Ok(file) => file,
@@ -126,7 +129,7 @@ impl Journal {
         }
     }
 
-    /// Adds a batch to the part that is being written. A journal that can't be written ends, and the run does not.
+    /// Adds a batch to the part that is being written. If the journal can't be written, it ends, and the run goes on.
     pub fn add(&mut self, scored: &ScoredBatch) {
         if self.ended {
             return;
@@ -137,7 +140,7 @@ impl Journal {
         }
     }
 
-    /// Adds no more.
+    /// Ends the journal: no more is added.
     fn end(&mut self, why: &str) {
         self.ended = true;
         note(format!("{}: the run can't go on from here if it is cut short: {why}", self.path.display()));
@@ -191,16 +194,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Ends the journal. It is removed if nothing can go on from it.
+    /// Closes the journal, and removes its file if `remove` is set.
     pub fn close(self, remove: bool) {
         if remove && self.file.is_some() {
-            // What is left is in nobody's way.
+            // A file that can't be removed does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Reads a piece; `None` where it is not whole.
+/// Reads a piece, or returns `None` if it is not complete.
 fn next_piece(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 16];
     let mut piece = Vec::new();
@@ -224,7 +227,7 @@ impl EarlierParts {
         self.lengths.len()
     }
 
-    /// Hands the batches of all parts to `write`, in their order.
+    /// Calls `write` with the batches of all parts, in their order.
     ///
     /// # Errors
     /// The journal can't be read, or `write` fails.

@@ -2,9 +2,9 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `read` | the batches of a file, by its parts |
+//! | `read` | the batches of a file, part by part |
 //! | `write` | predictions and kept columns, batch after batch |
-//! | `journal` | what a run has predicted so far |
+//! | `journal` | what a run has predicted so far, for a run that goes on from there |
 
 mod journal;
 mod read;

@@ -19,11 +19,11 @@ use crate::{
     table_format::TableFormat,
 };
 
-/// Rows of a batch. The decoded columns of one, and the rows that they become, stay in a core's second cache up to
-/// some 30 columns.
+/// The number of rows of a batch. Up to some 30 columns, a core's second-level cache holds the decoded columns of a
+/// batch and the rows that are made of them.
 pub const BATCH_ROWS: usize = 8192;
 
-/// A file of a table, whose parts can be read side by side.
+/// A table file, whose parts can be read at the same time.
 #[derive(Debug)]
 pub struct TableFile {
     path: PathBuf,
@@ -77,7 +77,7 @@ impl TableFile {
         &self.schema
     }
 
-    /// Returns the number of rows, where the file's metadata has it.
+    /// Returns the number of rows, if the file's metadata has it.
     pub fn rows(&self) -> Option<u64> {
         match &self.contents {
             Contents::Parquet(metadata) => u64::try_from(metadata.metadata().file_metadata().num_rows()).ok(),
@@ -93,7 +93,7 @@ impl TableFile {
         }
     }
 
-    /// Returns how messages name a part, counted from 0.
+    /// Returns the name of a part in messages. `part` counts from 0.
     pub fn name_of(&self, part: usize) -> String {
         match &self.contents {
             Contents::Parquet(_) => format!("row group {part}"),
@@ -101,7 +101,7 @@ impl TableFile {
         }
     }
 
-    /// Returns the batches of a part, with these columns of the schema in ascending order. A batch has at most
+    /// Returns the batches of a part. They have the columns `columns` of the schema, in ascending order, and at most
     /// [`BATCH_ROWS`] rows.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Writes predictions with the columns that are kept beside them, batch after batch.
+//! Writes predictions with the kept columns, batch after batch.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use crate::{
     table_format::TableFormat,
 };
 
-/// The predictions of a batch, and the kept columns beside them.
+/// The predictions of a batch, and the kept columns.
 #[derive(Clone, Debug)]
 pub struct ScoredBatch {
     /// The kept columns, in the order in which they were asked for.
@@ -35,19 +35,19 @@ pub struct ScoredBatch {
 /// The names of the columns of a prediction.
 #[derive(Clone, Debug)]
 pub enum ColumnNames {
-    /// So many columns of one kind. One column has the name of what is predicted; several have it with their numbers, as in
-    /// `value_0`. A CSV has them in its header only beside kept columns.
+    /// A number of columns of one kind. A single column has the name of the output. Several have the name with their
+    /// number, as in `value_0`. A CSV has these names in its header only if it also has kept columns.
     Numbered(&'static str, usize),
     /// A name for each column, which every CSV has in its header.
     Named(Vec<String>),
 }
 
-/// The columns of a prediction and those that are kept beside it.
+/// The columns of a prediction, and the kept columns.
 #[derive(Clone, Debug)]
 pub struct ScoredSchema {
     kept: Vec<FieldRef>,
     predicted: Vec<String>,
-    /// No predictions, of their type.
+    /// An empty list of predictions, which gives their type.
     none: Values,
     schema: SchemaRef,
     /// Whether a CSV has a header.
@@ -60,7 +60,7 @@ impl ScoredSchema {
     /// # Errors
     /// A kept column has the name of a prediction.
     pub fn new(kept: Vec<FieldRef>, names: ColumnNames, example: &Table) -> Result<Self, String> {
-        // Batches may have dictionaries of their own, which an Arrow file can't hold.
+        // Each batch may have a dictionary of its own, which an Arrow file can't hold.
         let plain = |field: FieldRef| match field.data_type() {
             DataType::Dictionary(_, values) => {
                 Arc::new(field.as_ref().clone().with_data_type((**values).clone()))
@@ -95,7 +95,7 @@ impl ScoredSchema {
         self.schema.clone()
     }
 
-    /// Returns a batch that [`Self::batch`] made as what it was made of.
+    /// Turns a batch that [`Self::batch`] returned back into predictions and kept columns.
     ///
     /// # Errors
     /// The batch has other columns.
@@ -129,7 +129,7 @@ impl ScoredSchema {
         Ok(ScoredBatch { kept: kept.to_vec(), table: Table { rows, columns, values } })
     }
 
-    /// Returns a batch as its columns.
+    /// Returns a batch of predictions as a batch of Arrow columns.
     pub(super) fn batch(&self, scored: ScoredBatch) -> io::Result<RecordBatch> {
         let ScoredBatch { kept, table } = scored;
         let plain = |(array, field): (&ArrayRef, &FieldRef)| arrow_cast::cast(array, field.data_type());
@@ -161,10 +161,10 @@ fn column_of(table: &Table, at: usize) -> ArrayRef {
     }
 }
 
-/// Bytes of a row group of predictions, before they are compressed.
+/// The number of bytes of a row group of predictions, before compression.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// The most rows of a row group: the usual number of other writers.
+/// The maximum number of rows of a row group, which is the usual one of other writers.
 const MOST_GROUP_ROWS: usize = 1 << 20;
 
 /// The file that predictions go to.
@@ -178,7 +178,7 @@ enum Writer<'o> {
     Parquet(Box<ArrowWriter<&'o mut BufWriter<File>>>),
     Arrow(Box<FileWriter<&'o mut BufWriter<File>>>),
     Csv(&'o mut dyn Write),
-    /// The header is written again if the number of rows is not this one.
+    /// The number of rows that the header gives. If it turns out wrong, the header is written again.
     Npy(&'o mut BufWriter<File>, usize),
 }
 
@@ -190,13 +190,13 @@ impl<'o> TableWriter<'o> {
     pub fn new(schema: ScoredSchema, format: TableFormat, out: &'o mut BufWriter<File>) -> io::Result<Self> {
         let writer = match format {
             TableFormat::Parquet => {
-                // The writer holds a row group until it is whole.
+                // The writer keeps a row group in memory until it is complete.
                 let rows = (ROW_GROUP_BYTES / (size_of::<f32>() * schema.schema.fields().len()).max(1))
                     .clamp(1, MOST_GROUP_ROWS);
                 let mut properties = WriterProperties::builder()
                     .set_compression(Compression::SNAPPY)
                     .set_max_row_group_row_count(Some(rows));
-                // Predictions hardly repeat.
+                // Predictions rarely repeat, so a dictionary would not pay off.
                 for name in &schema.predicted {
                     properties =
                         properties.set_column_dictionary_enabled(ColumnPath::from(name.as_str()), false);
@@ -211,7 +211,7 @@ impl<'o> TableWriter<'o> {
         Ok(Self { schema, rows: 0, out: writer })
     }
 
-    /// Begins CSV. It has a header where columns are kept.
+    /// Begins a CSV file. It has a header if the schema asks for one.
     ///
     /// # Errors
     /// The system reports a failure.
@@ -222,7 +222,7 @@ impl<'o> TableWriter<'o> {
         Ok(Self { schema, rows: 0, out: Writer::Csv(out) })
     }
 
-    /// Begins a numpy file of `rows` rows, as far as is known. It has no kept columns.
+    /// Begins a numpy file of `rows` rows, as far as the number is known. It has no kept columns.
     ///
     /// # Errors
     /// The system reports a failure.
@@ -240,7 +240,7 @@ impl<'o> TableWriter<'o> {
         match &mut self.out {
             Writer::Parquet(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
             Writer::Arrow(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
-            // Whoever reads a pipe gets what there is.
+            // Flushing gives the reader of a pipe each batch at once.
             Writer::Csv(out) => csv(&scored, *out).and_then(|()| out.flush()),
             Writer::Npy(out, _) => output::npy_values(&scored.table.values, *out),
         }
