@@ -9,7 +9,7 @@ _Sum = Literal["any", "tree", "exact"]
 _Path = str | PathLike[str]
 _Bytes = bytes | bytearray | memoryview
 
-# A file of one forest is a Model, which is what most files are; a Pipeline is told by isinstance.
+# Most files are one forest, which is a Model. Use isinstance to recognise a Pipeline.
 def load(
     path: _Path,
     *,

@@ -20,7 +20,7 @@ _READ = frozenset(
     numpy.dtype(name) for name in "float32 float64 float16 int32 int16 int8 uint32 uint16 uint8".split()
 )
 
-# Rows that are copied at a time, where a type has to be converted.
+# The most rows that are copied at a time, if their type has to be converted.
 _ROWS = 1 << 16
 
 _WHAT_IS_TAKEN = (
@@ -100,7 +100,7 @@ def _steps_whole(array):
 
 
 def _converted(array):
-    """Some thousands of rows at a time, as doubles."""
+    """Yield the rows as doubles, at most `_ROWS` at a time."""
     for first in range(0, max(len(array), 1), _ROWS):
         yield "matrix", _doubles(array[first : first + _ROWS], "rows")
 
@@ -201,7 +201,7 @@ def _plain(series):
 
 
 def _column(model, at, place, name, frame):
-    """The place of a column, how its values become numbers, or None where they are, and its name."""
+    """Return the index of a column, a function that turns it into numbers, or None if it holds numbers, and its name."""
     dtype = frame.dtypes.iloc[place]
     coded = model._has_codes(at)
     if isinstance(dtype, numpy.dtype) and not coded and (dtype in _READ or dtype == bool):
@@ -211,7 +211,7 @@ def _column(model, at, place, name, frame):
     if coded:
         return place, _by_codes(model, at), name
     if str(dtype) == "category":
-        # As their own libraries read categories of a model that names none.
+        # If the model names no categories, they are read as its own library reads them.
         by_place = model.library in ("xgboost", "lightgbm", "treelite")
         return place, _codes if by_place else _category_values, name
     return place, _numbers, name
@@ -224,7 +224,7 @@ def _by_codes(model, at):
         if str(series.dtype) != "category":
             series = pandas.Series(pandas.Categorical(series))
         categories, codes = series.cat.categories, series.cat.codes.to_numpy()
-        # Categories that no row has may be unknown to the model.
+        # The model may not know categories that no row has, so they are left out.
         texts = [None] * len(categories)
         for code in numpy.unique(codes[codes >= 0]):
             texts[code] = str(categories[code])

@@ -51,7 +51,7 @@ def kept(models, rounds, make):
     model = models.get(rounds)
     if model is None:
         model = make()
-        # Whoever goes through one range after the other needs none of them again.
+        # A caller that goes through one range after the other needs none of the earlier ones again.
         if len(models) >= _MOST_MODELS:
             models.clear()
         models[rounds] = model

@@ -163,7 +163,7 @@ class LGBMModel:
 
     def __init__(self, **params):
         self._params, self._booster = params, None
-        # Whether the objective is a function of Python, to whose sums no transform belongs.
+        # Whether the objective is a Python function. Its sums then get no transform.
         self._custom = False
 
     @classmethod

@@ -243,7 +243,7 @@ class Booster:
         """Predict rows where they are, as `xgboost.Booster.inplace_predict` does."""
         model = self._model(iteration_range)
         if isinstance(data, numpy.ndarray) and missing != missing and base_margin is None and not strict_shape:
-            # The way with the least to do.
+            # The path with the least overhead.
             if data.ndim == 2 and data.shape[1] == model.n_features and len(data):
                 return model.margin(data) if predict_type == "margin" else model.predict(data)
         if predict_type not in ("value", "margin"):
@@ -310,7 +310,7 @@ class Booster:
 
 
 def _table(data):
-    """Make a matrix of lists, and a table of one column of a series or an array of one dimension."""
+    """Turn lists into a matrix, and a series or an array of one dimension into a table of one column."""
     if isinstance(data, (list, tuple)):
         data = numpy.asarray(data)
     if isinstance(data, numpy.ndarray):
