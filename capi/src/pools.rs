@@ -14,7 +14,7 @@ const MOST_THREADS: usize = 4096;
 
 static POOLS: Mutex<Option<HashMap<usize, Arc<ThreadPool>>>> = Mutex::new(None);
 
-/// Returns the pool with so many threads. The first call for a number starts it.
+/// Returns the pool of `threads` threads. The first call for a number starts it.
 pub fn pool(threads: usize) -> Result<Arc<ThreadPool>, Refusal> {
     if threads > MOST_THREADS {
         return Err(Refusal::argument(format!("threads: {threads} are too many; take up to {MOST_THREADS}")));

@@ -19,8 +19,8 @@ use crate::{
 
 /// A pipeline of scikit-learn, an ONNX graph or a model of LightGBM with linear leaves, compiled for this machine's CPU.
 ///
-/// `fangorn.load`, `fangorn.from_sklearn` and `fangorn.from_onnx` make one where a model is more than one forest. Rows are
-/// what `fangorn.Model` takes; they are copied to the types that the pipeline's first steps read.
+/// `fangorn.load`, `fangorn.from_sklearn` and `fangorn.from_onnx` make one if a model is more than one forest. Rows are
+/// what `fangorn.Model` takes. They are copied to the types that the pipeline's first steps read.
 #[pyclass(frozen, module = "fangorn")]
 pub struct Pipeline {
     graph: Graph,

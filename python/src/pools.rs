@@ -15,7 +15,7 @@ type Pools = HashMap<usize, Arc<ThreadPool>>;
 
 static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
 
-/// Returns the pool with so many threads. The first call for a number starts it.
+/// Returns the pool of `threads` threads. The first call for a number starts it.
 fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let pools = pools.get_or_insert_default();
@@ -33,7 +33,7 @@ fn pool(threads: usize) -> PyResult<Arc<ThreadPool>> {
     Ok(pool)
 }
 
-/// Runs `work` on the pool with so many threads, without the interpreter's lock.
+/// Runs `work` on the pool of `threads` threads, without the interpreter's lock.
 pub fn run<R: Send>(py: Python<'_>, threads: usize, work: impl FnOnce() -> R + Send) -> PyResult<R> {
     let pool = pool(threads)?;
     Ok(py.detach(|| pool.install(work)))

@@ -98,7 +98,7 @@ impl MemoTable {
     }
 
     /// Returns a table without dominated entries. An entry is dominated if its operator has another entry of the same
-    /// template and close status that fuses the same inputs and more, and if all inputs of that entry have a single
+    /// template and close status that fuses the same inputs and more, and if all inputs that it fuses have a single
     /// consumer. Only heuristics that never cut such references may use it (section 3.2, advanced pruning; in figure 5
     /// R(10,9) dominates R(10,-1), and R(6,8) does not dominate R(-1,8)).
     pub fn without_dominated(&self, dag: &Dag) -> Self {

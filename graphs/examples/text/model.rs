@@ -75,7 +75,7 @@ impl Layer {
         let parts = self.attend.forward(x.clone());
         let parts =
             parts.reshape([tokens / length, length, 3 * self.heads, width / self.heads]).swap_dims(1, 2);
-        // The products read queries, keys and values where they lie. burn's `attention` would copy them.
+        // The products read queries, keys and values in place. burn's `attention` would copy them.
         let part = |part: usize| parts.clone().narrow(1, part * self.heads, self.heads);
         let seen = self.weights(part(0).matmul(part(1).swap_dims(2, 3))).matmul(part(2));
         self.after(seen.swap_dims(1, 2).reshape([tokens, width]), x)

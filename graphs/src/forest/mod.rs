@@ -32,8 +32,8 @@
 //!
 //! A margin is linear in the leaf values, so their gradient is exact: the gradient of each row is added to
 //! the leaf values that the row reached, in an order that every backend keeps ([`fangorn::op::BLOCK`]). The
-//! walks and the sums read the parameter where it lies, so nothing goes from the device to the host between
-//! rows and loss.
+//! walks and the sums read the parameter in place, so nothing is copied from the device to the host between
+//! the rows and the loss.
 //!
 //! # The gradient of the rows
 //!

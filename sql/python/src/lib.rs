@@ -51,7 +51,7 @@ impl ForestUdf {
 /// models gives model files names: {"risk": "model.ubj"}. A query may also name a file by its path, unless only_named is
 /// set.
 ///
-/// Raises ValueError where a model can't be read, and ImportError where the package datafusion has another release.
+/// Raises ValueError if a model can't be read, and ImportError if the package datafusion has another release.
 #[pyfunction]
 #[pyo3(signature = (context, models = None, *, only_named = false))]
 fn register(

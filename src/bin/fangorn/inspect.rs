@@ -115,9 +115,9 @@ struct PlanOfBatches {
     /// The plan's name and the batch sizes that it serves, as text.
     #[serde(skip)]
     text: String,
-    /// Rows of the smallest batch that the plan serves.
+    /// The number of rows of the smallest batch that the plan serves.
     first: usize,
-    /// Rows of the largest batch that the plan serves, if there is a largest.
+    /// The number of rows of the largest batch that the plan serves, if there is a largest.
     last: Option<usize>,
     /// The engines that run the plan's largest batch, or a batch of 4096 rows if there is no largest.
     engines: Vec<&'static str>,

@@ -126,7 +126,6 @@ impl RowExplainer {
     }
 }
 
-<<<<<<< HEAD
 /// Reads the background.
 fn against_rows<T: Cell>(
     model: &Path,
@@ -137,12 +136,6 @@ fn against_rows<T: Cell>(
 ) -> Result<Interventional> {
     let mut rows = rows::read_rows::<T>(background, forest, table)?;
     missing.mark(forest, &mut rows);
-=======
-/// Reads the background. Its missing values are marked like those of the rows.
-fn against_background<T: Cell>(args: &Predict, path: &Path, forest: &Forest) -> Result<Interventional> {
-    let mut rows = rows::read_rows::<T>(path, forest, args.table)?;
-    args.answer.mark_missing(forest, &mut rows);
->>>>>>> 3cbcb21 (Private comments of the command line in plain words: if, index, number, line break)
     let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
     let explainer = view.and_then(|view| Interventional::new(forest, &view));
     explainer.map_err(|error| match error {

@@ -40,12 +40,8 @@ pub struct RowSource<'f> {
     forest: &'f Forest,
     table: TableChoice,
     label: Option<&'f str>,
-<<<<<<< HEAD
     missing: MissingChoice,
-    /// The rows, where they are read part by part.
-=======
     /// The rows, if they are read part by part.
->>>>>>> 3cbcb21 (Private comments of the command line in plain words: if, index, number, line break)
     parts: Option<RowsInParts<'f>>,
 }
 

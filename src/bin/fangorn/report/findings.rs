@@ -64,7 +64,7 @@ pub struct Findings {
 
 /// Contributions of the rows that were drawn.
 pub struct Explained {
-    /// What is expected where nothing of a row is known.
+    /// The end of a sentence of the page: where the expectation for an unknown feature comes from.
     pub expected: String,
     pub means: MeanContributions,
     /// The contributions to one output, `rows x (features + 1)`.
