@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cpu;
 
-/// Marks a loop whose iterations run on threads.
+/// The mapping of a loop whose iterations run on threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parallel;
 

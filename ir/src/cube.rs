@@ -179,7 +179,7 @@ impl NodeFormat {
 pub struct CachedTrees {
     /// Number of trees of the window.
     pub trees: u32,
-    /// The most words that the nodes of any such window take.
+    /// Maximum number of words that the nodes of a window take.
     pub words: u32,
 }
 
@@ -213,7 +213,7 @@ impl SharedSums {
 /// The kernel's part of a whole plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// The epilogue: the steps behind the margins or values, and the result's type.
+    /// The epilogue: the steps after the margins or values, and the result's type.
     pub epilogue: EpiloguePlan,
     /// The words of a node.
     pub node: NodeFormat,
@@ -243,7 +243,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns a launch of one unit that caches nothing.
+    /// Returns the head of a kernel whose cubes have one unit and cache nothing.
     pub fn new(children: Children) -> Self {
         Self {
             epilogue: EpiloguePlan::default(),

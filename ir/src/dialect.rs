@@ -36,7 +36,7 @@ pub trait Dialect: Copy + Debug + Eq + Hash + 'static {
     const TARGET: Target;
     /// Statements that only this target has.
     type Op: PlanPart;
-    /// A way to run a loop's iterations side by side.
+    /// A way to run a loop's iterations at the same time.
     type Map: PlanPart + Copy;
     /// The target's part of a walk.
     type Walk: PlanPart;
@@ -83,8 +83,8 @@ pub trait Dialect: Copy + Debug + Eq + Hash + 'static {
     /// The first rule that the plan breaks.
     fn verify(plan: &Plan<Self>) -> Result<(), String>;
 
-    /// Whether a loop with this mapping shares out its iterations over the units of a cube. No barrier may
-    /// then stand inside.
+    /// Whether a loop with this mapping divides its iterations among the units of a cube. If it does, no
+    /// barrier may stand inside.
     fn divides(_: Self::Map) -> bool {
         false
     }

@@ -54,15 +54,15 @@ impl Number {
     }
 }
 
-/// The steps behind the margins or values that a plan computes, and the type of the result.
+/// The steps after the margins or values that a plan computes, and the type of the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EpiloguePlan {
-    /// The steps, in the order they are taken.
+    /// The steps, in the order in which they are taken.
     pub steps: Vec<EpilogueOp>,
     /// The type of the result.
     pub number: Number,
-    /// Whether operations that burn's fusion recorded run behind the steps. They then write the result, in
-    /// the place where each sum is written.
+    /// Whether operations that burn's fusion recorded run after the steps. They then write the result, in the
+    /// place where each sum is written.
     pub recorded: bool,
 }
 
@@ -95,7 +95,7 @@ impl EpiloguePlan {
         self.steps.is_empty() && self.number == Number::F32 && !self.recorded
     }
 
-    /// Returns the number of buffers that the steps read.
+    /// Returns how many buffers a call supplies for the steps.
     pub fn buffers(&self) -> u32 {
         let buffer = |step: &EpilogueOp| match step {
             EpilogueOp::AffineEach { buffer }
@@ -106,7 +106,7 @@ impl EpiloguePlan {
         self.steps.iter().map(buffer).max().unwrap_or(0)
     }
 
-    /// Returns the number of the call's numbers that the steps read.
+    /// Returns how many numbers a call supplies for the steps.
     pub fn numbers(&self) -> u32 {
         let number = |step: &EpilogueOp| if let EpilogueOp::Affine { at } = step { at + 2 } else { 0 };
         self.steps.iter().map(number).max().unwrap_or(0)
@@ -118,8 +118,8 @@ impl EpiloguePlan {
     }
 
     /// Applies the steps in place to rows of `width` values in the CPU's memory. `first` is the index of the
-    /// first of these rows in the call, where tensors of the result's shape are read from. Buffers have the
-    /// same contents as on a device.
+    /// first of these rows in the call: tensors of the result's shape are read from this row on. Buffers have
+    /// the same contents as on a device.
     pub fn apply(&self, width: usize, first: usize, values: &mut [f32], numbers: &[f32], buffers: &[&[f32]]) {
         let beside = first * width..first * width + values.len();
         for step in &self.steps {

@@ -7,13 +7,13 @@ use std::fmt;
 pub enum LayoutKind {
     /// Every tree is a full binary tree in level order. A child's address is computed.
     Array,
-    /// Only nodes that exist have an address. A node names its left child.
+    /// Only nodes that exist have an address. A node holds its left child's address.
     Sparse,
     /// Full binary trees in level order, interleaved: all roots, then all their left children, and so on. A
     /// child's address is computed.
     Reorg,
-    /// Only nodes that exist have an address. Each split is followed by its left child and names its right
-    /// child.
+    /// Only nodes that exist have an address. Each split is followed by its left child and holds its right
+    /// child's address.
     DepthFirst,
 }
 
@@ -21,7 +21,7 @@ impl LayoutKind {
     /// All layouts.
     pub const ALL: [Self; 4] = [Self::Array, Self::Sparse, Self::Reorg, Self::DepthFirst];
 
-    /// Returns the layout with this name.
+    /// Returns the layout with this name, or `None` if there is none.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|k| k.to_string() == text)
     }
@@ -38,8 +38,8 @@ impl fmt::Display for LayoutKind {
     }
 }
 
-/// The rule by which a walk gets from a node's address to the addresses of its children. Targets know no more
-/// of a layout.
+/// The rule by which a walk gets from a node's address to the addresses of its children. It is all that
+/// targets know of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Children {
     /// `left = 2 x address + c(tree)`, `right = left + stride`, with a constant `c` for each tree.
@@ -57,24 +57,24 @@ pub enum Children {
     /// Tiles of at most `nodes` nodes, which have one more child than nodes. Child `k`, counted from the
     /// left, has the address `(nodes + 1) x address + c(tree) + k` (CPU).
     TilesComputed {
-        /// The most nodes of a tile.
+        /// Maximum number of nodes of a tile.
         nodes: u32,
     },
     /// Tiles of at most `nodes` nodes. A tile holds its leftmost child's address, and the other children
     /// follow that one (CPU).
     TilesLinked {
-        /// The most nodes of a tile.
+        /// Maximum number of nodes of a tile.
         nodes: u32,
     },
 }
 
 impl Children {
-    /// Whether a node names one of its children.
+    /// Whether a node holds the address of one of its children.
     pub fn named(self) -> bool {
         matches!(self, Self::Linked | Self::Near | Self::TilesLinked { .. })
     }
 
-    /// Returns the most nodes that a walk decides in one step. It is 1 without tiles.
+    /// Returns the maximum number of nodes that a walk decides in one step. It is 1 without tiles.
     pub fn tile(self) -> u32 {
         match self {
             Self::TilesComputed { nodes } | Self::TilesLinked { nodes } => nodes,

@@ -20,7 +20,7 @@ pub enum Value {
     Slot(u32),
 }
 
-/// A bound of a loop's offset: `offset < end - Σ registers`.
+/// An upper bound of a loop's offset: `offset < end - Σ registers`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
     /// The bound before registers are subtracted.
@@ -36,7 +36,7 @@ pub struct Range {
     pub start: Value,
     /// Distance from one offset to the next.
     pub step: Value,
-    /// The bounds that an offset must satisfy, all of them.
+    /// The bounds. An offset satisfies all of them.
     pub limits: Vec<Limit>,
 }
 
@@ -54,17 +54,18 @@ pub struct RowLoop {
 pub enum Map<D: Dialect> {
     /// One after the other, in a loop.
     Serial,
-    /// One after the other, in straight-line code of `count` copies of the body. A copy does nothing if its
-    /// offset is out of range.
+    /// One after the other, in straight-line code that repeats the body `count` times. A repetition does
+    /// nothing if its offset is out of range.
     Unrolled {
-        /// Number of copies of the body.
+        /// How many times the code holds the body.
         count: u32,
     },
-    /// Side by side, in a way of the target.
+    /// At the same time, in a way that the target defines.
     Own(D::Map),
 }
 
-/// A loop. Each iteration adds its offset to the running row or tree, and keeps it in a register.
+/// A loop. Each iteration adds its offset to the running row or tree, which is the sum of the offsets of the
+/// enclosing loops, and keeps the offset in a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop<D: Dialect> {
     /// The loop's name in the schedule.
@@ -90,7 +91,7 @@ pub struct Lanes {
     pub count: u32,
     /// The offsets of the lanes.
     pub range: Range,
-    /// Register of the loop that the lanes stand for.
+    /// Register of the loop whose iterations are the lanes.
     pub register: u32,
 }
 
@@ -152,13 +153,13 @@ impl<D: Dialect> Op<D> {
 /// How a row's leaf values become its margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Combine {
-    /// They are added up as floats.
+    /// Leaf values are added up as floats.
     Sum,
-    /// The smallest one is taken.
+    /// The margin is the smallest leaf value.
     Min,
-    /// The largest one is taken.
+    /// The margin is the largest leaf value.
     Max,
-    /// They are added up as whole numbers of two words each. The sum is the same in any order.
+    /// Leaf values are added up as integers of two words each. The sum is the same in any order.
     Fixed,
 }
 
@@ -252,7 +253,8 @@ pub struct Plan<D: Dialect> {
     pub children: Children,
     /// How leaf values become margins.
     pub combine: Combine,
-    /// Whether some node asks more than a threshold: see [`question`](crate::question).
+    /// Whether some node asks a question instead of comparing with a threshold: see
+    /// [`question`](crate::question).
     pub questions: bool,
     /// Number of outputs of a row.
     pub outputs: u32,

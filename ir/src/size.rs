@@ -1,4 +1,4 @@
-//! Sizes: numbers that a schedule writes and that become definite with a batch, a forest and a machine.
+//! Sizes: numbers of a schedule, which may depend on the batch, the forest and the machine.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub enum Size {
     Min(Box<Size>, Box<Size>),
 }
 
-/// The numbers that make a [`Size`] definite.
+/// The numbers of rows, trees and threads from which [`Size::resolve`] computes a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
     /// Number of rows of the call.

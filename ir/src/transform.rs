@@ -18,7 +18,7 @@ pub enum Transform {
     SoftmaxZero,
     /// One value a row: the first output with the largest margin (`multi:softmax`).
     Argmax,
-    /// `1` where the margin is above zero, otherwise `0` (`binary:hinge`).
+    /// `1` if the margin is above zero, otherwise `0` (`binary:hinge`).
     Step,
     /// `ln(1 + e^m)`, each output on its own (LightGBM's `cross_entropy_lambda`).
     Softplus,
@@ -67,7 +67,7 @@ impl Transform {
         Self::CumulativeSoftplus,
     ];
 
-    /// Returns the name in text forms.
+    /// Returns the transform's name in text forms, such as `sigmoid`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -89,7 +89,7 @@ impl Transform {
         }
     }
 
-    /// Returns the transform with this name.
+    /// Returns the transform with this name, or `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
@@ -147,7 +147,7 @@ impl Transform {
         }
     }
 
-    /// Transforms one row's `f32` margins in place. If the transform changes the number of values, margins
+    /// Transforms one row's `f32` margins in place. If a row has not as many values as margins, the margins
     /// stay as they are.
     pub fn apply_in_place(self, row: &mut [f32]) {
         match self {
@@ -181,7 +181,7 @@ impl Transform {
         }
     }
 
-    /// Transforms one row's `f64` margins, as the reference interpreter does.
+    /// Returns the values of one row's `f64` margins, as the reference interpreter computes them.
     pub fn apply_f64(self, margins: &[f64]) -> Vec<f64> {
         let each = |f: fn(f64) -> f64| margins.iter().map(|m| f(*m)).collect();
         let pairs = |f: fn(f64) -> [f64; 2]| margins.iter().flat_map(|m| f(*m)).collect();
@@ -224,7 +224,7 @@ fn sigmoid(m: f32) -> f32 {
     1.0 / (1.0 + (-m).exp())
 }
 
-/// Returns `ln(1 + e^m)`. No `m` overflows.
+/// Returns `ln(1 + e^m)`, without overflow for any `m`.
 fn softplus(m: f32) -> f32 {
     m.max(0.0) + (-m.abs()).exp().ln_1p()
 }
@@ -243,7 +243,7 @@ fn probit(p: f64) -> f64 {
     std::f64::consts::SQRT_2 * x.signum() * root.sqrt()
 }
 
-/// Returns the index of the first of the largest entries.
+/// Returns the index of the largest entry, or of the first one if several are equal.
 pub fn argmax<T: PartialOrd>(row: &[T]) -> usize {
     (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best })
 }

@@ -1,4 +1,4 @@
-//! Why the default schedule is what it is: the estimates that it was chosen by, and what would change them.
+//! Explains the default schedule: the estimates by which it was chosen, and what would change the choice.
 
 use crate::{
     cost::{BLENDED_ROWS, BLOCK, Estimate, ForestFacts, Machine, Work},
@@ -8,10 +8,10 @@ use crate::{
 
 /// The ways that the default schedule is chosen among.
 const CHOSEN_AMONG: [Work; 3] = [Work::Blends, Work::UntestedWalks, Work::TestedWalks];
-/// The batch sizes at which [`Explanation::by_batch`] looks, in powers of two up to this one.
+/// The largest batch size of [`Explanation::by_batch`], which looks at powers of two.
 const LARGEST: usize = 1 << 16;
 
-/// Why the default schedule of a forest is what it is on this machine's CPU.
+/// The reasons for a forest's default schedule on this machine's CPU.
 ///
 /// ```
 /// use fangorn::{auto::Explanation, cost::Work, import};
@@ -31,16 +31,17 @@ pub struct Explanation {
     pub facts: ForestFacts,
     /// The default schedule.
     pub schedule: Schedule,
-    /// The ways that it was chosen among, for [`BLENDED_ROWS`] rows, the fastest first.
+    /// The ways that the default schedule was chosen among, for [`BLENDED_ROWS`] rows, the fastest first.
     pub options: Vec<Way>,
     /// The ways to evaluate a batch of [`Explanation::rows`] rows, the fastest first.
     pub of_batch: Vec<Way>,
-    /// The fastest way by batch size: the number of rows from which on it is the fastest, in ascending order.
+    /// The fastest ways by batch size: each with the number of rows from which on it is the fastest, in ascending
+    /// order.
     pub by_batch: Vec<(usize, Work)>,
-    /// The least number of columns of ranks with which walks would take less time than blends, if blends were
-    /// chosen; the greatest with which blends would, if walks were. `None` if no number would change that.
+    /// If blends were chosen, the least number of columns of thresholds with which walks would take less time. If walks
+    /// were chosen, the greatest number with which blends would. `None` if no number would change the choice.
     pub rank_columns: Option<usize>,
-    /// The way that would be chosen with the costs of each machine that there are costs for, by name.
+    /// For each machine with shipped costs: its name, and the way that its costs would choose.
     pub by_machine: Vec<(&'static str, Work)>,
 }
 
@@ -102,8 +103,8 @@ fn fastest(machine: &Machine, facts: &ForestFacts, among: &[Work], rows: usize) 
     among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
 }
 
-/// Returns the number of columns of thresholds at which blends and walks change places. A column that is added or
-/// taken away costs blends its ranks, and walks its copy.
+/// Returns the number of columns of thresholds at which the choice between blends and walks changes. A column costs
+/// blends its ranking, and walks its copy.
 fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
     let seconds = |work| machine.estimate(facts, work, BLENDED_ROWS).map(|e| e.seconds());
     let walks = seconds(Work::UntestedWalks)?.min(seconds(Work::TestedWalks)?);

@@ -1,8 +1,8 @@
-//! Finds a fast schedule: the candidates of a space, ordered by a cost model, timed on rows, and kept in a
-//! plan.
+//! Finds a fast schedule. It times the candidates of a space on rows, in the order of a cost model, and keeps
+//! the fastest in a plan file.
 //!
-//! What may come in: a forest, rows, the costs of the machine, and [`Predictor`](crate::Predictor) to time
-//! candidates with. A schedule never changes a result, so nothing here does.
+//! This module uses a forest, rows, the costs of the machine, and [`Predictor`](crate::Predictor) to time
+//! candidates with. A schedule never changes a result, so tuning never does.
 //!
 //! ```no_run
 //! use std::time::Duration;

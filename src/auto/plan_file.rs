@@ -1,4 +1,4 @@
-//! The file of a tuned plan: TOML that a person can read and change.
+//! Plan files: the schedules that tuning has chosen for a model, as TOML that a person can read and change.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::{
 /// The version of the format that is written and read.
 const FORMAT: u32 = 1;
 
-/// Schedules that were chosen for a model by the number of rows in a batch.
+/// The content of a plan file: schedules for one model, each for batches of one size.
 ///
 /// ```
 /// use fangorn::{Forest, auto::{PlanFile, PlanFileBucket}, schedule::Schedule};
@@ -35,7 +35,7 @@ pub struct PlanFile {
     pub instructions: String,
     /// The number of threads for which they were chosen.
     pub threads: usize,
-    /// The buckets, each with another number of rows.
+    /// The buckets, each with a different number of rows.
     pub buckets: Vec<PlanFileBucket>,
 }
 
@@ -46,9 +46,9 @@ pub struct PlanFileBucket {
     pub rows: usize,
     /// The schedule.
     pub schedule: Schedule,
-    /// Microseconds a row when it was chosen, if it was timed.
+    /// Microseconds per row with this schedule when it was chosen, if it was timed.
     pub us_per_row: Option<f64>,
-    /// Microseconds a row by the default schedule at the same time.
+    /// Microseconds per row with the default schedule at that time.
     pub auto_us_per_row: Option<f64>,
 }
 
@@ -73,7 +73,7 @@ pub enum PlanFileError {
         /// What is wrong.
         error: crate::schedule::ParseError,
     },
-    /// There is no bucket, or two have the same number of rows, or one has none.
+    /// There is no bucket, two have the same number of rows, or one has 0 rows.
     #[error(
         "each [[batch]] needs a number of rows of its own, above 0, and there must be one; change `rows`"
     )]
@@ -125,9 +125,9 @@ impl PlanFile {
     /// Reads a plan.
     ///
     /// # Errors
-    /// The text is not a plan of this version, with the line and the remedy.
+    /// The text is not a plan of this version. The error names the line and the remedy.
     pub fn parse(text: &str) -> Result<Self, PlanFileError> {
-        // The first line says what is wrong and where; the others draw it.
+        // The first line of the message says what is wrong; the other lines show where.
         let first = |e: toml::de::Error| {
             let line = e.span().map(|at| 1 + text[..at.start.min(text.len())].matches('\n').count());
             let message = e.message().lines().next().unwrap_or_default().to_owned();
@@ -157,7 +157,7 @@ impl PlanFile {
     /// Returns the schedules for the forest.
     ///
     /// # Errors
-    /// The plan is for another model, or its buckets don't have a number of rows each.
+    /// The plan is for another model, it has no buckets, two have the same number of rows, or one has 0 rows.
     pub fn schedules(&self, forest: &Forest) -> Result<BatchSchedules, PlanFileError> {
         let model = forest.model_hash();
         if model != self.model {

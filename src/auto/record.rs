@@ -1,4 +1,4 @@
-//! What schedules took, beside what the cost model knows of them: the lines that costs are fitted from.
+//! Records of the time that schedules took, with the cost model's estimates. Costs are fitted to these records.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     schedule::{Schedule, cpu_facts},
 };
 
-/// The time of a batch by one schedule, with the terms of its [estimate](crate::cost::Estimate).
+/// The measured time of a batch with one schedule, and the terms of its [estimate](crate::cost::Estimate).
 ///
 /// An estimate is a sum of counts, each multiplied by a constant of [`Machine`]. So the constants of a machine
 /// can be fitted to the times of many records: `benches/experiments/fit_estimates.py` does that.
@@ -46,16 +46,16 @@ pub struct TimingRecord {
     pub schedule: String,
     /// The name of the way that the schedule evaluates such a batch; `None` if there is no estimate for it.
     pub way: Option<&'static str>,
-    /// Names of constants, with the counts that the estimate multiplies them by. Empty without a way.
+    /// Names of constants, with the counts that the estimate multiplies them by. Empty if there is no estimate.
     pub terms: BTreeMap<&'static str, f64>,
-    /// The estimate by the costs of this version, in seconds of the batch. `None` without a way.
+    /// The estimate with the costs of this version, in seconds of the batch. `None` if there is none.
     pub estimate: Option<f64>,
-    /// Seconds of the batch.
+    /// Measured seconds of the batch.
     pub seconds: f64,
 }
 
 impl TimingRecord {
-    /// Makes a record of a batch of so many rows that has taken so many seconds by a predictor with one schedule.
+    /// Makes a record of a batch of `rows` rows that took `seconds` with `predictor`, which was built with `schedule`.
     ///
     /// # Errors
     /// There is no memory for a batch.
@@ -115,8 +115,8 @@ impl About {
     }
 }
 
-/// Returns the way by which a predictor of one schedule evaluates a batch; `None` if the cost model knows no such
-/// way.
+/// Returns the way in which a predictor with one schedule evaluates a batch; `None` if the cost model has no estimate
+/// of it.
 pub(super) fn work_of(predictor: &Predictor, schedule: &Schedule, rows: usize) -> Result<Option<Work>> {
     // Larger batches repeat what some thousands of rows do.
     let engines = predictor.engines(rows.min(4096))?;

@@ -9,9 +9,9 @@ use crate::{
 /// The least number of rows of a pool. A branch predictor learns a few hundred rows that come again and
 /// again, and predictions then look up to four times as fast as they are on rows not seen before.
 pub const LEAST_ROWS: usize = 1 << 14;
-/// The most values of a pool that has more rows than one batch.
+/// Maximum number of values of a pool that has more rows than one batch.
 const MOST_VALUES: usize = 1 << 27;
-/// The part of a value by which a repeated row differs from the row of the file, at most.
+/// The greatest relative change of a value in a repeated row.
 const JITTER: f32 = 0.001;
 
 /// Contiguous `f32` rows that calls go through batch by batch, so that each call gets other rows than the
@@ -26,10 +26,12 @@ pub struct RowPool {
 
 impl RowPool {
     /// Makes a pool of batches of `batch` rows from rows of the forest's columns. The rows come first as they
-    /// are. Then they come again, each value changed by up to one part in a thousand, except categories.
+    /// are. They are then repeated, with each value except categories changed by up to one part in a
+    /// thousand.
     ///
     /// # Errors
-    /// There is no row, the values are no whole number of rows, `batch` is 0, or the memory is not enough.
+    /// There is no row, the values are not a whole number of rows, `batch` is 0, or there is not enough
+    /// memory.
     pub fn of_rows(forest: &Forest, rows: &[f32], batch: usize) -> Result<Self> {
         let columns = forest.features.len();
         if rows.is_empty() || columns == 0 || !rows.len().is_multiple_of(columns) {
@@ -55,12 +57,12 @@ impl RowPool {
         })
     }
 
-    /// Makes a pool of batches of `batch` rows for a forest without rows. A value lies between two
-    /// neighbouring thresholds of its column, any two with the same chance, or is one of the categories that
-    /// the column's splits name.
+    /// Makes a pool of batches of `batch` random rows. A value lies between two neighbouring thresholds of
+    /// its column, or below or above all of them, each case with the same probability. In a column of
+    /// categories it is one of those that the column's splits name.
     ///
     /// # Errors
-    /// The forest has no columns, `batch` is 0, or the memory is not enough.
+    /// The forest has no columns, `batch` is 0, or there is not enough memory.
     pub fn drawn(forest: &Forest, batch: usize) -> Result<Self> {
         let columns: Vec<Column> = Column::all_of(forest);
         if columns.is_empty() {
@@ -97,7 +99,7 @@ impl RowPool {
         self.columns
     }
 
-    /// Returns the number of batches before the first one comes again.
+    /// Returns the number of different batches.
     pub fn batches(&self) -> usize {
         self.batches
     }
@@ -165,7 +167,7 @@ impl Column {
     }
 }
 
-/// The most categories that are taken from one split.
+/// Maximum number of categories that are taken from one split.
 const MOST_CATEGORIES: usize = 1 << 10;
 
 #[cfg(test)]

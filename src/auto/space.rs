@@ -1,12 +1,13 @@
-//! The schedules that a tuner tries on the CPU: Treebeard's exploration (order of the loops, interleaving,
-//! node tiles, unrolled walks), and what came later: ranks, blends, row blocks and engines for a few rows.
+//! The schedules that a tuner tries on the CPU: those that Treebeard explores (order of the loops,
+//! interleaving, node tiles, unrolled walks), and those with ranks, blends, row blocks and engines for a few
+//! rows.
 
 use crate::{
     ranks::Choice,
     schedule::{Evaluation, FewRows, LayoutKind, Schedule, Tiler},
 };
 
-/// The most points of the CPU's space.
+/// Maximum number of points of the CPU's space.
 pub const MOST_CPU_POINTS: usize = 600;
 
 /// One point of the CPU's space. Any point makes a schedule, which a forest may refuse.
@@ -23,16 +24,16 @@ pub struct CpuPoint {
     pub rows: u32,
     /// How a row block goes through a tree.
     pub evaluate: Evaluate,
-    /// How rows become ranks before they are walked; `None` if walks read values. Blends always read ranks of
-    /// one byte.
+    /// The width of the ranks that walks read; `None` if walks read values. Blends always read ranks of one
+    /// byte.
     pub ranks: Option<Choice>,
     /// How nodes lie in memory.
     pub layout: LayoutKind,
     /// Whether walks take as many steps as the tree has levels, without leaf tests.
     pub unroll_walks: bool,
-    /// What runs a few rows.
+    /// The engine for a few rows.
     pub few_rows: FewRows,
-    /// Whether threads share the trees of a row block, and not the row blocks.
+    /// Whether the trees of a row block are divided among the threads, instead of the row blocks.
     pub parallel_trees: bool,
 }
 
@@ -43,9 +44,9 @@ pub enum Evaluate {
     Blend,
     /// The rows walk one tree after the other.
     Walk,
-    /// The rows walk one tree after the other, this many rows advancing together.
+    /// The rows walk one tree after the other, and this many rows advance together.
     WalkRows(u32),
-    /// Each row walks all trees, this many trees advancing together.
+    /// Each row walks all trees, and its walks of this many trees advance together.
     WalkTrees(u32),
     /// The rows walk one tree after the other, in tiles of this many nodes.
     Tiles(u32),

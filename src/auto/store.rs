@@ -1,9 +1,9 @@
-//! What tuning has found, kept in the user's cache folder, so that no machine tunes a model twice.
+//! Keeps what tuning has found in the user's cache folder, so that no machine tunes a model twice.
 //!
 //! There is one file for each model, instruction set, number of threads and contract of sums, and in it an
-//! entry for each candidate at each batch size: when the space of candidates changes, what was timed before
-//! still counts. A file is replaced as a whole by a rename, and processes that add to it take turns by a
-//! lock, which the system gives back when a process ends. So a file is whole at any time.
+//! entry for each candidate at each batch size: when the space of candidates changes, earlier times remain
+//! valid. A file is replaced as a whole by a rename, and a lock lets one process at a time add to it. The
+//! system releases the lock when a process ends. So a file is complete at any time.
 
 use std::{
     env, fmt,
@@ -24,20 +24,20 @@ use crate::{
     sum::Contract,
 };
 
-/// The environment variable that names the folder of kept plans. An empty value is as if it were unset.
+/// The environment variable that names the folder of kept plans. An empty value counts as unset.
 pub const CACHE: &str = "FANGORN_CACHE";
 
 /// The version of the files. Files of another version are not read.
 const FORMAT: u32 = 2;
-/// The most bytes of a file that is read.
+/// Maximum size in bytes of a file that is read.
 const MOST_BYTES: u64 = 1 << 26;
 
-/// What kept plans are found by.
+/// The key of a kept plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlanKey {
     /// The hash of the model.
     pub model: ModelHash,
-    /// The instruction set that predictions run by.
+    /// The instruction set that predictions use.
     pub instructions: String,
     /// The number of threads that predictions run on.
     pub threads: usize,
@@ -64,7 +64,7 @@ impl fmt::Display for PlanKey {
 /// What tuning has found for batches of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptBatch {
-    /// A hash of the rows that candidates were timed on.
+    /// A hash of the rows that candidates were timed on, or 0 for random rows.
     pub rows_hash: u64,
     /// The time that the search was allowed to take.
     pub budget: Duration,
@@ -114,13 +114,13 @@ pub struct PlanStore {
 }
 
 impl PlanStore {
-    /// Returns the store in a folder, which is made when something is kept.
+    /// Returns the store in a folder. The folder is created when something is first kept.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
     /// Returns the user's store: in the folder that the variable [`CACHE`] names, else in `fangorn/plans` in
-    /// the user's cache folder. Returns `None` where the environment names none of them.
+    /// the user's cache folder. Returns `None` if the environment names neither folder.
     pub fn user() -> Option<Self> {
         let folder = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
         let cache = || {
@@ -155,11 +155,11 @@ impl PlanStore {
         }
     }
 
-    /// Returns what is kept for a key, or else for the model and the instruction set with another contract or
-    /// another number of threads, the nearest.
+    /// Returns what is kept for a key. If there is nothing, it returns the nearest plan of the same model and
+    /// instruction set: one with the same contract if there is one, and the nearest number of threads.
     ///
     /// # Errors
-    /// The system can't read the folder or a file.
+    /// The system can't read the folder or the key's file.
     pub fn nearest(&self, key: &PlanKey) -> Result<Option<KeptPlan>> {
         if let Some(kept) = self.load(key)? {
             return Ok(Some(kept));
@@ -173,7 +173,7 @@ impl PlanStore {
         Ok(plans.min_by_key(other))
     }
 
-    /// Adds what was found for batches of some sizes, in the place of what was kept for these sizes.
+    /// Keeps what was found for batches of some sizes, and replaces what was kept for these sizes.
     ///
     /// # Errors
     /// The system can't write the file.
@@ -187,7 +187,8 @@ impl PlanStore {
         let lock =
             OpenOptions::new().create(true).truncate(false).write(true).open(self.folder.join("lock"))?;
         match lock.lock() {
-            // Some file systems have no locks. A rename is whole there too, but one of two may be lost.
+            // Some file systems have no locks. A rename is atomic there, too, but of two additions one may be
+            // lost.
             Err(e) if e.kind() != io::ErrorKind::Unsupported => return Err(e),
             _ => {}
         }
@@ -201,7 +202,7 @@ impl PlanStore {
         all.extend(batches);
         all.sort_by_key(|batch| batch.found.rows);
         let text = text_of(&KeptPlan { key: key.clone(), batches: all })?;
-        // Without locks, two processes write at once, each a file of its own.
+        // Without locks, two processes may write at once, so each writes a file of its own.
         let part = self.folder.join(format!("{}.part", std::process::id()));
         let mut file = File::create(&part)?;
         file.write_all(text.as_bytes())?;
@@ -253,7 +254,7 @@ impl PlanStore {
     }
 }
 
-/// Reads a file; `None` if it is larger than any that was written, or no text.
+/// Reads a file; `None` if it is larger than [`MOST_BYTES`] or is not UTF-8.
 fn read(path: &Path) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
@@ -356,7 +357,7 @@ fn parse(text: &str) -> Option<KeptPlan> {
         })
     };
     let kept = KeptPlan { key, batches: keys.batch.into_iter().map(batch).collect::<Option<_>>()? };
-    // A number of rows comes once, or something else has written the file.
+    // If there is no batch, or two have the same number of rows, something else has written the file.
     kept.schedules().is_some().then_some(kept)
 }
 

@@ -27,19 +27,20 @@ use crate::{
     sum::Contract,
 };
 
-/// Seconds that the calls of one measurement take at least, so that reading the clock does not show.
+/// Least seconds of the calls of one measurement, so that the time of reading the clock is negligible.
 const MEASUREMENT: f64 = 200e-6;
 /// Pairs of measurements, one of the default schedule and one of the candidate, before a candidate is kept
 /// or dropped.
 const SCREENED: usize = 3;
 /// Candidates that are kept for the rounds after the screening.
 const KEPT: usize = 8;
-/// Pairs of measurements in the first round after the screening. Each round has twice as many for half of
-/// the candidates.
+/// Pairs of measurements in the first round after the screening. Each later round has twice as many, for half as many
+/// candidates.
 const FIRST_ROUND: usize = 6;
 /// Pairs of measurements that decide between the default schedule and the fastest candidate.
 const LAST_ROUND: usize = 25;
-/// A candidate that takes this many times as long in its first measurement gets no other one.
+/// A candidate that takes this many times as long as the default schedule in its first measurement is not measured
+/// again.
 const HOPELESS: f64 = 2.0;
 /// The winner has to take less than this part of the default schedule's time; otherwise noise may have
 /// chosen it.
@@ -49,10 +50,11 @@ const SCREENING: f64 = 0.6;
 
 /// Finds fast schedules for a forest on this machine's CPU, by batch size.
 ///
-/// Candidates are the points of [`cpu_space`], in the order of their [estimates](crate::cost::Estimate). Each is compiled, then timed beside the default schedule, in
-/// turns. The median of the ratios counts, so that a change of the machine's speed hits both. The best candidates go through rounds of successive halving (Jamieson and Talwalkar, 2016,
-/// section 3): each round times half as many candidates twice as long. A candidate that this machine or this
-/// forest refuses is a [`Miss`].
+/// Candidates are the points of [`cpu_space`], in the order of their [estimates](crate::cost::Estimate). Each is
+/// compiled, then timed beside the default schedule, in turns. The median of the ratios of their times decides, so that
+/// a change of the machine's speed affects both alike. The best candidates go through rounds of successive halving
+/// (Jamieson and Talwalkar, 2016, section 3): each round times half as many candidates twice as long. A candidate that
+/// can't run as written on this machine or with this forest is a [`Miss`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,15 +99,15 @@ pub struct TunedBatch {
     pub rows: usize,
     /// The default schedule.
     pub auto: TimedSchedule,
-    /// The schedule that the tuner takes within its budget. It is the default schedule if no candidate is
-    /// faster by more than noise.
+    /// The schedule that the tuner has chosen within its budget. It is the default schedule if no candidate is faster
+    /// by more than noise.
     pub tuned: TimedSchedule,
-    /// The fastest schedule of all candidates, of an exhaustive search.
+    /// The fastest of all candidates and the default schedule; `None` unless the search was exhaustive.
     pub best: Option<TimedSchedule>,
     /// Number of candidates of the space.
     pub points: usize,
-    /// The candidates that were timed, in the order of the search. Their seconds are the default schedule's
-    /// times the ratio of a few pairs of measurements, so they say less than those of the winners.
+    /// The candidates that were timed, in the order of the search. Their seconds are the default schedule's seconds,
+    /// multiplied by a ratio from few measurements, so they are less certain than those of `auto`, `tuned` and `best`.
     pub screened: Vec<TimedSchedule>,
     /// The candidates that could not be timed.
     pub missed: Vec<Miss>,
@@ -128,7 +130,7 @@ pub struct TimedSchedule {
 pub struct Miss {
     /// The candidate.
     pub schedule: Schedule,
-    /// Why it could not.
+    /// Why the candidate could not be timed.
     pub why: String,
 }
 
@@ -141,7 +143,7 @@ pub struct Progress {
     pub seen: usize,
     /// Number of candidates for this batch size.
     pub points: usize,
-    /// The time of the best candidate so far, as a part of the default schedule's; 1 where none is faster.
+    /// The time of the best candidate so far, divided by the default schedule's; 1 if none is faster.
     pub best: f64,
     /// The time since the tuner began.
     pub elapsed: Duration,
@@ -152,7 +154,7 @@ struct Candidate {
     schedule: Schedule,
     predictor: Predictor,
     work: Option<Work>,
-    /// Its time as a part of the default schedule's.
+    /// Its time divided by the default schedule's.
     ratio: f64,
 }
 
@@ -183,8 +185,8 @@ impl<'f> Tuner<'f> {
         }
     }
 
-    /// Sets rows to time with, row by row, of the forest's columns. By default, rows are drawn between the
-    /// forest's thresholds.
+    /// Sets the rows to time with: the values of the forest's columns, row by row. By default, rows are
+    /// [drawn](RowPool::drawn) from the forest's thresholds.
     pub fn rows(mut self, rows: impl Into<Option<&'f [f32]>>) -> Self {
         self.rows = rows.into();
         self
@@ -198,7 +200,7 @@ impl<'f> Tuner<'f> {
         self
     }
 
-    /// Sets the time that tuning takes in all. A measurement that has begun is ended, so it takes a little
+    /// Sets the time that tuning takes in all. A measurement that has begun is completed, so tuning may take a little
     /// longer. An exhaustive search has no budget.
     pub fn budget(mut self, budget: Duration) -> Self {
         self.budget = budget;
@@ -217,15 +219,15 @@ impl<'f> Tuner<'f> {
         self
     }
 
-    /// Sets what sums promise.
+    /// Sets the contract of sums.
     pub fn sum(mut self, sum: Contract) -> Self {
         self.sum = sum;
         self
     }
 
-    /// Sets where to keep what is found, and to look first. What was found there for the same rows within as
-    /// much time is taken as it is. With more time, the search goes on with the candidates that it did not
-    /// come to. By default nothing is kept.
+    /// Sets the store. Tuning looks there first, and keeps there what it finds. It takes over what an earlier search
+    /// found for the same rows with at least as large a budget. With a larger budget, it goes on with the candidates
+    /// that the earlier search did not come to. By default there is no store.
     pub fn store(mut self, store: impl Into<Option<&'f PlanStore>>) -> Self {
         self.store = store.into();
         self
@@ -402,7 +404,7 @@ struct Search<'s, 'f> {
     /// Takes the number of candidates seen, and the least ratio so far.
     tell: &'s mut dyn FnMut(usize, f64),
     missed: Vec<Miss>,
-    /// The candidates timed so far. Their seconds are parts of the default schedule's.
+    /// The candidates timed so far. Their `seconds` are divided by the default schedule's.
     screened: Vec<TimedSchedule>,
 }
 
@@ -447,7 +449,7 @@ impl Search<'_, '_> {
     fn candidate(&self, schedule: Schedule) -> Result<Candidate, String> {
         let predictor = self.tuner.build(Some(schedule.clone())).map_err(|e| e.to_string())?;
         match predictor.plans().iter().flat_map(|plan| plan.program.notes()).next() {
-            // Another candidate is what this one would become.
+            // With a note, this candidate would run as another candidate does.
             Some(note) => Err(note.to_string()),
             None => {
                 let work = work_of(&predictor, &schedule, self.rows).map_err(|e| e.to_string())?;
@@ -474,7 +476,7 @@ impl Search<'_, '_> {
         Ok(kept)
     }
 
-    /// Returns the fastest candidate if it is faster than the default schedule and proves its leaves.
+    /// Returns the fastest candidate if it is faster than the default schedule and passes a self-check.
     fn winner(&mut self, kept: Vec<Candidate>) -> Result<Option<Candidate>> {
         for mut candidate in kept {
             candidate.ratio = self.watch.ratio(self.auto, &candidate, LAST_ROUND)?;
@@ -512,8 +514,8 @@ impl Stopwatch {
         Ok(watch)
     }
 
-    /// Returns the seconds of a call, an average of a measurement. Each measurement goes on with the next
-    /// batches, so that no candidate finds its rows in a cache because another one has just read them.
+    /// Returns the seconds of a call, averaged over a measurement. Each measurement goes on with the next batches, so
+    /// that no candidate finds its rows in a cache because another one has just read them.
     fn seconds(&mut self, candidate: &Candidate) -> Result<f64> {
         let columns = self.pool.columns();
         let begin = Instant::now();
@@ -540,7 +542,7 @@ impl Stopwatch {
         Ok(times)
     }
 
-    /// Returns the candidate's time as a part of the default schedule's, measured in pairs.
+    /// Returns the candidate's time divided by the default schedule's, measured in pairs.
     fn ratio(&mut self, auto: &Candidate, candidate: &Candidate, pairs: usize) -> Result<f64> {
         let times = self.turns(&[auto, candidate], pairs)?;
         Ok(ratio(&times[0], &times[1]))

@@ -1,5 +1,5 @@
-//! Self-checks: a compiled forest proves itself before it serves. A check makes rows for the model, runs them
-//! through the chosen engines and through the reference interpreter, and compares the leaves one by one.
+//! Self-checks: a compiled forest is tested before it serves. A check makes rows for the model, runs them through the
+//! chosen engines and through the reference interpreter, and compares the leaves one by one.
 //!
 //! A check finds defects of Fangorn and of the machine, not of a model. What may come in: the forest, and a
 //! [`Runner`] that runs rows. Whoever builds a predictor or an operator decides what follows from a
@@ -8,7 +8,7 @@
 //! | check | rows | cost |
 //! |---|---|---|
 //! | [`SelfCheck::Off`] | none | none |
-//! | [`SelfCheck::Quick`] | 16 to 512 made rows, in batches of a few rows and of two blocks and a part | about a millisecond, or 5% of the time to load a large model |
+//! | [`SelfCheck::Quick`] | 16 to 512 made rows (as few as 3 for a kernel that writes only sums, or for very wide rows), in batches of a few rows and of two blocks and a part | about a millisecond, or 5% of the time to load a large model |
 //! | [`SelfCheck::Full`] | thousands: three for each node, up to 50 million steps of the reference | about a second |
 
 mod probes;
@@ -21,7 +21,7 @@ pub use run::{Check, Failure, RunResult, Runner};
 
 use crate::isa::WrongVariable;
 
-/// How much a predictor, an operator or a module proves before it serves.
+/// How much of a predictor, an operator or a module is checked before it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SelfCheck {
     /// Checks nothing.
@@ -34,8 +34,8 @@ pub enum SelfCheck {
     Full,
 }
 
-/// The environment variable for all self-checks. `off` leaves them out, whoever asks for them. `strict` makes
-/// a difference an error, where slower code would serve otherwise. An empty value is as if it were unset.
+/// The environment variable for all self-checks. `off` turns all of them off. `strict` makes a difference an error;
+/// without it, slower code serves instead. An empty value counts as unset.
 pub const SELF_CHECK: &str = "FANGORN_SELF_CHECK";
 
 /// How the environment variable [`SELF_CHECK`] treats checks.
@@ -68,7 +68,7 @@ impl Strictness {
         }
     }
 
-    /// Returns the check to run for the one that was asked for; `None` where nothing is checked.
+    /// Returns the check to run for the one that was asked for; `None` if nothing is checked.
     pub(crate) fn of(self, check: SelfCheck) -> Option<SelfCheck> {
         (self != Self::Off && check != SelfCheck::Off).then_some(check)
     }
@@ -87,7 +87,7 @@ pub struct Difference {
     pub what: Finding,
 }
 
-/// What an engine gave, and what is right.
+/// The engine's result, and the right one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// A wrong leaf.
@@ -99,16 +99,16 @@ pub enum Finding {
         /// The leaf slot that the reference reaches.
         expected: u32,
     },
-    /// A margin further from the sum of its leaf values than rounding allows.
+    /// A margin further from its exact value than rounding allows. Also a value, of code that gives no margins.
     Margin {
         /// Index of the output.
         output: usize,
-        /// The margin that the engine gave.
+        /// The number that the engine gave.
         found: f32,
-        /// The sum of the row's leaf values, in `f64`.
+        /// The reference interpreter's number.
         expected: f64,
     },
-    /// An error in place of a result.
+    /// An error in place of a result, or a leaf slot that does not exist.
     Refused(String),
 }
 

@@ -3,7 +3,7 @@
 
 use crate::forest::{Forest, Node, Predicate, Side, reference};
 
-/// A type of the values in made rows: `f32` or `f64`.
+/// A type of values in the rows of [`Probes`]: `f32` or `f64`.
 pub trait Cell: reference::Input + PartialEq {
     /// Returns the value of this type that is nearest to `value`.
     fn of(value: f64) -> Self;
@@ -135,7 +135,7 @@ impl ProbeBuilder<'_> {
         }
     }
 
-    /// Returns about as many splits as the forest has.
+    /// Returns roughly the number of splits of the forest.
     fn splits(&self) -> usize {
         self.forest.leaf_count().max(1)
     }
@@ -167,7 +167,7 @@ impl ProbeBuilder<'_> {
         };
     }
 
-    /// Returns a value on what a split asks for, or right beside it.
+    /// Returns a split's threshold or a value right beside it, or a category for a split on a category set.
     fn beside<T: Cell>(&mut self, predicate: Predicate, draw: usize) -> T {
         match predicate {
             Predicate::Less { threshold: t }
@@ -181,7 +181,7 @@ impl ProbeBuilder<'_> {
                 }
             }
             Predicate::InSet { set, .. } => {
-                // All codes come in turn, and one past the last.
+                // All codes of the set's words come in turn, and one past the last.
                 let codes = 32 * self.forest.sets[set as usize].words.len() + 1;
                 T::of(((self.round as usize + self.random.below(2) * codes / 2) % codes) as f64)
             }
@@ -208,7 +208,7 @@ impl Random {
         (self.next() % n.max(1) as u64) as usize
     }
 
-    /// Returns a number from 0 up to 1.
+    /// Returns a number that is at least 0 and below 1.
     pub(crate) fn unit(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1 << 24) as f32
     }

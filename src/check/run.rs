@@ -8,10 +8,11 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// A result of the code under check, or the reason why there is none.
 pub type RunResult<T> = Result<Vec<T>, Failure>;
 
-/// The code under check: it takes rows and returns results. A method returns `None` where the code does not
-/// give that result; it gives slots, margins or values.
+/// The code under check: it takes rows and returns results. A method returns `None` if the code does not give
+/// that kind of result. The code gives at least one of leaf slots, margins and values.
 pub trait Runner<T> {
-    /// Returns what a row's value becomes before the code walks the row.
+    /// Returns the value that the code reads in place of `value`, for example after rounding to the type of
+    /// its rows.
     fn cast(&self, value: T) -> T {
         value
     }
@@ -19,12 +20,12 @@ pub trait Runner<T> {
     fn leaf_slots(&self, rows: &[T]) -> Option<RunResult<u32>>;
     /// Returns the margins of contiguous rows, `rows x outputs`.
     fn margins(&self, rows: &[T]) -> Option<RunResult<f32>>;
-    /// Returns the values of contiguous rows, where the code gives values but not the margins that they come
-    /// from.
+    /// Returns the values of contiguous rows, `rows x values`, if the code gives values but not the margins
+    /// that they come from.
     fn values(&self, _rows: &[T]) -> Option<RunResult<f32>> {
         None
     }
-    /// Returns whether sums may take denormal numbers for zero.
+    /// Returns whether sums may treat denormal numbers as zero.
     fn flushes_denormals(&self) -> bool {
         false
     }
@@ -33,7 +34,8 @@ pub trait Runner<T> {
 /// Steps of the reference interpreter that a quick check may take for any model, `f64` rows included: some
 /// 0.15 ms. Measured by `fangorn-benches load`.
 const QUICK_STEPS: usize = 8_000;
-/// Steps that a quick check may take in addition, for each node: loading a large model takes longer, too.
+/// Steps that a quick check may take in addition for each node, because loading a large model takes longer,
+/// too.
 const QUICK_STEPS_A_NODE: f64 = 0.03;
 /// Largest number of values in the rows that a quick check makes: 0.1 ms for a wide model.
 const QUICK_VALUES: usize = 30_000;
@@ -53,7 +55,7 @@ const FULL_ROWS: usize = 1024;
 const FULL_VALUES: usize = 1 << 23;
 /// Largest number of slots that the reference finds in a round of a full check.
 const FULL_SLOTS: usize = 1 << 24;
-/// Rows of two blocks of 64, and of a part of a block that fills no vector.
+/// Number of rows of two blocks of 64, and of a part of a block that fills no vector.
 const TWO_BLOCKS: usize = 2 * 64 + 17;
 /// Batches of a few rows, as engines take them: one row, a few, and more than a vector holds.
 const FEW: [usize; 3] = [1, 5, 17];
@@ -288,7 +290,7 @@ fn compare<T: Cell>(
             return Some((r, Finding::Refused("a leaf slot past the last".into())));
         }
     }
-    // At each addition such a device may take three denormal numbers for zero.
+    // At each addition such a device may treat three denormal numbers as zero.
     let denormal = if runner.flushes_denormals() { 3.0 * (trees + 1) as f64 } else { 0.0 };
     let denormal = denormal * f64::from(f32::MIN_POSITIVE);
     let bound = bound?;
@@ -326,7 +328,7 @@ fn compare<T: Cell>(
 }
 
 /// Returns how far a value may be off, relative to the larger of 1 and its magnitude. The limit is generous,
-/// because a wrong leaf gives another number altogether. It is `None` where rounding alone may give another
+/// because a wrong leaf gives another number altogether. It is `None` if rounding alone may give another
 /// number.
 fn of_values(forest: &Forest, bound: &[f64]) -> Option<f64> {
     let most = bound.iter().copied().fold(0.0, f64::max) * forest.scale.0.abs();

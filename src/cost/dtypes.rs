@@ -1,9 +1,9 @@
-//! The types of numbers that a product of matrices may be computed in, and what each target gains from them.
+//! The number types that a matrix product may be computed in, and how fast each target is with each of them.
 
 use super::GraphTarget;
 
-/// A type of numbers, in the order of CMLCompiler (Wen et al., ICS 2023, section 3.2), with integers of 64 bits and
-/// doubles above it. The paper puts `i32` and `f16` beside each other; here `i32` comes first.
+/// A number type. The order is that of CMLCompiler (Wen et al., ICS 2023, section 3.2), with 64-bit integers and
+/// doubles after the paper's types. The paper puts `i32` and `f16` beside each other; here `i32` comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NumberType {
     /// 0 and 1.
@@ -31,7 +31,7 @@ impl NumberType {
     pub const ALL: [Self; 9] =
         [Self::Bool, Self::I4, Self::I8, Self::I16, Self::I32, Self::F16, Self::F32, Self::I64, Self::F64];
 
-    /// Returns the name.
+    /// Returns the name, such as `f32`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -46,8 +46,8 @@ impl NumberType {
         }
     }
 
-    /// Returns the smallest type of integers that holds those from `least` to `greatest`. Beyond those of 64 bits it
-    /// is doubles.
+    /// Returns the smallest integer type that holds all integers from `least` to `greatest`, or [`Self::F64`] if none
+    /// does.
     pub fn of_integers(least: f64, greatest: f64) -> Self {
         let integers = [Self::Bool, Self::I4, Self::I8, Self::I16, Self::I32, Self::I64];
         let fits =
@@ -55,7 +55,7 @@ impl NumberType {
         integers.into_iter().find(fits).unwrap_or(Self::F64)
     }
 
-    /// Returns the least integer of a type of integers, and the first one beyond its greatest.
+    /// Returns the least integer of an integer type, and the first one beyond its greatest.
     fn range(self) -> Option<(f64, f64)> {
         let bits = |bits: i32| Some((-2f64.powi(bits - 1), 2f64.powi(bits - 1)));
         match self {
@@ -69,7 +69,7 @@ impl NumberType {
         }
     }
 
-    /// Returns whether the type holds a value, to the bit: `-0.0` is no integer.
+    /// Returns whether the type represents a value exactly. `-0.0` is no integer.
     ///
     /// ```
     /// use fangorn::cost::NumberType;
@@ -98,8 +98,8 @@ impl NumberType {
         }
     }
 
-    /// Returns the number up to which a sum of integers is exact where products of this type are summed: those of
-    /// small integers in integers of 32 bits, those of others in floats of the same type.
+    /// Returns the greatest magnitude up to which sums of integer-valued products of this type are exact. Products of
+    /// integers of up to 32 bits are summed in 32-bit integers, products of other types in their own type.
     pub fn exact_sums(self) -> f64 {
         match self {
             Self::Bool | Self::I4 | Self::I8 | Self::I16 | Self::I32 => f64::from(i32::MAX),
@@ -111,13 +111,13 @@ impl NumberType {
     }
 }
 
-/// How many products of a type a target computes while it computes one of `f32`; `None` where it has none that is
-/// kept in order.
+/// The speed of matrix products of each type on each target, relative to `f32`; `None` if there is no maintained
+/// implementation.
 ///
 /// - CPUs multiply matrices with the crate `matrixmultiply`, which has `f32` and `f64`: a vector holds half as many
-///   doubles. No Rust library that is kept in order multiplies matrices of bytes or of truth values, so on a CPU these
-///   gain nothing but by becoming `f32`.
-/// - Devices multiply with burn, whose matrices are of `f32` there, doubles among them.
+///   doubles. No maintained Rust library multiplies matrices of bytes or of truth values, so a CPU multiplies them as
+///   `f32`.
+/// - Devices multiply with burn, which holds all matrices there as `f32`, even those of doubles.
 pub const PRODUCT_SPEEDS: [(NumberType, Speeds); 9] = [
     (NumberType::Bool, Speeds { cpu: None, device: None }),
     (NumberType::I4, Speeds { cpu: None, device: None }),
@@ -140,7 +140,7 @@ pub struct Speeds {
 }
 
 impl GraphTarget {
-    /// Returns how many products of this type are computed in the time of one of `f32`; `None` if the target has none.
+    /// Returns the speed of products of this type relative to `f32`; `None` if the target has no such product.
     pub fn product_speed(self, number: NumberType) -> Option<f64> {
         let (_, speeds) = PRODUCT_SPEEDS.into_iter().find(|(of, _)| *of == number)?;
         match self {
@@ -149,9 +149,9 @@ impl GraphTarget {
         }
     }
 
-    /// Returns the fastest type of a product whose elements are integers that `least` holds, and whose sums have no
-    /// partial sum beyond `sums`. The smallest one is returned of those that are as fast, and `None` if the target
-    /// has no such product that is exact.
+    /// Returns the fastest type in which a product of integer matrices is exact. `least` is a type that holds all
+    /// elements, and no partial sum is beyond `sums` in magnitude. Of equally fast types it is the smallest. Returns
+    /// `None` if the target has no such type.
     ///
     /// ```
     /// use fangorn::cost::{GraphTarget, NumberType};

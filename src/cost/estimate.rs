@@ -1,11 +1,11 @@
-//! Estimates of what a batch takes, term by term, from numbers that describe the forest. Nothing is compiled
-//! or run.
+//! Estimates of a batch's time, term by term, from numbers that describe the forest. Nothing is compiled or
+//! run.
 
 use serde::Serialize;
 
 use super::{BLENDED_ROWS, BLOCK, Machine};
 
-/// What a forest asks of an engine, in numbers.
+/// The numbers of a forest from which its time is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ForestFacts {
     /// Number of trees.
@@ -14,15 +14,15 @@ pub struct ForestFacts {
     pub splits: usize,
     /// Number of splits that ask whether a category is in a set.
     pub set_splits: usize,
-    /// Steps of a row to its leaf, on average over the leaves.
+    /// Mean depth of the leaves, in steps from the root.
     pub leaf_depth: f64,
-    /// Levels of a tree, on average over the trees.
+    /// Mean depth of the trees, in steps from the root to the deepest leaf.
     pub tree_depth: f64,
-    /// Columns that some split reads.
+    /// Number of columns that some split reads.
     pub columns: usize,
-    /// Columns of categories among them.
+    /// Number of columns that splits on category sets read.
     pub category_columns: usize,
-    /// Columns of ranks of one byte: columns of thresholds, and columns that answer a question.
+    /// Numbers of columns of a row of one-byte ranks: of thresholds, and of questions.
     pub rank_columns: (usize, usize),
     /// Whether there are trees, and every tree has few enough leaves to be blended.
     pub blends: bool,
@@ -45,7 +45,7 @@ impl Work {
     /// All ways.
     pub const ALL: [Self; 4] = [Self::Blends, Self::UntestedWalks, Self::TestedWalks, Self::RowWalks];
 
-    /// Returns the name.
+    /// Returns the name, such as `blends`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Blends => "blends",
@@ -61,9 +61,9 @@ impl Work {
 pub struct Term {
     /// What takes the time.
     pub what: &'static str,
-    /// The name of the constant of [`Ways`](super::Ways) that `each` is.
+    /// The field of [`Ways`](super::Ways) that `each` is taken from.
     pub cost: &'static str,
-    /// How often, in a batch: the count that `each` is multiplied by.
+    /// How often it happens in a batch: the factor of `each`.
     pub count: f64,
     /// Seconds of each.
     pub each: f64,
@@ -79,7 +79,7 @@ impl Term {
 /// The estimated time of a batch on one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// The parts, which add up.
+    /// The parts. Their seconds add up to the estimate.
     pub terms: Vec<Term>,
 }
 
@@ -93,9 +93,9 @@ impl Estimate {
 impl Machine {
     /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way.
     ///
-    /// A row block is worked on as a whole, so a part of a block costs as much as a block. Walks of a whole
-    /// block through one tree wait for their loads, so a step of a block takes
-    /// [`Ways::waiting_step`](super::Ways) at least. A constant's name and its count are in each term.
+    /// Blends, ranking and copying work on whole row blocks, so a part of a block costs as much as a block.
+    /// Walks of a row block through one tree wait for their loads, so a step of a block takes at least
+    /// [`Ways::waiting_step`](super::Ways).
     ///
     /// ```
     /// use fangorn::cost::{ForestFacts, Machine, Work};

@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use crate::isa::{Isa, gathers_said, isa};
 
-/// Returns whether a gather of eight values takes little longer than a load. On some machines a gather
-/// takes many times as long: on AMD's before Zen 4, and on Intel's with microcode that keeps gathers
-/// from running ahead. No such machine says so, so the gather is measured, once.
+/// Returns whether a gather of eight values takes little longer than a load. On some machines a gather takes
+/// many times as long: on AMD's before Zen 4, and on Intel's with microcode that keeps gathers from running
+/// ahead. No machine reports this, so the time of a gather is measured, once.
 pub(crate) fn gathers() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {

@@ -1,11 +1,11 @@
-//! Which takes less time: a forest's walk, or the three products of matrices that the forest can become.
+//! Estimates whether a forest takes less time as walks, or as the three matrix products that it can become.
 
 use super::{Estimate, ForestFacts, GraphTarget, Machine, Term, Work};
 
-/// Seconds of the parts of a forest that is products of matrices (CMLCompiler, section 3.3), for one row.
+/// Costs of a forest that is computed as matrix products (CMLCompiler, section 3.3). All but `batch` are for one row.
 ///
-/// `cargo run --release -p fangorn-benches -- matrices` times random forests both ways on this machine, and fits these
-/// numbers.
+/// `cargo run --release -p fangorn-benches -- matrices` times random forests as walks and as products on this machine,
+/// and fits these numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ForestProducts {
     /// Seconds of a batch, however few rows it has.
@@ -18,9 +18,9 @@ pub struct ForestProducts {
     pub element: f64,
 }
 
-/// The costs of a forest as products on the CPU. They are lower bounds, so that no estimate is above the time that
-/// products take. On a busy machine with AVX2, a build without the last optimisations gave 7.9 µs of a batch, 64 ns of a
-/// leaf and its split together, and 0.19 ns of an element. Walks take less time even by the lower bounds.
+/// The costs of a forest as matrix products on the CPU. They are lower bounds, so that no estimate is above the time
+/// that products take. On a busy machine with AVX2, a build without the last optimisations took 7.9 µs for a batch, 64
+/// ns for a leaf and its split together, and 0.19 ns for an element. Walks take less time even than these lower bounds.
 pub const FOREST_PRODUCTS: ForestProducts =
     ForestProducts { batch: 5e-6, split: 6e-9, leaf: 3e-9, element: 0.04e-9 };
 
@@ -41,17 +41,17 @@ impl ForestProducts {
     }
 }
 
-/// A forest's two ways, with their estimates.
+/// The two ways to compute a forest, walks and matrix products, with their estimates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestChoice {
     /// The fastest of the ways to walk or blend the forest.
     pub walk: (Work, Estimate),
-    /// Products of matrices; `None` on a target that there are no costs for.
+    /// The estimate of matrix products; `None` for a target without costs of products.
     pub products: Option<Estimate>,
 }
 
 impl ForestChoice {
-    /// Returns whether products take less time than the walk. Without costs of products it is the walk.
+    /// Returns whether products take less time than the walk. It is false without costs of products.
     pub fn products_pay(&self) -> bool {
         let (_, walk) = &self.walk;
         self.products.as_ref().is_some_and(|products| products.seconds() < walk.seconds())
@@ -59,8 +59,8 @@ impl ForestChoice {
 }
 
 impl GraphTarget {
-    /// Returns the costs of a forest as products of matrices. Nobody has measured them on a device, so forests are
-    /// walked there.
+    /// Returns the costs of a forest as matrix products. It is `None` for devices, where nobody has measured them, so
+    /// forests are walked there.
     pub fn forest_products(self) -> Option<&'static ForestProducts> {
         match self {
             Self::Cpu => Some(&FOREST_PRODUCTS),
@@ -68,7 +68,7 @@ impl GraphTarget {
         }
     }
 
-    /// Estimates both ways of a forest with `outputs` sums, for a batch of `rows` rows.
+    /// Estimates walks and matrix products of a forest with `outputs` sums, for a batch of `rows` rows.
     ///
     /// ```
     /// use fangorn::cost::{ForestFacts, GraphTarget};

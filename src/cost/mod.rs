@@ -7,18 +7,18 @@
 //! - the groups that blends make of a tree's splits,
 //! - how a column block becomes ranks,
 //! - how many threads a batch is worth,
-//! - in a graph, whether a product skips zeros, the type that it is computed in, and whether a forest is products.
+//! - in a graph, whether a product skips zeros, the type that it is computed in, and whether a forest becomes matrix
+//!   products.
 //!
-//! A choice never changes a result, only the time that the result takes; a forest that becomes products keeps its leaves,
-//! and its sums are rounded in another order. A limit of a kernel, such as its
-//! number of columns, stands beside the kernel.
+//! A choice changes the time of a result, never the result. There is one exception: a forest that becomes matrix
+//! products finds the same leaves, but rounds its sums in another order. A limit of a kernel, such as its number of
+//! columns, stands beside the kernel.
 //!
-//! There is one [`Machine`] for each instruction set. Two commands find its numbers again on the machine at
-//! hand: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
-//! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction
-//! set. [`PRODUCTS`] and [`FOREST_PRODUCTS`] are for any of them: `fangorn-benches products` and `fangorn-benches
-//! matrices` measure them. Seconds, sizes and the sums of them come in here. Forests,
-//! schedules, plans and engines stay out.
+//! There is one [`Machine`] for each instruction set. Two commands find its numbers again on the machine at hand:
+//! `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and `cargo run --release -p
+//! fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction set. [`PRODUCTS`] and
+//! [`FOREST_PRODUCTS`] are for any of them: `fangorn-benches products` and `fangorn-benches matrices` measure them.
+//! This module computes with seconds and sizes. It knows nothing of forests, schedules, plans and engines.
 
 mod dtypes;
 mod estimate;
@@ -58,22 +58,22 @@ impl GraphTarget {
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
 pub const BLOCK: usize = 64;
-/// Bytes of the largest tensor of a graph's part of a batch. The two or three tensors that are there at a time fit a cache
-/// of the second level. `fangorn bench` on scalers and linear models says which size is fastest.
+/// Maximum bytes of a tensor, if a graph runs a batch in parts. The two or three tensors that exist at a time then fit
+/// into a second-level cache. `fangorn bench` on scalers and linear models says which size is fastest.
 pub const PART_BYTES: usize = 256 << 10;
 
-/// Seconds of the parts of a product of a row with a weight, dense and skipping the weight's zeros.
+/// Costs of the product of a row with a weight matrix, if it is dense and if it skips the weight's zeros.
 ///
 /// `fangorn-benches products` times both on this machine, for weights of several shapes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Products {
-    /// An element of the weight in a dense product.
+    /// Seconds of an element of the weight in a dense product.
     pub dense: f64,
-    /// An element that is not 0, where the others are skipped.
+    /// Seconds of a nonzero element of the weight, if zeros are skipped.
     pub filled: f64,
-    /// A number of the row that is checked, since NaN and infinities make NaN of a zero.
+    /// Seconds of checking a number of the row, if zeros are skipped: NaN or infinity times zero is NaN.
     pub checked: f64,
-    /// A column of the result, where zeros are skipped.
+    /// Seconds of a column of the result, if zeros are skipped.
     pub output: f64,
 }
 
@@ -87,7 +87,7 @@ impl Products {
     }
 
     /// Returns the seconds of the product of a row with a weight of `rows x columns` of which `filled` elements are not
-    /// 0, where the others are skipped.
+    /// 0, if the others are skipped.
     pub fn skipping_seconds(&self, [rows, columns]: [usize; 2], filled: usize) -> f64 {
         let [rows, columns, filled] = [rows, columns, filled].map(|count| count as f64);
         filled * self.filled + rows * self.checked + columns * self.output
@@ -99,8 +99,9 @@ impl Products {
     }
 }
 
-/// Values of a leaf from which its vector is added after the walks, and not by them. Forests of 88 classes take about half
-/// the time so, forests of 26 the same time: `fangorn bench` on models of `benches/classical` and of the zoo.
+/// From this many values on, a leaf's vector is added after the walks and not by them. Forests of 88 classes then take
+/// about half the time, forests of 26 classes the same time: `fangorn bench` on models of `benches/classical` and of
+/// the zoo.
 pub const WIDE_LEAVES: usize = 32;
 
 /// Rows that the default schedule blends with one tree before it goes on to the next one.
@@ -205,14 +206,14 @@ pub struct Walk {
     pub full: f64,
     /// Fewer rows than this take less time through tiles one by one than in a block.
     pub tiled_rows: usize,
-    /// Most places for leaves in complete trees, for each leaf of the forest, at which walks of complete
-    /// trees take less time. Walks of complete trees need no links.
+    /// Greatest ratio of the leaves of complete trees to the leaves of the forest at which walks of complete trees take
+    /// less time. Walks of complete trees need no links.
     pub places: f64,
 }
 
 impl Walk {
-    /// Returns the number of rows below which rows one by one, each beside steps of other trees, take
-    /// less time than a block. It is at least 1, and at most the rows of a block.
+    /// Returns the number of rows below which walking rows one by one, each through several trees at a time, takes less
+    /// time than walking a block. It is at least 1, and at most the rows of a block.
     pub(crate) fn rows_one_by_one(&self) -> usize {
         // The cast saturates and makes 0 of NaN, so every cost gives a number of rows.
         ((self.block / self.one).round() as usize).clamp(1, BLOCK)
@@ -251,7 +252,7 @@ pub struct Blend {
 pub struct Ranking {
     /// Fewer rows than this take less time when they are ranked one by one than as a row block.
     pub rows: usize,
-    /// Costs of the parts of a column block, where the machine has kernels for them.
+    /// Costs of the parts of a column block, if the machine has kernels for them.
     pub column_block: Option<ColumnBlock>,
 }
 

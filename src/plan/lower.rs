@@ -19,7 +19,7 @@ use crate::{
     sum::Contract,
 };
 
-/// The target of a compilation.
+/// What to compile for: the device, the outputs, the type of rows, the threads, and the contract of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The device to compile for.
@@ -42,8 +42,8 @@ impl Request {
     }
 }
 
-/// A forest compiled down to LIR, with each stage on the way. Only [`lower`] and [`lower_with`] make one, so
-/// targets rely on what they have checked: walks stay inside the packed nodes and end in leaves.
+/// A forest compiled down to LIR, with each stage on the way. Lowering verifies the plan and the packed nodes
+/// before it returns one, so targets rely on this: walks stay inside the packed nodes and end in leaves.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     notes: Vec<Note>,
@@ -57,8 +57,8 @@ pub struct Lowered {
     few_rows: FewRows,
 }
 
-/// A directive that was carried out in another way than it says, since the device or the model leaves no
-/// choice. The result is the same.
+/// A directive that the device or the model can't carry out as written, and what is done instead. The result
+/// is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
     /// The directive, such as `cache(b0)`.
@@ -74,7 +74,7 @@ impl std::fmt::Display for Note {
 }
 
 impl Lowered {
-    /// Returns the directives that were carried out in another way than they say.
+    /// Returns a note on each directive that was not carried out as written.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
@@ -89,7 +89,8 @@ impl Lowered {
         &self.loops
     }
 
-    /// Returns the loops with legal reductions.
+    /// Returns the loops after `legalise`, which gives loops whose iterations would add to the same sum
+    /// private partial sums, or atomic additions.
     pub fn legal(&self) -> &LoopNest {
         &self.legal
     }
@@ -127,8 +128,8 @@ impl Lowered {
         self.plan.cube().ok_or_else(|| Error::Device(remedy.into()))
     }
 
-    /// Returns the ranks that rows become before they are walked, if the schedule wants ranks. The plan is
-    /// then one of [`Ranks::forest`], and its rows are ranks.
+    /// Returns the data that turns rows into ranks, if the schedule asks for ranks. The plan then walks
+    /// [`Ranks::forest`], and the rows that it reads are ranks.
     pub fn ranks(&self) -> Option<&Arc<Ranks>> {
         self.ranks.as_ref()
     }
@@ -138,13 +139,13 @@ impl Lowered {
         self.rows
     }
 
-    /// Returns how the schedule wants a few rows to find leaves on a CPU.
+    /// Returns the engine that the schedule's `fewRows` asks for, for a few rows on a CPU.
     pub fn few_rows(&self) -> FewRows {
         self.few_rows
     }
 
-    /// Returns the forest that walks go through, given the forest that was lowered: that of the ranks, if
-    /// there are any.
+    /// Returns the forest that is walked: the forest on ranks if the schedule ranks rows, and `forest`
+    /// otherwise. `forest` must be the one that was lowered.
     pub fn walked<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
         self.ranks.as_ref().map_or(forest, |ranks| ranks.forest())
     }
@@ -153,8 +154,8 @@ impl Lowered {
 /// Lowers a forest. This is a pure function: the same input gives the same plan.
 ///
 /// # Errors
-/// A forest that does not [verify](Forest::verify) or that the layout can't hold, or a schedule that the
-/// device can't carry out, with the remedy.
+/// The forest does not [verify](Forest::verify), the layout can't hold it, or the device can't carry out the
+/// schedule. The error names the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
     lower_with(forest, schedule, request, None)
 }
@@ -162,7 +163,7 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
 /// Like [`lower`], but with a profile of the forest, which some directives need.
 ///
 /// # Errors
-/// The errors of [`lower`], and a profile of another forest.
+/// The errors of [`lower`], or the profile is of another forest.
 pub fn lower_with(
     forest: &Forest,
     schedule: &Schedule,
@@ -185,8 +186,9 @@ pub(crate) fn lower_verified(
     let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
     let LoweredParts { notes, order, loops, legal, layout, least, mut plan } =
         settle(forest, schedule, inner, visits)?;
-    // The row cache can rank all columns of the ranks, but not the columns of a group of trees only. Every
-    // column of the ranks is in use, so `used_columns` is set for groups only.
+    // A kernel can turn values into ranks while it fills the row cache, but only if the cache holds every
+    // column of ranks, not the columns of a group of trees. The forest on ranks reads each of its columns, so
+    // `used_columns` is set only if each group of trees has columns of its own.
     if let TargetPlan::Cube(plan) = &mut plan
         && ranks.is_some()
         && !plan.own.used_columns
@@ -310,7 +312,7 @@ fn settle(
             }
         };
         let note = Note { directive: format!("specialize({name})"), instead };
-        // Copies of a loop have the same name, so they have the same note.
+        // A loop that the nest holds several times has one name, and one note is enough.
         if !notes.contains(&note) {
             notes.push(note);
         }
@@ -392,7 +394,7 @@ pub(super) struct Steps {
     plain: u32,
     /// Number of straight-line steps with a leaf test each.
     tested: u32,
-    /// How the walk goes on after them.
+    /// How the walk goes on after these steps.
     rest: Remainder,
 }
 
@@ -483,7 +485,7 @@ fn walks(
     Ok(Walks { walks, least, sizes, notes })
 }
 
-/// Whether some node asks more than a threshold.
+/// Whether some predicate is neither `Less` nor `Always`.
 fn asks_more(forest: &Forest) -> bool {
     let asks = |n: &forest::Node| match n {
         forest::Node::Split { predicate, .. } => {

@@ -1,5 +1,5 @@
-//! LIR: what a schedule on a layout becomes. The types are in `fangorn-ir`, which every target sees. The
-//! lowering to them is here.
+//! LIR: what a schedule on a layout becomes. The types are in `fangorn-ir`, which every target sees. This
+//! module lowers a forest and a schedule to them.
 
 mod budget;
 mod lower;
@@ -23,7 +23,7 @@ pub use lower::{Lowered, Note, Request, check, check_with, lower, lower_with};
 #[cfg(feature = "cube")]
 pub(crate) use to_cube::group_columns;
 
-/// What the loop nests of [`Lowered::loops`] and [`Lowered::legal`] are made of.
+/// The types of the loop nests of [`Lowered::loops`] and [`Lowered::legal`].
 pub mod nest {
     pub use crate::mir::{BufferId, Case, Cases, Loop, Op, Partial, Private, Reduce, Walk};
 }

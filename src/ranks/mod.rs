@@ -1,22 +1,22 @@
-//! Ranks: small integers in place of values and thresholds, which decide every split as the values did.
+//! Ranks: small integers that replace values and thresholds and decide every split in the same way.
 //!
 //! Take a feature whose nodes ask `x < t_0`, …, `x < t_{m-1}`, the thresholds ascending and distinct. They
-//! tell values apart only by how many thresholds are at most `x`. This number is the *rank* of `x`,
-//! `0 ..= m`, and `x < t_k` holds exactly where `rank(x) < k + 1`. So a row becomes a few bytes and a
-//! threshold one byte. A forest on ranks is itself a [`Forest`] whose splits are all `rank < small integer`:
-//! layouts, plans and the reference interpreter take it as it is.
+//! tell values apart only by how many thresholds are at most `x`. This number is the *rank* of `x`, `0 ..=
+//! m`, and `x < t_k` holds if and only if `rank(x) < k + 1`. So a row becomes a few bytes and a threshold one
+//! byte. A forest on ranks is itself a [`Forest`] whose splits are all `rank < small integer`: layouts, plans
+//! and the reference interpreter take it as it is.
 //!
 //! - A rank [`Column`] is a pair of a feature and the side of its missing values. A missing value has rank 0
-//!   where it goes left and rank `m` where it goes right, so a node stays one compare. A feature whose nodes
-//!   send missing values both ways has two columns, each with the thresholds of its own nodes.
-//! - A column holds as many thresholds as its [`Width`] counts. A feature with more has several columns, each
-//!   for a slice of the thresholds. The rank in a slice is the number of the slice's thresholds that are at
-//!   most `x`.
+//!   if it goes left and rank `m` if it goes right, so a node stays one compare. A feature whose nodes send
+//!   missing values both ways has two columns, each with the thresholds of its own nodes.
+//! - A column holds at most [`Width::largest`] thresholds. A feature with more has several columns, each for
+//!   a slice of the thresholds. The rank in a slice is the number of the slice's thresholds that are at most
+//!   `x`.
 //! - Other predicates ([`Predicate::InSet`], `Equal`, `LessZeroAside`) are answered while a row is ranked.
-//!   The answer is a column that is 1 where the row goes right and 0 where it goes left.
+//!   The answer is a column that is 1 if the row goes right and 0 if it goes left.
 //!
-//! [`Ranks`] is the plain data; [`Ranker`](crate::cpu::Ranker) ranks rows with it on the CPU. What comes in
-//! here: a verified forest. What stays out: rows, schedules, layouts, devices.
+//! [`Ranks`] is the plain data; [`Ranker`](crate::cpu::Ranker) ranks rows with it on the CPU. This module
+//! takes a verified forest. It knows nothing of rows, schedules, layouts and devices.
 
 mod columns;
 mod rewrite;
@@ -50,7 +50,7 @@ impl Width {
         }
     }
 
-    /// Returns the bytes of a rank.
+    /// Returns the size of a rank in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -70,12 +70,12 @@ impl Width {
 /// How to choose a [`Width`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// Takes `u8`, with as many columns as that needs.
+    /// Takes `u8`, with as many columns as needed.
     U8,
     /// Takes `u16`.
     U16,
-    /// Takes the width that makes a row of fewer bytes, or `u8` where both make as many. `u16` pays where a
-    /// feature has more than two slices on average over the columns.
+    /// Takes the width that makes ranked rows shorter, or `u8` if both make them as long. That is `u16` if it
+    /// needs fewer than half as many columns as `u8`.
     #[default]
     Auto,
 }
@@ -94,19 +94,18 @@ impl Choice {
     }
 }
 
-/// What a [`Column`] tells about its feature.
+/// What a [`Column`] holds about its feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnKind {
     /// The rank among the thresholds `first .. first + count` of [`Ranks::thresholds`]. A missing value has
-    /// rank 0 where it goes left and `count` where it goes right.
+    /// rank 0 if it goes left and `count` if it goes right.
     Thresholds {
         /// Index of the least threshold.
         first: u32,
         /// Number of thresholds, at most [`Width::largest`]. 0 makes a column of zeros.
         count: u32,
     },
-    /// The answer to a question: 1 where the row goes right, a missing value included, and 0 where it goes
-    /// left.
+    /// The answer to a question: 1 if the row goes right and 0 if it goes left, missing values included.
     Question {
         /// The question. Its set is one of [`Ranks::sets`].
         predicate: Predicate,
@@ -116,11 +115,11 @@ pub enum ColumnKind {
 /// A column of a ranked row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// The column of the forest's rows that it reads.
+    /// The column of the forest's rows that this column is computed from.
     pub feature: u32,
     /// The side to which missing values of the feature go.
     pub missing: Side,
-    /// What it tells about the feature.
+    /// What the column holds about the feature.
     pub asks: ColumnKind,
 }
 
@@ -180,8 +179,7 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Returns how many columns a row of these ranks would have: first those of thresholds, then those of
-    /// questions.
+    /// Returns the numbers of columns of a row of ranks of this width: of thresholds, and of questions.
     ///
     /// # Errors
     /// The forest does not verify, or it has more thresholds than 32 bits can count.
@@ -223,20 +221,20 @@ impl Ranks {
         self.width
     }
 
-    /// Returns the columns of a ranked row, by feature. Columns of one feature come in the order missing
-    /// left, missing right, questions.
+    /// Returns the columns of a ranked row, in the order of the features. Columns of one feature come in the
+    /// order missing left, missing right, questions.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Returns the bytes of a ranked row.
+    /// Returns the size of a ranked row in bytes.
     pub fn row_bytes(&self) -> usize {
         self.columns.len() * self.width.bytes()
     }
 
     /// Returns the thresholds of all columns, ascending within each. Rows are compared with them in the
-    /// forest's own compare type. NaN, which is last in a column, stands for the threshold above infinity: no
-    /// value is at least it.
+    /// forest's own compare type. NaN, which is last in a column, stands for a threshold above infinity,
+    /// which no value reaches.
     pub fn thresholds(&self) -> &[Real] {
         &self.thresholds
     }
@@ -245,8 +243,8 @@ impl Ranks {
     ///
     /// Two `f64` thresholds may become one `f32`, so a column's thresholds are ascending but not all
     /// distinct. Ranks stay right: each `f32` value decides by the `f32` threshold as it did by the `f64` one
-    /// ([`least_f32_not_below`]). A rank counts repeated thresholds, too, so `rank < k + 1` still holds
-    /// exactly where threshold `k` is above `x`.
+    /// ([`least_f32_not_below`]). A rank counts repeated thresholds, too, so `rank < k + 1` still holds if
+    /// and only if threshold `k` is above `x`.
     pub fn thresholds_f32(&self) -> Vec<f32> {
         self.thresholds.iter().map(|t| least_f32_not_below(t.0)).collect()
     }
@@ -269,7 +267,7 @@ impl Ranks {
         keys
     }
 
-    /// Returns the category sets that questions name, without repetitions.
+    /// Returns the category sets that questions ask about, without repetitions.
     pub fn sets(&self) -> &[CategorySet] {
         &self.sets
     }
@@ -288,8 +286,8 @@ impl Ranks {
     /// split is [`Predicate::Less`] with a whole threshold from 0 to [`Width::largest`], compared in `f32`.
     ///
     /// A split that sends every row to one side becomes `rank < 0`, which holds for no rank. If all rows went
-    /// left, its children have changed places. A node's missing side is that of its column, but a ranked row
-    /// has no missing values.
+    /// left, its children are swapped. A node's missing side is that of its column, but a ranked row has no
+    /// missing values.
     pub fn forest(&self) -> &Forest {
         &self.forest
     }

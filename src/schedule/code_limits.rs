@@ -7,16 +7,16 @@
 /// machine that `benches/NOTEBOOK.md` names. `benches/gpu/compile_times.py` measures NVIDIA's compilers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeLimits {
-    /// The most innermost loops side by side, each of which is a walk of its own.
+    /// Maximum number of innermost loops, each of which is a walk of its own.
     pub siblings: u32,
-    /// The most walks that may advance together in a unit.
+    /// Maximum number of walks that advance together in a unit.
     pub lanes: u32,
-    /// The most walks in the kernel's text, with lanes, unrolled loops and branches multiplied out.
+    /// Maximum number of walks in the kernel's text, with lanes, unrolled loops and branches multiplied out.
     pub walks: u32,
-    /// The most straight-line steps in the kernel's text. Each walk counts as three steps besides.
+    /// Maximum number of straight-line steps in the kernel's text. Each walk counts as three more steps.
     pub steps: u32,
-    /// How many times the code of a step through thresholds a step takes if nodes ask for categories, missing
-    /// values or the like. `walks` and `steps` are divided by it then.
+    /// How many times larger a step's code is if nodes ask for categories, missing values or the like. `walks` and
+    /// `steps` are then divided by this number.
     pub question: u32,
 }
 

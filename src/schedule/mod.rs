@@ -1,10 +1,10 @@
 //! The schedule language: *how* a forest is walked, separate from what the forest means.
 //!
-//! A [`Schedule`] is a list of [`Directive`]s over index variables. Two variables are given: `batch`, the
-//! rows of a call, and `tree`, the trees of the forest, nested in that order. Directives derive other
-//! variables from them (SilvanForge, section 3). A schedule has a builder, a text form ([`Schedule::parse`],
-//! `Display`), and a [`Nest`] of the loops that it describes. It knows nothing of node storage, and of
-//! devices only the numbers in [`Device`].
+//! A [`Schedule`] is a list of [`Directive`]s over index variables. Two variables are given: `batch`, the rows of a
+//! call, and `tree`, the trees of the forest, nested in that order. Directives derive other variables from them
+//! (SilvanForge, section 3). A schedule has a builder, a text form ([`Schedule::parse`], `Display`), and a [`Nest`] of
+//! the loops that it describes. This module does not know how nodes are stored. Of a device it knows only the numbers
+//! in [`Device`].
 //!
 //! ```
 //! use fangorn::schedule::{Schedule, Size};
@@ -59,7 +59,7 @@ pub enum TreeOrder {
     Depth,
     /// By the depth of the shallowest leaf, then by the depth of the deepest leaf.
     FirstLeaf,
-    /// By depth, then by the pattern of leaves in level order, so that trees of one shape are side by side.
+    /// By depth, then by the pattern of leaves in level order, so that trees of the same shape are side by side.
     Structure,
     /// By the depth at which [`LIKELY_PERCENT`] of the rows of a profile have reached a leaf, then by depth.
     LikelyLeaf,
@@ -69,7 +69,7 @@ impl TreeOrder {
     /// All tree orders.
     pub const ALL: [Self; 4] = [Self::Depth, Self::FirstLeaf, Self::Structure, Self::LikelyLeaf];
 
-    /// The name in a schedule's text.
+    /// Returns the name in a schedule's text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Depth => "depth",
@@ -100,7 +100,7 @@ impl Tiler {
     /// All rules.
     pub const ALL: [Self; 3] = [Self::Uniform, Self::Probability, Self::Hybrid];
 
-    /// The name in a schedule's text.
+    /// Returns the name in a schedule's text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -113,8 +113,8 @@ impl Tiler {
 /// Percentage by which `pad` may let a tree grow if the directive gives none.
 pub const PAD_PERCENT: u32 = 10;
 
-/// One line of a schedule. It names variables. A `split` copies the loops inside its loop. Afterwards their plain
-/// name means every copy, and `first.name` means the copy inside `first`.
+/// One line of a schedule. Most directives name loops by their variables. A `split` repeats the loops inside its loop.
+/// Afterwards their plain name stands for all repetitions, and `first.name` for the one inside `first`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Directive {
     /// `tile(v, outer, inner, size)`: walks `v` in tiles of `size` iterations. The last tile may be partial.
@@ -140,8 +140,7 @@ pub enum Directive {
         /// Number of iterations of the first loop.
         at: Size,
     },
-    /// `reorder(v, w, …)`: nests loops, which are perfectly nested in each other, in this order from the
-    /// outside in.
+    /// `reorder(v, w, …)`: puts loops that are perfectly nested into this order, outermost first.
     Reorder {
         /// The variables of the loops, outermost first.
         vars: Vec<String>,
@@ -188,8 +187,8 @@ pub enum Directive {
         /// Number of steps, or `None` for as many as the trees are deep.
         steps: Option<u32>,
     },
-    /// `peelWalk(v, n)`: walks in the innermost loop `v` take their first steps without a leaf test: `n` of
-    /// them, but no more than there are above the first leaf of any of their trees.
+    /// `peelWalk(v, n)`: walks in the innermost loop `v` take their first steps without a leaf test: at most `n`, and
+    /// at most as many as the shallowest leaf of their trees is deep.
     PeelWalk {
         /// An innermost loop.
         var: String,
@@ -257,8 +256,8 @@ pub enum Directive {
         /// The greatest number of added nodes, as a percentage of the tree's nodes.
         percent: u32,
     },
-    /// `fewRows(auto)`, `fewRows(registers)`, `fewRows(abreast)`, `fewRows(full)`, `fewRows(rows)`,
-    /// `fewRows(walk)`: chooses how rows find leaves that are too few to fill vectors.
+    /// `fewRows(auto)`, `fewRows(registers)`, `fewRows(abreast)`, `fewRows(full)`, `fewRows(rows)`, `fewRows(walk)`:
+    /// chooses the engine for a few rows, too few to fill vectors.
     FewRows {
         /// The engine for a few rows.
         by: FewRows,
@@ -278,7 +277,7 @@ pub enum FewRows {
     /// The fastest engine that can serve the forest on the machine.
     #[default]
     Auto,
-    /// Keeps the row in registers and takes four levels of a tree in one step.
+    /// Keeps the row in registers and decides four levels of a tree with one compare.
     Registers,
     /// Walks 64 trees abreast, with gathers.
     Abreast,
@@ -286,7 +285,7 @@ pub enum FewRows {
     Full,
     /// Walks one row after the other on the schedule's layout.
     Rows,
-    /// Walks a few rows as it walks many rows: in the order of the loops.
+    /// Walks a few rows as many rows are walked: in the order of the loops.
     Walk,
 }
 
@@ -295,7 +294,7 @@ impl FewRows {
     pub const ALL: [Self; 6] =
         [Self::Auto, Self::Registers, Self::Abreast, Self::Full, Self::Rows, Self::Walk];
 
-    /// The name in a schedule's text.
+    /// Returns the name in a schedule's text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -529,8 +528,8 @@ impl Schedule {
         self.with(Directive::Ranks { choice })
     }
 
-    /// Returns the ranks that the last `ranks` of the schedule chooses. It is `None` if there is none, or if
-    /// it is `off`.
+    /// Returns the width of ranks that the schedule's last `ranks` chooses, or `None` if there is no `ranks` or it says
+    /// `off`.
     pub fn rank_choice(&self) -> Option<Choice> {
         let named = self.directives.iter().rev().find_map(|d| match d {
             Directive::Ranks { choice } => Some(*choice),

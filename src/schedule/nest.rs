@@ -41,7 +41,7 @@ pub struct IndexVar {
     pub start: Size,
     /// The distance from one offset to the next.
     pub step: Size,
-    /// The upper limits. An offset keeps all of them.
+    /// The upper limits. An offset satisfies all of them.
     pub bounds: Vec<Bound>,
 }
 
@@ -98,8 +98,8 @@ pub struct Marks {
     /// Number of straight-line steps of the loop's walks: `None` for none, `Some(Some(n))` for `n`,
     /// `Some(None)` for as many as the trees are deep.
     pub unroll: Option<Option<u32>>,
-    /// The greatest number of first steps that walks take without a leaf test. They end above the first leaf
-    /// of any tree.
+    /// The greatest number of first steps that walks take without a leaf test. These steps end at the depth
+    /// of the shallowest leaf at the latest.
     pub peel: Option<u32>,
     /// A share of a profile's rows in percent. Straight-line steps test for a leaf down to the depth at which
     /// this share of the rows has reached a leaf.
@@ -142,7 +142,7 @@ pub struct NestLoop {
     pub var: IndexVar,
     /// What directives say about the loop.
     pub marks: Marks,
-    /// The loops immediately inside. An innermost loop has none, and walks.
+    /// The loops immediately inside. An innermost loop has none: it walks trees.
     pub body: Vec<NestLoop>,
 }
 
@@ -381,7 +381,7 @@ impl Building {
                 let found = self.find(var)?;
                 self.check_new_names([first, second])?;
                 self.room(found.iter().map(|n| self.count(*n)).sum())?;
-                // Inner copies come first, because the split of an outer copy clones the inner ones.
+                // Inner loops come first, because the split of an outer loop clones the loops inside it.
                 found.into_iter().rev().try_for_each(|n| self.split(n, first, second, at))
             }
             Directive::Reorder { vars } => self.reorder(vars),

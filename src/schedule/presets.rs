@@ -1,4 +1,4 @@
-//! Schedules with a name, which repeat in this language what known engines do.
+//! Named schedules. Each says in the schedule language what a known engine does.
 
 use super::{Axis, Device, Evaluation, FewRows, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
@@ -210,8 +210,8 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     cpu_schedule(if blends.is_some() { Work::Blends } else { walks }, stats)
 }
 
-/// Returns a schedule that evaluates row blocks in this way. The engine for a few rows may be any, but for walks
-/// row by row it is those walks.
+/// Returns a schedule that evaluates row blocks in this way. `fewRows` is `auto`, except for [`Work::RowWalks`], which
+/// walks a few rows row by row.
 pub(crate) fn cpu_schedule(work: Work, stats: &ForestStats) -> Schedule {
     match work {
         Work::Blends => blended().few_rows(FewRows::Auto),
@@ -277,8 +277,8 @@ fn layout_for(stats: &ForestStats) -> LayoutKind {
     }
 }
 
-/// Returns the interleaved layout if full trees of the greatest depth are not far more than the nodes of the
-/// forest.
+/// Returns the interleaved layout if full trees of the greatest depth have not many more nodes than the forest,
+/// otherwise the sparse layout.
 fn interleaved(stats: &ForestStats) -> LayoutKind {
     let depth = stats.depths.len().saturating_sub(1) as i32;
     let full = 2f64.powi(depth + 1) * stats.trees as f64;

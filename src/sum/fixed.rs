@@ -1,4 +1,4 @@
-//! Exact sums: whole numbers of a fixed unit.
+//! Exact sums: integers of a fixed unit.
 //!
 //! # Unit
 //!
@@ -15,7 +15,7 @@
 //! # Two words
 //!
 //! A GPU without 64-bit integers adds two words of 32 bits, with no carry between them while it adds. A value
-//! is `high x 2^L + low` with `0 <= low < 2^L`. Where at most `n` values meet, `L = 32 - ceil(log2(n))` (at
+//! is `high x 2^L + low` with `0 <= low < 2^L`. If a sum has at most `n` values, `L = 32 - ceil(log2(n))` (at
 //! most 31), so that the sum of the low words stays below `2^32`. `n` counts the base score and the trees of
 //! the output that has the most trees. The sum of the high words stays within `2^30 + n` in magnitude, which
 //! an `i32` holds for `n <= 2^30`.
@@ -33,14 +33,14 @@
 use super::SumError;
 use crate::forest::{Aggregate, Forest, Targets};
 
-/// Largest number of values that meet in a sum.
+/// Largest number of values of a sum.
 const MOST_VALUES: usize = 1 << 30;
 /// The largest scale exponent: `2^-126` is the least normal `f32`.
 const MOST_EXPONENT: i32 = 126;
 /// Magnitudes are multiplied by this while they are added up, so that no sum of them overflows.
 const SMALL: f64 = 1.0 / (1u64 << 32) as f64;
 
-/// A forest's leaf values and base scores as whole numbers, which have the same sum in any order.
+/// A forest's leaf values and base scores as integers, which have the same sum in any order.
 ///
 /// ```
 /// use fangorn::{Forest, forest::{CompareType, Side}, sum::FixedPoint};
@@ -66,7 +66,7 @@ pub struct FixedPoint {
     low_bits: u32,
     /// For each output, a magnitude that no partial sum exceeds.
     range: Vec<f64>,
-    /// Values that meet in a sum, by output.
+    /// Number of values of a sum, by output.
     values: Vec<usize>,
 }
 
@@ -128,8 +128,8 @@ impl FixedPoint {
         &self.base
     }
 
-    /// Returns the exponent `s` of each output: its unit is `2^-s`. It is at most 126, and negative where
-    /// magnitudes reach `2^(29 + low bits)`.
+    /// Returns the exponent `s` of each output: its unit is `2^-s`. It is at most 126, and negative if
+    /// magnitudes exceed `2^(29 + low bits)`.
     pub fn exponents(&self) -> &[i32] {
         &self.exponents
     }
@@ -139,8 +139,8 @@ impl FixedPoint {
         self.low_bits
     }
 
-    /// Splits a value into two words: low, and high (the bits of an `i32`). Each word may be added up by
-    /// itself, wrapping, and [`join`] makes a value of the sums.
+    /// Splits a value into two words: low, and high (the bits of an `i32`). Low words and high words may be
+    /// added up separately, with wrapping additions; [`join`] turns the two sums into a value.
     ///
     /// [`join`]: FixedPoint::join
     pub fn split(&self, value: i64) -> [u32; 2] {
@@ -148,13 +148,13 @@ impl FixedPoint {
         [low as u32, (value >> self.low_bits) as u32]
     }
 
-    /// Returns the value of two words. Each word may be a sum of as many words as values meet in a margin.
+    /// Returns the value of two words. Each word may be a sum of as many words as a margin has values.
     pub fn join(&self, [low, high]: [u32; 2]) -> i64 {
         (i64::from(high as i32) << self.low_bits) + i64::from(low)
     }
 
     /// Turns a total in units into a margin. It rounds once to `f32`, to the nearest with ties to even, and
-    /// gives infinity where the total is too large. An output that does not exist has the unit 1.
+    /// gives infinity if the total is too large. An output that does not exist has the unit 1.
     pub fn round(&self, total: i64, output: usize) -> f32 {
         let s = self.exponents.get(output).copied().unwrap_or(0);
         // The first cast rounds. A power of two then changes only the exponent, and `f64` has room for it.
@@ -177,14 +177,14 @@ impl FixedPoint {
         self.range.iter().enumerate().map(bound).collect()
     }
 
-    /// Returns the most that rounding leaf values and base score to units may add up to.
+    /// Returns the largest error that rounding the leaf values and the base score to units can cause.
     fn quantum(&self, output: usize) -> f64 {
         let values = self.values.get(output).map_or(0.0, |n| *n as f64);
         scaled(values / 2.0, -self.exponents.get(output).copied().unwrap_or(0))
     }
 }
 
-/// Returns how many values meet in each output's sum: the base score, and a leaf value of each of the
+/// Returns the number of values of each output's sum: the base score, and a leaf value of each of the
 /// output's trees.
 fn values(forest: &Forest) -> Vec<usize> {
     match &forest.targets {

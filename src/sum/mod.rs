@@ -1,8 +1,8 @@
 //! Contracts: what a sum of leaf values promises, and the exact sum.
 //!
 //! A margin is a base score plus one leaf value for each tree. Additions of floating-point numbers round, so
-//! the last bits show their order, and a schedule chooses that order. A [`Contract`] says how much of it a
-//! result may show. It belongs to whoever predicts and never to the schedule:
+//! the last bits of a margin depend on their order, which the schedule chooses. A [`Contract`] limits this
+//! dependence. The caller chooses the contract, never the schedule:
 //!
 //! | contract | the margin is | it depends on |
 //! |---|---|---|
@@ -10,14 +10,14 @@
 //! | `tree` | base score, then each tree in the producer's order, rounded as the producer rounds | nothing |
 //! | `exact` | within [`FixedPoint::bound`] of the real-valued sum, which is far less | nothing |
 //!
-//! `tree` adds in an [`Accumulator`], the type that the producer adds in. `exact` adds whole numbers in
-//! [`FixedPoint`], where the order never shows. The least or largest leaf ([`Aggregate::Min`],
-//! [`Aggregate::Max`]) is the same in every order, and only one addition follows, that of the base score.
-//! There all contracts mean `any`.
+//! `tree` adds in an [`Accumulator`], the type that the producer adds in. `exact` adds integers in
+//! [`FixedPoint`], which have the same sum in every order. The least or largest leaf ([`Aggregate::Min`],
+//! [`Aggregate::Max`]) is the same in every order, and only one addition follows, that of the base score. So
+//! for these aggregates all contracts mean `any`.
 //!
 //! Transforms, such as a sigmoid or a softmax, come after the sum, and no contract covers them.
 //!
-//! What comes in here: arithmetic of sums. What stays out: schedules, layouts, devices.
+//! This module is about the arithmetic of sums. It knows nothing of schedules, layouts and devices.
 
 mod fixed;
 
@@ -46,8 +46,8 @@ pub enum Contract {
     Any,
     /// Adds in the producer's [`Accumulator`], from the base score on, in the producer's tree order.
     Tree,
-    /// Adds whole numbers of a fixed unit and rounds once at the end: the same bytes for every schedule,
-    /// batch and device.
+    /// Adds integers of a fixed unit and rounds once at the end: the same bytes for every schedule, batch and
+    /// device.
     Exact,
 }
 
@@ -55,7 +55,7 @@ impl Contract {
     /// All contracts.
     pub const ALL: [Self; 3] = [Self::Any, Self::Tree, Self::Exact];
 
-    /// Reads a contract's name: `any`, `tree` or `exact`.
+    /// Returns the contract with the name `any`, `tree` or `exact`, or `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.name() == text)
     }

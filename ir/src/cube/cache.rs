@@ -30,7 +30,8 @@ impl Plan<Cube> {
 
     /// Returns the distance between two columns of the row cache, in keys. It is the number of rows of the
     /// window, rounded up to a multiple of the banks of shared memory if there are at least as many rows as
-    /// banks. Then units with rows of their own never ask one bank for two keys.
+    /// banks. Then a key's bank depends on its row alone, and units with rows of their own read from
+    /// different banks.
     pub fn cached_stride(&self) -> u32 {
         match self.own.cached_rows.unwrap_or(0) {
             rows if rows < BANKS => rows,

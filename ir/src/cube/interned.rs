@@ -9,8 +9,8 @@ use std::{
 use super::{Cube, EpiloguePlace};
 use crate::Plan;
 
-/// A plan that is shared by reference. Its hash is a stored id. A comparison goes by the ids, and through the
-/// plans only if two ids are equal. Launches hand it to cubecl.
+/// A plan that is shared by reference, as launches hand it to cubecl. Its hash is a stored id. Two plans are
+/// compared by their ids, and in full only if the ids are equal.
 #[derive(Clone)]
 pub struct PlanRef(Arc<InternedPlan>);
 
