@@ -17,7 +17,7 @@ use fangorn_ir::{
 /// Compiles the kernel of a plan to WGSL, SPIR-V, PTX or a code object, as `compiler` does for a launch.
 ///
 /// # Errors
-/// The compiler's refusal.
+/// The compiler refuses the kernel.
 pub fn compile<C: Compiler>(
     device: Arc<DeviceProperties>,
     plan: &PlanRef,

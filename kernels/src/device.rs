@@ -3,7 +3,7 @@
 use cubecl::{client::Client, prelude::*, server::Handle};
 use fangorn_ir::cube::PlanRef;
 
-/// The most cubes that a grid axis may have on any device.
+/// Maximum number of cubes of a grid axis on every device.
 pub(crate) const MOST_CUBES: u32 = 65_535;
 /// Units of a cube in the launches before and after a plan's kernel, if the device's cubes can have so many.
 const UNITS: u32 = 256;
@@ -47,7 +47,7 @@ pub struct Model {
     /// Index of the first word of the trees' records: root, constant, output, producer's index and depth of
     /// each tree, by position.
     pub trees_at: u32,
-    /// Index of the first word of the leaf slots, one by each address.
+    /// Index of the first word of the leaf slots, one for each address.
     pub slots_at: u32,
     /// Index of the first word of the questions.
     pub questions_at: u32,
@@ -55,8 +55,8 @@ pub struct Model {
     pub columns_at: u32,
     /// Index of the first word of the tables that turn values into ranks as rows are cached.
     pub ranks_at: u32,
-    /// Index of the first word of the base scores, which are words of sums. Behind them stands the sum of no
-    /// leaves. If sums are whole numbers, the bits of a low word and the exponent of each output follow.
+    /// Index of the first word of the base scores, which are words of sums. After them comes the sum of no
+    /// leaves. If sums are integers, the number of bits of a low word and the exponent of each output follow.
     pub base_at: u32,
     /// Number of trees of the forest.
     pub trees: u32,

@@ -12,8 +12,8 @@ use super::{
 
 impl Job<'_> {
     /// Writes margins (bits of `f32`), values, leaf slots or a trace of all rows into `out`, in pieces of at
-    /// most `most` rows. `epilogue` has the inputs of the plan's epilogue, with as many values in each tensor
-    /// as `out` has. Nothing is read back. A batch of 0 launches nothing.
+    /// most `most` rows. `epilogue` holds the inputs of the plan's epilogue; its tensors of the result's
+    /// shape have as many values as `out`. Nothing is read back. A batch of 0 launches nothing.
     pub fn run(&self, rows: &Rows, epilogue: &EpilogueInputs, out: &Buffer, most: u32) {
         let width = self.plan.emit.width(self.plan.outputs, self.model.trees);
         let mut first = 0;
@@ -23,8 +23,8 @@ impl Job<'_> {
         }
     }
 
-    /// Runs a plan whose epilogue is the operations that burn's fusion recorded. These write the results. The
-    /// rows must be few enough for one launch.
+    /// Runs a plan whose epilogue is operations that burn's fusion recorded. These operations write the
+    /// results. The rows must be few enough for one launch.
     pub fn run_recorded(&self, rows: &Rows, recorded: RecordedInputs) {
         if rows.batch > 0 {
             let none = Buffer::none(self.client);

@@ -1,4 +1,4 @@
-//! Elementwise operations that burn's fusion recorded behind a forest. The kernel runs them where it writes
+//! Elementwise operations that burn's fusion recorded after a forest. The kernel runs them where it writes
 //! each sum.
 
 use burn_cubecl_fusion::engine::codegen::{

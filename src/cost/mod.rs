@@ -175,7 +175,7 @@ pub struct Ways {
     pub waiting_step: f64,
     /// Seconds that a step adds that asks whether a category is in a set, in a row block.
     pub set_step: f64,
-    /// Seconds of a step of one row, beside steps of the row in other trees.
+    /// Seconds of a step of one row that walks several trees at a time.
     pub row_step: f64,
 }
 
@@ -195,7 +195,7 @@ impl Ways {
 /// Costs of walks of few rows: mostly seconds of one step, from a node to its child.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Walk {
-    /// Seconds of a step of one row, beside steps of the row in other trees.
+    /// Seconds of a step of one row that walks several trees at a time.
     pub one: f64,
     /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows
     /// there are: the walks wait for their loads.

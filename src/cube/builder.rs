@@ -11,8 +11,8 @@ use crate::{
     sum::Contract,
 };
 
-/// Options of an [`Executable`], from [`Executable::builder`]. Each option has a default. The last call of a
-/// method counts.
+/// Options of an [`Executable`], from [`Executable::builder`]. Each option has a default. If a method is called several
+/// times, the last call counts.
 #[derive(Clone)]
 #[must_use = "call `build` to make the executable"]
 pub struct ExecutableBuilder<'f> {
@@ -50,7 +50,7 @@ impl<'f> ExecutableBuilder<'f> {
         }
     }
 
-    /// Sets the schedule by which the forest is walked. The default is [`Preset::Default`] of the device.
+    /// Sets the schedule by which the forest is walked. The default is [`Preset::Default`] for the device.
     pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
         self.schedule = schedule.into();
         self
@@ -68,13 +68,13 @@ impl<'f> ExecutableBuilder<'f> {
         self
     }
 
-    /// Sets what sums promise. The default is [`Contract::Any`].
+    /// Sets the contract of sums. The default is [`Contract::Any`].
     pub fn sum(mut self, sum: Contract) -> Self {
         self.sum = sum;
         self
     }
 
-    /// Sets how many rows come to each leaf, for schedules that need it.
+    /// Sets the profile, the number of rows that reach each leaf. Some directives need it.
     pub fn profile(mut self, profile: impl Into<Option<&'f Profile>>) -> Self {
         self.profile = profile.into();
         self
@@ -83,9 +83,8 @@ impl<'f> ExecutableBuilder<'f> {
     /// Lowers the forest for the device and uploads it.
     ///
     /// # Errors
-    /// A forest that does not [verify](Forest::verify), or that the layout or the device can't hold; a
-    /// schedule that the device can't carry out; a sum that [`FixedPoint`](crate::sum::FixedPoint) can't hold;
-    /// a profile of another forest.
+    /// The forest does not [verify](Forest::verify), the layout or the device can't hold it, the device can't carry out
+    /// the schedule, [`FixedPoint`](crate::sum::FixedPoint) can't hold a sum, or the profile is of another forest.
     pub fn build(self) -> Result<Executable> {
         let Self { client, forest, schedule, emit, rows, sum, profile } = self;
         let device = device(&client);

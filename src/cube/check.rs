@@ -1,5 +1,5 @@
-//! The self-check of a kernel: generated rows run on the device, and the results are held against the
-//! reference interpreter.
+//! The self-check of a kernel: it runs generated rows on the device, and compares the results with those of
+//! the reference interpreter.
 
 use cubecl::client::Client;
 use fangorn_kernels::{Buffer, Rows};
@@ -24,8 +24,8 @@ struct DeviceRunner<'e> {
 
 impl Executable {
     /// Runs a self-check, and returns the first difference from the reference interpreter. It compares what
-    /// the kernel writes: leaf slots exactly, margins by the bound of their sum, values by what the transform
-    /// makes of that bound.
+    /// the kernel writes: leaf slots exactly, margins by the bound of their sum, and values with a fixed
+    /// tolerance. Values that rounding alone may change by more are not compared.
     ///
     /// It waits for the device.
     pub fn run_check(

@@ -1,4 +1,4 @@
-//! Reads what a cubecl device can do, in the terms of [`crate::schedule::Device`].
+//! Reads the capabilities of a cubecl device into a [`crate::schedule::Device`].
 
 use cubecl::{client::Client, frontend::Scalar};
 
@@ -13,7 +13,7 @@ pub const SPIRV_SHARED_MEMORY: &str = "FANGORN_SPIRV_SHARED_MEMORY";
 /// does not declare them. It is for testing that path on a software driver, which has them.
 pub const PLANE_OPS: &str = "FANGORN_PLANE_OPS";
 
-/// Returns the device behind a client.
+/// Returns the capabilities of a client's device.
 pub fn device(client: &Client) -> Device {
     let properties = client.properties();
     let hardware = &properties.hardware;

@@ -24,17 +24,17 @@ pub struct Executable {
     client: Client,
     plan: PlanRef,
     model: Model,
-    /// The tables that turn rows into ranks in a launch before the walks, if the schedule wants ranks and the
-    /// kernel's row cache does not make them.
+    /// The tables that turn rows into ranks in a launch before the walks, if the schedule asks for ranks and
+    /// the kernel's row cache does not make them.
     ranks: Option<RankTables>,
-    /// The leaf values as whole numbers, if the kernel adds up whole numbers.
+    /// The leaf values as integers, if the kernel adds up integers.
     leaves: Option<Buffer>,
-    /// The numbers that are added in the order of the trees, and what a run then writes, if sums have that
+    /// The numbers that are added in the producer's tree order, and what a run then writes, if sums have that
     /// order. The plan then writes leaf slots.
     ordered: Option<(Leaves, Emit)>,
-    /// The epilogue of sums that are added in the order of the trees.
+    /// The epilogue of sums that are added in the producer's tree order.
     ordered_epilogue: EpiloguePlan,
-    /// The most rows of a launch, if fewer are wanted than the device allows.
+    /// Maximum number of rows of a launch, if it is smaller than the device allows.
     most_rows: Option<u32>,
 }
 
@@ -53,10 +53,12 @@ impl Executable {
         ExecutableBuilder::new(client, forest)
     }
 
-    /// Uploads what [`lower`](crate::plan::lower) made of the same forest for this device.
+    /// Uploads a forest that [`lower`](crate::plan::lower) has lowered for this device. `forest` must be the
+    /// one that was lowered.
     ///
     /// # Errors
-    /// A forest that the device can't hold, or one that was lowered for the CPU.
+    /// The device can't hold the forest, the forest was lowered for the CPU, or [`FixedPoint`] can't hold a
+    /// sum.
     pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
         let too_large =
             || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
@@ -112,7 +114,7 @@ impl Executable {
         })
     }
 
-    /// Whether leaf values are added in the producer's order, by a launch behind the walks.
+    /// Whether leaf values are added in the producer's order, by a launch after the walks.
     pub(super) fn adds_in_order(forest: &Forest, sum: Contract, emit: Emit) -> bool {
         sum == Contract::Tree && emit.sums() && forest.aggregate == Aggregate::Sum
     }
@@ -129,7 +131,7 @@ impl Executable {
         &self.plan
     }
 
-    /// Returns an executable of the same forest, in the same memory, with `epilogue` behind its margins or
+    /// Returns an executable of the same forest, in the same memory, with `epilogue` after its margins or
     /// values.
     #[must_use]
     pub fn with_epilogue(&self, epilogue: EpiloguePlan) -> Self {
@@ -143,8 +145,8 @@ impl Executable {
         }
     }
 
-    /// Returns the most buffers that a launch binds, be it the kernel or the launch of its epilogue. The
-    /// scalars count as one.
+    /// Returns the largest number of buffers that a launch binds, of the kernel and of its epilogue's launch.
+    /// The scalars count as one.
     pub fn bindings(&self) -> u32 {
         let epilogue = if self.ordered.is_some() { &self.ordered_epilogue } else { &self.plan.own.epilogue };
         let beside = epilogue.buffers() + u32::from(epilogue.number != Number::F32);
@@ -174,8 +176,8 @@ impl Executable {
     /// into `out`. Nothing is read back.
     ///
     /// `leaves` holds the leaf values by leaf slot. It may be any buffer of one value if the executable
-    /// writes leaf slots or a trace, or if its sums are exact: those are sums of the forest's own leaf
-    /// values. `out` has room for [`Emit::width`] words for each row.
+    /// writes leaf slots or a trace, or if its sums are exact or in the producer's order: these are sums of
+    /// the forest's own leaf values. `out` has room for [`Emit::width`] words for each row.
     pub fn run(&self, rows: &Rows, leaves: &Buffer, out: &Buffer) {
         self.run_with(rows, leaves, &EpilogueInputs::default(), out);
     }
@@ -204,7 +206,7 @@ impl Executable {
         }
     }
 
-    /// Whether the kernel can run operations that burn's fusion recorded behind the forest, over these rows:
+    /// Whether the kernel can run operations that burn's fusion recorded after the forest, over these rows:
     /// one launch writes each value, and writes it once, and the plan's epilogue is recorded operations.
     pub(crate) fn takes_recorded(&self, rows: &Rows) -> bool {
         self.ordered.is_none()
@@ -222,21 +224,21 @@ impl Executable {
     }
 
     /// Returns the plan with the buffers that its launches read. The leaf values are the executable's own
-    /// whole numbers, if it has them, otherwise `leaves`.
+    /// integers, if it has them, otherwise `leaves`.
     fn job<'a>(&'a self, leaves: &'a Buffer) -> Job<'a> {
         let leaves = self.leaves.as_ref().unwrap_or(leaves);
         Job { client: &self.client, plan: &self.plan, model: &self.model, leaves }
     }
 
-    /// Returns the most rows of a launch of the kernel, for rows as the kernel reads them.
+    /// Returns the maximum number of rows of a launch of the kernel, for rows as the kernel reads them.
     fn most_walked(&self, rows: &Rows) -> u32 {
         let bytes = self.client.properties().memory.max_page_size;
         let most = most_rows(&self.plan, rows, self.model.trees, bytes);
         self.most_rows.map_or(most, |m| m.min(most))
     }
 
-    /// Returns the most rows of a launch, for rows before they become ranks: neither the rows nor their ranks
-    /// are larger than a binding.
+    /// Returns the maximum number of rows of a launch, for rows before they become ranks: neither the rows
+    /// nor their ranks are larger than a binding.
     fn most(&self, rows: &Rows) -> u32 {
         let ranked = self
             .ranks
@@ -246,7 +248,7 @@ impl Executable {
         ranked.map_or(most, |ranked| most.min(self.most_walked(&ranked)))
     }
 
-    /// Runs the plan, with rows turned into ranks first if it wants them, and writes what the plan emits.
+    /// Runs the plan and writes what it emits. If the plan reads ranks, it first turns rows into ranks.
     fn walk(&self, rows: &Rows, leaves: &Buffer, epilogue: &EpilogueInputs, out: &Buffer) {
         let job = self.job(leaves);
         let Some(tables) = &self.ranks else { return job.run(rows, epilogue, out, self.most_walked(rows)) };
@@ -263,8 +265,8 @@ impl Executable {
     /// Returns the kernel's text in the device's language, as a launch hands it to the driver.
     ///
     /// # Errors
-    /// A backend whose kernels have no text here (those of CUDA and ROCm have it [by
-    /// architecture](crate::cube::offline)), or the compiler's refusal.
+    /// The backend's kernels have no text here (those of CUDA and ROCm have it [by
+    /// architecture](crate::cube::offline)), or the compiler refuses the kernel.
     pub fn source(&self) -> Result<String> {
         let name = self.client.name();
         #[cfg(feature = "vulkan")]
@@ -289,7 +291,7 @@ impl Executable {
     }
 }
 
-/// Returns the options for SPIR-V: Vulkan 1.3, and those of its extensions that a client says something of.
+/// Returns the options for SPIR-V: Vulkan 1.3, and the extensions that can be read from a client.
 #[cfg(feature = "vulkan")]
 fn spirv_options(client: &Client) -> cubecl::WgpuCompilationOptions {
     let mut options = cubecl::WgpuCompilationOptions { supports_vulkan_compiler: true, ..Default::default() };
@@ -300,7 +302,7 @@ fn spirv_options(client: &Client) -> cubecl::WgpuCompilationOptions {
     options
 }
 
-/// Uploads the numbers that are added in the order of the trees.
+/// Uploads the numbers that are added in the producer's tree order.
 fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
     let single = Accumulator::of(forest) == Accumulator::F32;
     let words = |values: &[Real]| -> Result<Buffer> {

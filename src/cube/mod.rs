@@ -1,8 +1,9 @@
 //! The cubecl target: a forest as words on a device, and launches of a plan's kernel over them.
 //!
 //! The kernels are in `fangorn-kernels`. This module encodes a forest for them (its nodes, the tables that
-//! turn rows into [ranks](crate::ranks), its leaf values as a [contract of sums](crate::sum) wants them) and
-//! reads what a device can do. [`offline`] compiles kernels for GPUs that are not here.
+//! turn rows into [ranks](crate::ranks), its leaf values in the form that the [contract of sums](crate::sum)
+//! needs) and reads the capabilities of a device. [`offline`] compiles kernels for GPUs that this machine
+//! does not have.
 
 mod builder;
 mod check;

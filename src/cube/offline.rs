@@ -1,5 +1,5 @@
-//! Compiles kernels for a GPU of a given architecture, which need not be here, to what its driver would be
-//! given.
+//! Compiles kernels for a GPU architecture, to the form that its driver takes. This machine needs no such
+//! GPU.
 //!
 //! ```no_run
 //! use fangorn::{
@@ -35,7 +35,7 @@ use crate::{
     schedule::{Architecture, Device},
 };
 
-/// A compiled kernel, as a driver is given it.
+/// A compiled kernel, in the form that a driver takes.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The kernel as text: PTX for NVIDIA. For AMD the assembly if `CUBECL_DEBUG_PLIRON` is set, otherwise
@@ -50,8 +50,8 @@ pub struct Kernel {
 /// Compiles the kernel of a forest that was lowered for [`Architecture::device`].
 ///
 /// # Errors
-/// An architecture whose backend is not built in; a forest that was lowered for the CPU; the compiler's
-/// refusal.
+/// The architecture's backend is not built in, the forest was lowered for the CPU, or the compiler refuses
+/// the kernel.
 pub fn kernel(architecture: Architecture, lowered: &Lowered) -> Result<Kernel> {
     let plan = PlanRef::new(lowered.cube_plan()?.clone());
     match architecture {
@@ -76,7 +76,7 @@ fn nvidia(architecture: Architecture, capability: u32, plan: &PlanRef) -> Result
     };
     let mut options =
         CudaCompilationOptions { arch: Some(SmArch::new(capability, true)), ..Default::default() };
-    // Scalars are among the kernel's parameters, as cubecl's runtime has it.
+    // Scalars are among the kernel's parameters, as in cubecl's runtime.
     options.cpp.supports_features.grid_constants = capability >= 70;
     match compile(architecture, plan, CudaCompiler::new(CudaBackend::Llvm), &options)? {
         CudaRepresentation::Llvm(module) => {

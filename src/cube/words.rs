@@ -27,7 +27,7 @@ struct NodeWords {
     asked: u32,
     column: u32,
     flags: u32,
-    /// The address of the child that is named, if one is.
+    /// The address of the child that the node holds, if it holds one.
     link: u32,
 }
 
@@ -155,7 +155,7 @@ pub(super) fn encode(
         let (root, constant) = (packed.roots[position], packed.constants[position]);
         words.extend([root, constant, output, *original, packed.depths[position]]);
     }
-    // One past the last node, as the root of a tree behind the last one.
+    // One past the last node, as the root of a tree after the last one.
     words.extend([packed.nodes.len() as u32, 0, 0, 0, 0]);
     debug_assert_eq!(words.len() - trees_at, (order.len() + 1) * TREE_WORDS as usize);
     let slots_at = words.len();

@@ -1,4 +1,4 @@
-//! `layout(depth_first)`: stores only the forest's nodes. Each split is followed by its left child and names
+//! `layout(depth_first)`: stores only the forest's nodes. Each split is followed by its left child and holds
 //! the address of its right child (nvForest's depth-first layout).
 
 use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, addressable, depths};

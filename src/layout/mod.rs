@@ -45,8 +45,7 @@ pub enum PackedNode {
         predicate: Predicate,
         /// The side of a missing value.
         missing: Side,
-        /// The address of the child that a node has to name under the rule ([`Children::named`]), otherwise
-        /// 0.
+        /// The address of the child that the node holds under the rule ([`Children::named`]), otherwise 0.
         link: u32,
     },
     /// A tile: splits that one step decides together.
@@ -55,17 +54,17 @@ pub enum PackedNode {
         first: u32,
         /// How the tile's splits are connected, which implies their number.
         shape: Shape,
-        /// The address of the tile's leftmost child if a tile has to name it under the rule, otherwise 0.
+        /// The address of the tile's leftmost child if a tile holds it under the rule, otherwise 0.
         link: u32,
     },
     /// Padding above a leaf that was pushed down. Every row goes left.
     Through {
-        /// The address of the left child if a node has to name a child under the rule, otherwise 0.
+        /// The address of the left child if a node holds a child's address under the rule, otherwise 0.
         link: u32,
     },
-    /// A leaf. Under a rule by which nodes name a child, a step from a leaf stays at the leaf.
+    /// A leaf. Under [`Children::Linked`] and [`Children::Near`] a step from a leaf stays at the leaf.
     Leaf {
-        /// The leaf's slot. Copies of a leaf share the slot.
+        /// The leaf's slot. A leaf that is stored at several addresses has one slot.
         slot: u32,
     },
 }
@@ -83,7 +82,7 @@ pub struct Packed {
     pub inside: Vec<PackedNode>,
     /// Address of each tree's root, by position.
     pub roots: Vec<u32>,
-    /// Constant of the rule for each tree, by position ([`Children::Affine`]). Additions of it wrap.
+    /// Constant of the rule for each tree, by position ([`Children::Affine`]). It is added with wrapping.
     pub constants: Vec<u32>,
     /// Depth of each tree as stored, padding included, by position.
     pub depths: Vec<u32>,
@@ -147,8 +146,8 @@ pub trait Layout {
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 
-/// The questions of a forest that need more than a threshold, stored as words one after the other. A node
-/// names a question by its place: the index of its first word.
+/// The questions of a forest that are no thresholds, stored as words one after the other. A node refers to a
+/// question by its place: the index of its first word.
 ///
 /// A category set is one word, with the number of its words and the [`question`] bits that say how a value is
 /// read, followed by the words of the set. Any other question is a word of [`question`] bits followed by the
@@ -187,7 +186,7 @@ impl Questions {
     }
 
     /// Returns the place of a predicate's question, and the side of the values that satisfy it. Adds the
-    /// question if it is new. Returns `None` if a threshold says it all.
+    /// question if it is new. Returns `None` if the predicate is a threshold or always holds.
     pub fn place<const N: usize>(
         &mut self,
         predicate: Predicate,
@@ -213,7 +212,7 @@ impl Questions {
     }
 }
 
-/// Returns the layout of the name `kind`.
+/// Returns the layout of this kind.
 pub fn layout(kind: LayoutKind) -> Box<dyn Layout> {
     match kind {
         LayoutKind::Array => Box::new(Array),
@@ -223,8 +222,8 @@ pub fn layout(kind: LayoutKind) -> Box<dyn Layout> {
     }
 }
 
-/// Returns the layout of the name `kind` for tiles of at most `nodes` nodes. `tilings` holds the tiling of
-/// each tree, by the tree's number in the forest.
+/// Returns the layout of this kind for tiles of at most `nodes` nodes. `tilings` holds the tiling of each
+/// tree, by the tree's number in the forest.
 ///
 /// # Errors
 /// Refuses a layout that has no tiles.
@@ -305,7 +304,7 @@ impl Packed {
     }
 
     /// Checks that every path from a root stays in range and ends in a leaf within the tree's depth. Targets
-    /// leave out their own checks of addresses because of it.
+    /// rely on it and do not check addresses themselves.
     pub fn verify(&self) -> Result<(), String> {
         let is_leaf = |n: &PackedNode| matches!(n, PackedNode::Leaf { .. });
         if matches!(self.children, Children::TilesLinked { .. }) && !self.nodes.is_sorted_by_key(is_leaf) {

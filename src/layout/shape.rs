@@ -23,8 +23,7 @@ impl Shape {
         Self(bits.fold(0, |all, bits| all | bits))
     }
 
-    /// Returns every shape of `nodes` splits, 1 to 8. Catalan's number says how many they are (Treebeard,
-    /// equation 1).
+    /// Returns every shape of `nodes` splits, 1 to 8. Their number is a Catalan number (Treebeard, equation 1).
     pub fn all(nodes: u32) -> Vec<Self> {
         // Shapes grow in level order: the next split without a decision gets none, one or both of its
         // children.
@@ -78,8 +77,8 @@ impl Shape {
         exits
     }
 
-    /// Returns for each outcome of the splits the number of the child, counted from the left. Bit *i* of the
-    /// index is set if the row goes right at split *i*. The table has `2^width` entries. `width` is at least
+    /// Returns, for each outcome of the splits, the index of the child that it leads to, counted from the left. Bit *i*
+    /// of the index is set if the row goes right at split *i*. The table has `2^width` entries. `width` is at least
     /// [`Shape::nodes`] and at most 8, and bits past the tile's splits change nothing.
     ///
     /// ```

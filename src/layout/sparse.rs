@@ -1,5 +1,5 @@
-//! `layout(sparse)`: stores only the forest's nodes. Siblings lie side by side, so a split names the address
-//! of one child (Treebeard; SilvanForge, section 6).
+//! `layout(sparse)`: stores only the forest's nodes. Siblings lie side by side, so a split holds the address
+//! of only one child (Treebeard; SilvanForge, section 6).
 
 use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, addressable, depths};
 use crate::forest::{Forest, Node, passes::padding};

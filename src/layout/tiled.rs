@@ -21,10 +21,10 @@ pub struct TiledArray {
 }
 
 /// Stores only the tiles of the trees. The children of a tile lie side by side, and the leaves of all trees
-/// lie behind all tiles.
+/// lie after all tiles.
 ///
-/// The children of a tile are either all leaves or all tiles. Where a tile has children of both kinds,
-/// padding that leads only to that leaf stands in for each leaf, which costs an extra hop.
+/// The children of a tile are either all leaves or all tiles. If a tile has children of both kinds, padding
+/// that leads only to the leaf replaces each leaf, which costs an extra step.
 pub struct TiledSparse {
     /// The greatest number of nodes of a tile.
     pub nodes: u32,
@@ -38,7 +38,7 @@ fn depths(forest: &Forest, tilings: &[Tiling], order: &[u32], least_depth: &[u32
         let depths = tilings[t as usize].leaf_depths(&forest.trees[t as usize]);
         depths.map(|(depth, _)| depth).max().unwrap_or(0)
     };
-    // A hop above a leaf does not deepen the tree, because a tile beside it leads at least as deep.
+    // Padding above a leaf does not deepen the tree, because a tile beside it leads at least as deep.
     order.iter().zip(least_depth).map(|(t, least)| deepest(*t).max(*least)).collect()
 }
 
@@ -58,7 +58,7 @@ fn inside(tree: &Tree, splits: &[u32], into: &mut Vec<PackedNode>) -> (u32, Shap
 #[derive(Clone, Copy)]
 enum TileEntry {
     Tile(u32),
-    /// Padding above the leaf with a slot.
+    /// Padding above the leaf with this slot.
     Padding(u32),
     Leaf(u32),
 }
@@ -160,8 +160,8 @@ impl Layout for TiledArray {
     }
 }
 
-/// Hands each tile and each padding of a tree in the sparse layout to `tile`, with its children, in the order
-/// of their addresses. A tree that is one leaf hands over that leaf.
+/// Calls `tile` with each tile and each padding of a tree in the sparse layout, and with its children, in the
+/// order of their addresses. For a tree of one leaf it calls `tile` with that leaf.
 fn each_tile(tree: &Tree, tiling: &Tiling, least: u32, mut tile: impl FnMut(TileEntry, &[TileEntry])) {
     let mut level = VecDeque::from([(TileEntry::at(tree, tiling, 0, 0, least), 0u32)]);
     while let Some((item, depth)) = level.pop_front() {
@@ -208,7 +208,7 @@ impl Layout for TiledSparse {
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
         let (mut tiles, mut leaves, mut splits) = (Vec::new(), Vec::new(), Vec::new());
-        // Whether the link of each tile leads to a leaf. Leaves lie behind all tiles, so their addresses are
+        // Whether the link of each tile leads to a leaf. Leaves lie after all tiles, so their addresses are
         // known only at the end.
         let mut to_leaf = Vec::new();
         let mut roots = Vec::with_capacity(order.len());

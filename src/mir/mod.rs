@@ -1,10 +1,10 @@
 //! MIR: loops over rows and trees, walks, caches and reductions, without any decision on how nodes lie in
 //! memory.
 //!
-//! [`LoopNest::build`] turns a schedule's loops into statements. Its `reduce` means an atomic addition,
-//! whatever runs in parallel. [`LoopNest::legalise`] replaces it by plain additions: a *conflicting* loop, a
-//! parallel loop over trees around a reduce, gets private partial sums, and stages at the end of the loop add
-//! them up (SilvanForge, section 5; the reduction draft, section 4).
+//! [`LoopNest::build`] turns a schedule's loops into statements. Its `reduce` stands for an atomic addition,
+//! which is right whatever runs in parallel. [`LoopNest::legalise`] replaces it by plain additions: a
+//! *conflicting* loop, a parallel loop over trees around a reduce, gets private partial sums, and stages at
+//! the end of the loop add them up (SilvanForge, section 5; the reduction draft, section 4).
 
 mod build;
 mod legalise;
@@ -57,7 +57,8 @@ pub struct Walk {
     /// Number of straight-line steps: `None` for none, `Some(Some(n))` for `n`, `Some(None)` for as many as
     /// the trees are deep.
     pub unroll: Option<Option<u32>>,
-    /// The greatest number of first steps without a leaf test. They end above the first leaf of any tree.
+    /// The greatest number of first steps without a leaf test. These steps end at the depth of the shallowest
+    /// leaf at the latest.
     pub peel: Option<u32>,
     /// A share of a profile's rows in percent. Straight-line steps test for a leaf down to the depth at which
     /// this share of the rows has reached a leaf.
@@ -185,9 +186,10 @@ impl Partial {
 pub struct LoopNest {
     /// The target, which decides which loops run in parallel.
     pub target: Target,
-    /// Number of nodes of a tile, all decided by one step of a walk. It is 1 where walks decide single nodes.
+    /// Number of nodes of a tile, all decided by one step of a walk. It is 1 if walks decide single nodes.
     pub tile: u32,
-    /// Whether reduces are plain additions already, as [`LoopNest::legalise`] makes them.
+    /// Whether the nest comes from [`LoopNest::legalise`]. Reduces are then plain additions, except for those
+    /// that are marked as atomic.
     pub legal: bool,
     /// The partial buffers of the nest.
     pub partials: Vec<Partial>,

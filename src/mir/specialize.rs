@@ -29,11 +29,11 @@ pub enum SharedCodeReason {
 }
 
 /// The path to a statement: from the outside in, the statement's index in each body, and the index of the
-/// case where that statement is [`Cases`].
+/// case if that statement is [`Cases`].
 type Path = Vec<(usize, usize)>;
 
 impl LoopNest {
-    /// Gives the iterations of marked loops code of their own, as far as `differ` tells their walks apart.
+    /// Gives iterations of marked loops code of their own if `differ` returns different keys for their walks.
     /// `differ` gets each walk in the loop, with the positions of the trees that the walk visits in an
     /// iteration. The result holds at most `most` walks; a loop that would need more reads depths from the
     /// table.

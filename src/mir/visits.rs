@@ -65,8 +65,8 @@ impl LoopNest {
     }
 }
 
-/// Hands every visit to `each`, with each loop over rows at its first row: the worker, the walk statement, and
-/// the tree's position. The trees must not depend on the batch.
+/// Calls `each` for every visit, with each loop over rows at its first row. Its arguments are the worker, the walk
+/// statement, and the tree's position. The trees must not depend on the batch.
 pub(super) fn tree_visits(ops: &[Op], extents: Extents, mut each: impl FnMut(&[(Mode, u32)], usize, u32)) {
     let mut each = |worker: &[(Mode, u32)], walk, _, tree| each(worker, walk, tree);
     Enumeration::new(extents, |_| u32::MAX, false, &mut each).ops(ops);
@@ -182,8 +182,8 @@ where
         u64::from(var.start.resolve(self.extents))
     }
 
-    /// Returns one past the loop's last offset. Where enclosing loops have no offset yet, it returns the
-    /// greatest possible end.
+    /// Returns one past the loop's last offset. If enclosing loops have no offset yet, it returns the greatest possible
+    /// end.
     fn end_of(&self, var: &IndexVar) -> u64 {
         if !self.rows && var.dim == Dim::Batch {
             return u64::MAX;

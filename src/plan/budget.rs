@@ -6,7 +6,8 @@ use crate::{
     schedule::{Bound, CodeLimits, Device, Gpu, IndexVar, ReduceMarks, Size},
 };
 
-/// The most walks that `specialize` may make on the CPU, where a walk is a line of a program and not code.
+/// Maximum number of walks that `specialize` may make on the CPU, where a walk is a line of a program and not
+/// code.
 pub(super) const MOST_CPU_WALKS: usize = 256;
 /// Number of steps that a walk counts for besides those it takes in straight-line code.
 const STEPS_OF_A_WALK: u32 = 3;
@@ -33,7 +34,7 @@ impl Steps {
 }
 
 /// Returns the walks in order, each with the number of times that a kernel's text holds it: its lanes times
-/// the copies of unrolled loops round it.
+/// the iterations of the unrolled loops around it.
 pub(super) fn copies(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> {
     fn each<'a>(ops: &'a [Op], at: Extents, times: u32, out: &mut Vec<(&'a Walk, u32)>) {
         for op in ops {
@@ -135,8 +136,8 @@ fn tiled(var: &IndexVar, depth: usize, lanes: u32) -> (IndexVar, IndexVar) {
     (outer, inner)
 }
 
-/// Rolls up unrolled loops that would hold too many walks. `times` is the number of copies that enclosing
-/// loops make, `taken` the number of walks so far.
+/// Rolls up unrolled loops that would hold too many walks. `times` is how often enclosing unrolled loops
+/// repeat `ops`, `taken` the number of walks so far.
 fn roll(ops: &mut [Op], at: Extents, times: u32, most: u32, taken: &mut u32, notes: &mut Vec<Note>) {
     for op in ops {
         match op {

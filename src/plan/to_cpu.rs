@@ -119,8 +119,8 @@ impl<D: Dialect> Builder<D> {
         inside
     }
 
-    /// Returns how far beyond the running tree a loop can reach, in trees: as far as there are trees, if that
-    /// depends on the batch.
+    /// Returns the number of trees beyond the running tree that a loop can reach: all trees, if it depends on
+    /// the batch.
     pub(super) fn tree_reach(&self, l: &mir::Loop) -> u32 {
         let own = if l.var.dim == Dim::Tree { self.last_tree(&l.var) } else { 0 };
         own.saturating_add(self.trees_below(&l.body))

@@ -29,9 +29,10 @@ pub(super) use atomics::without_atomics;
 pub(crate) use format::group_columns;
 use paths::{Range, Surroundings, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
 
-/// Number of units along a block dimension whose extent only the call knows.
+/// Number of units along a block dimension if the loop's extent is known only at a call.
 const OPEN_EXTENT: u32 = 256;
-/// One unit adds up fewer private copies than this, because halving them takes a barrier each time.
+/// If there are fewer private copies than this, one unit adds them up, because halving their number takes a
+/// barrier each time.
 const FEW_COPIES: u32 = 8;
 /// The size of the tree cache is a multiple of this number of words, so that models of about the same size
 /// share a kernel.

@@ -1,4 +1,4 @@
-//! Arranges trees before they are laid out: node by node or in tiles, in which order, how deep.
+//! Arranges trees before they are laid out: it tiles, orders and pads them.
 
 use super::Note;
 use crate::{
@@ -14,14 +14,14 @@ use crate::{
 pub(super) struct Trees {
     /// The producer's index of the tree at each position.
     pub(super) order: Vec<u32>,
-    /// The most nodes of a tile, and each tree's tiling by the producer's index, if there are tiles of more
-    /// than one node.
+    /// The maximum number of nodes of a tile, and each tree's tiling by the producer's index, if there are
+    /// tiles of more than one node.
     pub(super) tiles: Option<(u32, Vec<Tiling>)>,
     /// Depths of each tree by position, counted in tiles if there are tiles.
     pub(super) depths: Vec<Depths>,
     /// Whether `pad` gives a tree all its leaves at one depth, by position.
     pub(super) padded: Vec<bool>,
-    /// The number of a profile's rows that have come to a leaf by each depth, for each tree by position. It
+    /// The number of a profile's rows that have reached a leaf by each depth, for each tree by position. It
     /// is empty without a profile.
     come: Vec<Vec<u128>>,
 }
@@ -90,7 +90,7 @@ impl Trees {
         Ok(Self { depths: at(&order, &depths), padded: at(&order, &padded), come, order, tiles })
     }
 
-    /// Returns the most nodes of a tile.
+    /// Returns the maximum number of nodes of a tile.
     pub(super) fn tile(&self) -> u32 {
         self.tiles.as_ref().map_or(1, |(nodes, _)| *nodes)
     }
@@ -109,7 +109,7 @@ impl Trees {
         }
     }
 
-    /// Returns the depth at which `percent` of a profile's rows have come to a leaf in each of the trees at
+    /// Returns the depth at which `percent` of a profile's rows have reached a leaf in each of the trees at
     /// these positions. It is 0 without a profile.
     pub(super) fn likely(&self, positions: &[u32], percent: u32) -> u32 {
         let of = |k: &u32| match (self.come.get(*k as usize), self.padded[*k as usize]) {
@@ -159,7 +159,7 @@ fn tilings(
     Ok(trees.map(tiled).collect())
 }
 
-/// Returns the number of rows that have come to a leaf by each depth.
+/// Returns the number of rows that have reached a leaf by each depth.
 fn arrivals(leaves: &Leaves, visits: &[u64]) -> Vec<u128> {
     let mut come = Vec::new();
     for (depth, slot) in leaves {
@@ -174,7 +174,7 @@ fn arrivals(leaves: &Leaves, visits: &[u64]) -> Vec<u128> {
     come
 }
 
-/// Returns the smallest depth by which `percent` of the rows have come to a leaf.
+/// Returns the smallest depth by which `percent` of the rows have reached a leaf.
 fn covering(come: &[u128], percent: u32) -> u32 {
     let all = come.last().copied().unwrap_or(0);
     come.iter().position(|n| n * 100 >= all * u128::from(percent)).unwrap_or(0) as u32

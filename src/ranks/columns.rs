@@ -1,4 +1,5 @@
-//! Gathers everything that a forest asks, by feature and missing side, and makes rank columns of it.
+//! Gathers the thresholds and questions of a forest by feature and missing side, and makes rank columns of
+//! them.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::forest::{Forest, Node, Predicate, Real, Side};
 
-/// The columns that a node can name are below this number.
+/// The column numbers that a node can hold are below this number.
 const MOST_COLUMNS: usize = 1 << 24;
 
 /// The thresholds of a feature and a missing side.
@@ -24,7 +25,7 @@ struct Group {
 /// A question of one bit: the feature, the side of missing values, and the predicate.
 type Question = (u32, Side, Predicate);
 
-/// Everything that a forest asks, without repetitions.
+/// The thresholds and questions of a forest, without repetitions.
 #[derive(Clone, Debug)]
 pub(super) struct ForestQuestions {
     /// The thresholds of all groups, ascending within each group.
@@ -95,7 +96,7 @@ impl ForestQuestions {
         self.questions.len()
     }
 
-    /// Returns the bytes of a ranked row.
+    /// Returns the size of a ranked row in bytes.
     pub(super) fn bytes(&self, width: Width) -> usize {
         self.columns(width) * width.bytes()
     }
@@ -104,7 +105,7 @@ impl ForestQuestions {
     /// right, questions.
     ///
     /// # Errors
-    /// There are more columns than a node can name.
+    /// There are more columns than a node can hold numbers of.
     pub(super) fn places(&self, width: Width) -> Result<ColumnIndex, RanksError> {
         let columns = self.columns(width);
         if columns >= MOST_COLUMNS {
@@ -129,7 +130,7 @@ impl ForestQuestions {
         }
         questions.for_each(|question| places.push_question(question));
         if let Some(feature) = self.constant_split_feature {
-            // A split has to read something, so this column has no thresholds, and all its ranks are 0.
+            // A split has to read a column. This one has no thresholds, so all its ranks are 0.
             places.columns.push(Column {
                 feature,
                 missing: Side::Left,
@@ -139,7 +140,7 @@ impl ForestQuestions {
         Ok(places)
     }
 
-    /// Returns how a rank column decides as the split `node` does.
+    /// Returns the compare of a rank column that decides as the split `node` does.
     pub(super) fn decision(&self, places: &ColumnIndex, node: (u32, Side, Predicate)) -> Decision {
         let (feature, missing, predicate) = node;
         match RankSplit::of(predicate, missing, &self.sets) {
@@ -173,7 +174,7 @@ pub(super) struct Decision {
     pub(super) column: u32,
     /// The threshold, at most [`Width::largest`].
     pub(super) threshold: u32,
-    /// Whether the split's children have to change places.
+    /// Whether the split's children have to be swapped.
     pub(super) swapped: bool,
 }
 

@@ -7,8 +7,8 @@ use crate::{
     schedule::Gpu,
 };
 
-/// Returns the loops, legalised without atomic additions, if the device or the nest can't have these, and
-/// notes on the directives that are not carried out as they say.
+/// Returns the loops, legalised without atomic additions, if the device or the nest can't have these;
+/// otherwise `None`. Also returns notes on the directives that are not carried out as written.
 pub(in crate::plan) fn without_atomics(
     loops: &LoopNest,
     legal: &LoopNest,

@@ -12,7 +12,7 @@ use crate::{
     layout::Sizes,
 };
 
-/// The most columns that the lists of all groups may hold: 16 MiB of them.
+/// Maximum number of columns in the lists of all groups, which then take 16 MiB.
 const MOST_GROUPED: u64 = 1 << 22;
 
 impl Builder<Cube> {
@@ -38,7 +38,7 @@ impl Builder<Cube> {
         plan.own.node = node_format(plan, forest, columns, sizes);
     }
 
-    /// Returns the most words that the nodes of any `trees` adjacent trees take.
+    /// Returns the maximum number of words that the nodes of any `trees` adjacent trees take.
     pub(super) fn cached_words(&self, sizes: &Sizes, trees: u32) -> u32 {
         let window = (trees as usize).clamp(1, sizes.nodes.len().max(1));
         let sum = |w: &[u64]| w.iter().fold(0u64, |sum, n| sum.saturating_add(*n));

@@ -1,4 +1,4 @@
-//! The surroundings of a statement: the loops round it, and how they assign rows to units.
+//! The surroundings of a statement: the loops around it, and how they assign rows to units.
 
 use crate::{
     mir::{self, BufferId, Dim, Mode},
