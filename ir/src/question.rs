@@ -8,13 +8,13 @@ pub const NOT_NEGATIVE: u32 = 0;
 pub const TRUNCATED: u32 = 1 << 28;
 /// Asks for membership in a category set. Only whole numbers are categories.
 pub const WHOLE: u32 = 2 << 28;
-/// Asks whether a value is below a threshold, with the zone of zeros on the other side: exactly one of "below
-/// the threshold" and "in the zone" holds. The threshold follows.
+/// Asks whether a value is below a threshold or in the zone of zeros, but not both. So values in the zone are
+/// on the other side of the threshold. The threshold follows.
 pub const ZERO_ASIDE: u32 = 3 << 28;
 /// Asks whether a value equals a constant, which follows.
 pub const EQUAL: u32 = 4 << 28;
 /// The bits of the word that hold the kind.
 pub const KIND: u32 = 15 << 28;
 
-/// Largest magnitude of the zone of zeros that [`ZERO_ASIDE`] puts on the other side.
+/// Largest magnitude of a value in the zone of zeros: see [`ZERO_ASIDE`].
 pub const ZERO_ZONE: f32 = 1e-35;

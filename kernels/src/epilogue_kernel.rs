@@ -140,8 +140,8 @@ fn total(cx: &EpilogueContext, row: u32, output: u32, #[comptime] what: &Epilogu
         low = margin(base, low, cx.buffers.model[(cx.call.base_at + words) as usize], what.combine);
     }
     if fixed {
-        // Behind the base scores the model has the sum of no leaves, the bits of a low word, and each
-        // output's exponent.
+        // After the base scores the model has the sum of no leaves, the number of bits of a low word, and
+        // each output's exponent.
         let low_bits = cx.buffers.model[(cx.call.base_at + words + 1u32) as usize];
         fixed::round(
             low,

@@ -30,8 +30,8 @@ pub(crate) struct Sums<'a> {
     pub(crate) scale: f32,
 }
 
-/// Launches the epilogue: adds up the copies of sums that are left, and writes what the epilogue makes of the
-/// sums into `out`.
+/// Launches the epilogue: adds up the copies of sums that are left, and writes the epilogue's results into
+/// `out`.
 pub(crate) fn launch_epilogue(
     client: &Client,
     what: EpilogueStage,

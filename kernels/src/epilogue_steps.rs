@@ -31,7 +31,8 @@ pub struct EpilogueOperands {
 pub struct EpilogueInputs {
     /// Tensors of f32 of the result's shape, row by row without gaps.
     pub tensors: Vec<Handle>,
-    /// For each step that has such numbers, the scales of all outputs and then the shifts of all outputs.
+    /// For each step [`EpilogueOp::AffineEach`], a buffer with the scales of all outputs and then the shifts
+    /// of all outputs.
     pub each: Vec<Handle>,
     /// The numbers of the steps.
     pub numbers: Vec<f32>,
@@ -47,7 +48,7 @@ impl EpilogueInputs {
     }
 }
 
-/// Returns the value of one output of a row after `steps`, which hold no softmax.
+/// Returns the value of one output of a row after `steps`, which have no softmax among them.
 #[cube]
 pub fn steps(
     beside: &EpilogueOperands,
@@ -155,7 +156,7 @@ fn softmaxes(epilogue: &EpiloguePlan) -> Vec<usize> {
 }
 
 /// Computes `e^(v - max v) / Σ e^(v - max v)` in place. With `zero`, values of at most 1e-7 in magnitude
-/// become 0 and do not count.
+/// become 0 and add nothing to the sum.
 #[cube]
 fn softmax(out: &mut [u32], at: u32, #[comptime] width: u32, #[comptime] zero: bool) {
     let mut top = f32::reinterpret(out[at as usize]);

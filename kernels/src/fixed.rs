@@ -1,4 +1,4 @@
-//! Conversion of whole numbers of two words to floats.
+//! Conversion of integers of two words to floats.
 
 use cubecl::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The number of cubes of a launch, and the most rows that a launch can have.
+//! The number of cubes of a launch, and the maximum number of its rows.
 
 use fangorn_ir::{
     Extents, GpuDim,
@@ -7,15 +7,15 @@ use fangorn_ir::{
 
 use super::device::{MOST_CUBES, Rows};
 
-/// The most values of partial sums in global memory. The grid is cut, and wraps, where trees spread over it
-/// would take more.
+/// Maximum number of partial sums in global memory. If trees that are spread over the grid would take more,
+/// the grid is cut and its loops wrap.
 pub(crate) const MOST_PARTIALS: u64 = 1 << 26;
 /// The number of rows of a piece is a multiple of this, so that a piece begins where a binding may begin.
 pub(crate) const PIECE: u32 = 128;
 
-/// Returns the most rows of one launch. With so many rows, indices stay below 2^32, no binding is larger than
-/// `most_bytes` bytes, and the private copies of the units of one cube stay below their limit. It is at least
-/// 128.
+/// Returns the maximum number of rows of one launch. With so many rows, indices stay below 2^32, no binding
+/// is larger than `most_bytes` bytes, and the private copies of the units of one cube stay below their limit.
+/// It is at least 128.
 pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u32 {
     let words = most_bytes.min(1 << 33) / 4;
     let width = plan.emit.width(plan.outputs, trees).max(plan.sum_words());

@@ -20,7 +20,7 @@ pub struct Buffers {
     pub rows: Box<[u32]>,
     /// Nodes, trees, leaf slots, questions, columns, rank tables and base scores.
     pub model: Box<[u32]>,
-    /// Leaf values by leaf slot, as words: the bits of an `f32`, or the two words of a whole number.
+    /// Leaf values by leaf slot, as words: the bits of an `f32`, or the two words of an integer.
     pub leaves: Box<[u32]>,
     /// The result: margins or values by their bits, leaf slots, or a trace.
     pub out: Box<[u32]>,
@@ -28,8 +28,7 @@ pub struct Buffers {
     pub partial: Box<[u32]>,
     /// The margins, if they are f32 that are added to atomically. `out` is then not written.
     pub atomic: Sequence<Box<[Atomic<f32>]>>,
-    /// The words of the sums, if they are whole numbers that are added to atomically. `out` is then not
-    /// written.
+    /// The words of the sums, if they are integers that are added to atomically. `out` is then not written.
     pub atomic_words: Sequence<Box<[Atomic<u32>]>>,
     /// The operands of the epilogue, if the kernel computes it.
     pub beside: EpilogueOperands,
@@ -58,7 +57,7 @@ pub struct Call {
     pub columns_at: u32,
     /// Index of the first word of the tables that turn values into ranks.
     pub ranks_at: u32,
-    /// Index of the first word of the base scores in the model. Behind them stands the sum of no leaves.
+    /// Index of the first word of the base scores in the model. After them comes the sum of no leaves.
     pub base_at: u32,
     /// Factor of margins before the transform.
     pub scale: f32,
@@ -157,8 +156,8 @@ pub fn combine(a: u32, b: u32, #[comptime] how: Combine) -> u32 {
     }
 }
 
-/// Returns a margin: the base score plus what the leaves combined to, or the base score alone if there were
-/// no leaves.
+/// Returns a margin: the base score plus the combined leaf values, or the base score alone if there were no
+/// leaves.
 #[cube]
 pub fn margin(base: u32, sum: u32, nothing: u32, #[comptime] how: Combine) -> u32 {
     match how {

@@ -3,13 +3,13 @@
 //! | word | split | leaf |
 //! |---|---|---|
 //! | 0 | the threshold's key, plus 1 if a missing value goes left; or a question's place | `u32::MAX` |
-//! | 1 | flags and column; between them, of two words, the distance to a child | `MISSING_LEFT`, `LEAF` |
-//! | 2 | of three words: the address of the child that is named | its own address |
+//! | 1 | flags and column; between them, in a node of two words, the distance to a child | `MISSING_LEFT`, `LEAF` |
+//! | 2 | only in a node of three words: the address of the named child | its own address |
 //!
-//! A value goes left where `key + d < word 0`. `d` is 1 where a missing value goes left, otherwise 0. The key
-//! of a missing value is `u32::MAX`: with `d` it wraps to 0 and goes left, without `d` it goes right. No
-//! other key wraps. In a leaf everything goes left, to the leaf itself. If nodes name their right child, word
-//! 0 of a leaf is 0 and `MISSING_LEFT` is not set, so everything goes right, to the leaf itself.
+//! A value goes left if `key + d < word 0`. `d` is 1 if a missing value goes left, otherwise 0. The key of a missing
+//! value is `u32::MAX`: with `d` it wraps to 0 and goes left, without `d` it goes right. No other key wraps. In a leaf
+//! everything goes left, to the leaf itself. If nodes name their right child, word 0 of a leaf is 0 and `MISSING_LEFT`
+//! is not set, so everything goes right, to the leaf itself.
 //!
 //! A node of one word has the threshold's key in its high bits. The key's low bits, of which
 //! [`NodeFormat::spare_bits`](fangorn_ir::cube::NodeFormat) are zero, hold the column, a bit that marks a leaf, and
@@ -17,9 +17,9 @@
 //! same, since a key below the threshold is below it in its high bits.
 //!
 //! If rows are ranks, nothing is missing, and a key is the rank with all low bits set
-//! ([`RowType::rank_shift`](fangorn_ir::RowType::rank_shift)). A node of one word has the threshold above
-//! those bits. The low bits hold, from the lowest on, the distance to the child if one is named, the column,
-//! and a leaf's flag. So a value goes left where `key < word`, whatever stands in the low bits.
+//! ([`RowType::rank_shift`](fangorn_ir::RowType::rank_shift)). A node of one word has the threshold above those bits.
+//! The low bits hold, from the lowest on, the distance to the child if one is named, the column, and a leaf's flag. So
+//! a value goes left if `key < word`, whatever the low bits are.
 
 // A kernel has no methods of ranges, and can't merge an `if` on a comptime condition with another `if`.
 #![allow(clippy::manual_range_contains, clippy::collapsible_if)]
@@ -33,9 +33,9 @@ use fangorn_ir::{Children, MISSING, cube::PlanRef, key as key_of, question};
 pub const MISSING_LEFT: u32 = 1 << 31;
 /// Flag: the node is a leaf.
 pub const LEAF: u32 = 1 << 30;
-/// Flag: the node asks more than a threshold, see [`question`].
+/// Flag: the node asks a question instead of comparing with a threshold, see [`question`].
 pub const QUESTION: u32 = 1 << 29;
-/// Flag: a value that the question names goes right.
+/// Flag: a value for which the question's answer is yes goes right.
 pub const NAMED_RIGHT: u32 = 1 << 28;
 
 /// The window of the tree cache that a walk reads nodes from.
@@ -69,9 +69,9 @@ fn right_in_one_word(key: u32, word: u32, #[comptime] spare: u32) -> u32 {
     select(key >> spare < word >> spare, 0u32, 1u32)
 }
 
-/// Returns 1 if a value with this key goes right at a node that asks more than a threshold, 0 if it goes
-/// left. The question, at index `at` in the model's words, is membership in a category set, equality, or a
-/// threshold with the zeros on the other side.
+/// Returns 1 if a value with this key goes right at a node that asks a question, 0 if it goes left. The question, at
+/// index `at` in the model's words, is membership in a category set, equality, or a threshold with the zeros on the
+/// other side.
 #[cube]
 pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
     let asked = model[at as usize];
@@ -94,8 +94,7 @@ pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
         let positive = key >= 0x8000_0000u32 && key < 0xcb80_0000u32;
         let nearly = truncates && key > 0x407f_ffffu32 && key < 0x8000_0000u32;
         let bits = key ^ 0x8000_0000u32;
-        // The integer part of a float below 2^24, in integers: the mantissa, shifted right by what the
-        // exponent says.
+        // The integer part of a float below 2^24, in integers: the mantissa, shifted right according to the exponent.
         let exponent = select(positive, bits >> 23u32, 0u32);
         let mantissa = (bits & 0x7f_ffffu32) | 0x80_0000u32;
         let shift = 150u32 - u32::clamp(exponent, 127u32, 150u32);

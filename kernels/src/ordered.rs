@@ -1,4 +1,4 @@
-//! Sums in the order of the trees, from the leaf slots that a plan's kernel has found.
+//! Sums in the producer's tree order, from the leaf slots that a plan's kernel has found.
 
 use cubecl::{client::Client, prelude::*};
 use fangorn_ir::{Combine, EpiloguePlan, Transform};
@@ -11,7 +11,7 @@ use super::{
     epilogue_steps::EpilogueInputs,
 };
 
-/// The way to add leaf values in the order of the trees.
+/// How to add leaf values in the producer's tree order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
     /// Number of sums of a row.
@@ -79,7 +79,8 @@ pub fn add_in_order(
     }
 }
 
-/// The numbers that are added in the order of the trees. They are doubles as two words, the lower word first.
+/// The numbers that are added in the producer's tree order. They are doubles as two words, the lower word
+/// first.
 #[derive(Clone, Debug)]
 pub struct Leaves {
     /// Leaf values by leaf slot.
@@ -88,7 +89,7 @@ pub struct Leaves {
     pub base: Buffer,
     /// The output of each tree. It is not read if a leaf holds a value for each output.
     pub targets: Buffer,
-    /// The way to add them.
+    /// How to add the leaf values.
     pub order: Order,
     /// Number of trees.
     pub trees: u32,
@@ -96,7 +97,7 @@ pub struct Leaves {
     pub scale: f32,
 }
 
-/// Writes what the epilogue makes of the margins of `rows` rows into `out`, or of their values if there is a
+/// Writes the epilogue's results for the margins of `rows` rows into `out`, or for their values if there is a
 /// `transform`. `slots` holds the leaf slots that these rows reached, in the producer's tree order.
 pub fn margins_in_order(
     client: &Client,

@@ -1,5 +1,5 @@
-//! The launches of a plan over rows that fit one: fill sums and copies, run the kernel, add up copies,
-//! compute the epilogue.
+//! The launches of a plan for one piece, the rows that fit one launch: fill sums and copies, run the kernel,
+//! add up copies, compute the epilogue.
 
 use cubecl::prelude::*;
 use fangorn_ir::{
@@ -235,7 +235,7 @@ fn begins_at_base(combine: Combine) -> bool {
 }
 
 /// Returns the epilogue that needs a launch of its own, if there is one. There is one for sums that began at
-/// the sum of no leaves, for whole numbers, and where the plan says [`EpiloguePlace::Launch`].
+/// the sum of no leaves, for integer sums, and if the plan's place is [`EpiloguePlace::Launch`].
 fn epilogue_stage(job: &Job<'_>) -> Option<EpilogueStage> {
     let plan = job.plan;
     let Facts { sums_once, place, .. } = plan.facts();

@@ -96,7 +96,7 @@ pub struct RankTables {
     pub words: Buffer,
     /// Number of rank columns.
     pub columns: u32,
-    /// The type of the values before.
+    /// The type of the values that are ranked.
     pub from: RowType,
     /// The type of the ranks.
     pub to: RowType,

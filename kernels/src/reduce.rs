@@ -1,5 +1,5 @@
-//! Kernels of the launches round a plan's kernel: they fill sums and copies, and add up copies in global
-//! memory.
+//! Kernels of the launches before and after a plan's kernel: they fill sums and copies, and add up copies in
+//! global memory.
 
 use cubecl::prelude::*;
 
@@ -16,7 +16,7 @@ pub fn fill_out(model: &[u32], out: &mut [u32], base_at: u32, words: u32, len: u
     }
 }
 
-/// Writes the sum of no leaves, which stands in the model, into every private copy.
+/// Writes the sum of no leaves, which the model holds, into every private copy.
 #[cube(launch_unchecked)]
 pub fn fill_partial(model: &[u32], buffer: &mut [u32], nothing_at: u32, len: u32) {
     let i = ABSOLUTE_POS as u32;

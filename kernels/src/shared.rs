@@ -116,8 +116,8 @@ pub fn cache_trees(cx: &mut Context, state: &State) {
     let words = comptime![plan.own.node.words];
     sync_cube();
     if comptime![plan.children == Children::Interleaved] {
-        // All trees have the same number of nodes. The record behind the last tree's holds the number of
-        // nodes in all.
+        // All trees have the same number of nodes. The record after the last tree's holds the total number of
+        // nodes.
         let levels =
             cx.buffers.model[(cx.call.trees_at + cx.call.trees * TREE_WORDS) as usize] / cx.call.trees;
         let mut i = UNIT_POS;

@@ -1,4 +1,4 @@
-//! The number types in which a run adds up leaf values: `f32`, `f64` and whole numbers.
+//! The number types in which a run adds up leaf values: `f32`, `f64` and `i64`.
 
 use std::{
     cell::RefCell,
@@ -13,11 +13,11 @@ use super::engine::blend::{evaluate, groups::LeafValues};
 pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
     /// The thread's scratch buffer, which [`with_scratch`] lends.
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>>;
-    /// Returns the sums as `f32`, or `None` where `Self` is another type.
+    /// Returns the sums as `f32`, or `None` if `Self` is another type.
     fn singles(_sums: &mut [Self]) -> Option<&mut [f32]> {
         None
     }
-    /// Returns leaf values as `f32`, or `None` where `Self` is another type.
+    /// Returns leaf values as `f32`, or `None` if `Self` is another type.
     fn as_f32(_values: &[Self]) -> Option<&[f32]> {
         None
     }

@@ -27,7 +27,7 @@ pub(super) enum ProgramStep {
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
     /// One of several bodies, chosen by a loop's offset.
     Cases { register: u32, cases: Vec<(u32, Vec<ProgramStep>)> },
-    /// Brings `rows` rows close, from the running row on: the steps behind this one read them from a copy, or
+    /// Brings `rows` rows close, from the running row on: the steps after this one read them from a copy, or
     /// the run prefetches them.
     CacheRows { rows: u32, copied: bool },
     /// A stage of a reduction: it adds up the copies of a partial buffer over one dimension.
@@ -180,8 +180,8 @@ fn looped(c: &NestLoop, body: Vec<ProgramStep>) -> ProgramStep {
     ProgramStep::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
 }
 
-/// Returns whether a block can take the loop in. It can where the iterations run one after the other,
-/// unrolled or not.
+/// Returns whether a block can take the loop in. It can if the iterations run one after the other, unrolled
+/// or not.
 fn serial(map: Map<Cpu>) -> bool {
     matches!(map, Map::Serial | Map::Unrolled { .. })
 }
@@ -203,7 +203,7 @@ fn limits<'a>(ops: &'a [Op<Cpu>], out: &mut Vec<&'a Limit>) {
     }
 }
 
-/// Joins neighbouring serial loops where the inner loop goes through a tile of the outer loop. The order of
+/// Joins neighbouring serial loops if the inner loop goes through a tile of the outer loop. The order of
 /// visits stays the same. `below` holds the limits of the loops inside the chain.
 fn join(chain: &[NestLoop], below: &[&Limit]) -> Vec<NestLoop> {
     let mut out: Vec<NestLoop> = Vec::new();

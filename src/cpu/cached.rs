@@ -62,8 +62,8 @@ impl UsedColumns {
         }
     }
 
-    /// Returns how to bring a window of `rows` rows close; `rows` is `u32::MAX` where only a call knows the
-    /// number. The choice is measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
+    /// Returns how to bring a window of `rows` rows close; `rows` is `u32::MAX` if only a call knows the number. The
+    /// choice is measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
     pub(super) fn close(&self, rows: u32, vectors: bool) -> WindowAccess {
         let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {

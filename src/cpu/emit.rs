@@ -15,11 +15,11 @@ use crate::plan::cpu::Sum;
 
 /// A kind of output that a run writes.
 pub(super) trait Emission: Copy + Send + Sync {
-    /// Returns the emission for one share of the trees, where a batch's trees are dealt out to threads.
+    /// Returns the emission for one share of the trees, if a batch's trees are divided among threads.
     fn of_share(self, _share: u32) -> Self {
         self
     }
-    /// Runs a block of walks and writes what becomes of the leaves.
+    /// Runs a block of walks and writes the outputs for their leaves.
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: Sum, state: &State<'_>);
     /// Reduces one dimension of a buffer of partial sums, for these rows.
     fn reduce<T: Row>(
@@ -34,8 +34,8 @@ pub(super) trait Emission: Copy + Send + Sync {
     }
 }
 
-/// Writes `rows x outputs` sums. Without `GROUPED` each leaf value is added to its row's sum by itself,
-/// because the order of additions counts.
+/// Writes `rows x outputs` sums. Without `GROUPED` each leaf value is added to its row's sum by itself, because the
+/// order of additions matters.
 #[derive(Clone, Copy)]
 pub(super) struct Sums<'a, A, const GROUPED: bool> {
     /// Leaf values, by slot.
@@ -114,15 +114,15 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
             let mut sums = [A::default(); WIDTH];
             for k in 0..count {
                 for (i, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: the plan puts a stage behind the loops that write these copies, so no other
-                    // worker has their places. `run.partial` and the buffer's length count the same copies.
+                    // SAFETY: the plan puts a stage after the loops that write these copies, so no other worker has
+                    // their places. `run.partial` and the buffer's length count the same copies.
                     *sum += std::mem::take(unsafe { self.partials.at(first + k * stride + at + i) });
                 }
             }
             for (i, sum) in sums.iter().enumerate() {
                 match (stage.in_place, stage.atomic) {
-                    // SAFETY: the plan puts a stage behind the loops that write these copies, so no other
-                    // worker has copy 0.
+                    // SAFETY: the plan puts a stage after the loops that write these copies, so no other worker has
+                    // copy 0.
                     (true, _) => unsafe { *self.partials.at(first + at + i) += *sum },
                     // SAFETY: a stage without atomics ends every loop that shares these rows' sums, so this
                     // worker alone has them.
@@ -139,8 +139,8 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
 }
 
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
-    /// Runs a block of several outputs with its sums kept output by output meanwhile, and returns whether it
-    /// did. It does so where it pays: blends evaluate rows together, and each tree has one output.
+    /// Runs a block of several outputs with its sums kept output by output meanwhile, and returns whether it did. It
+    /// does so if that is faster: blends evaluate rows together, and each tree has one output.
     fn by_output<T: Row>(
         self,
         run: &Run<'_, T, Self>,

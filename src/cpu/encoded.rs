@@ -10,8 +10,8 @@ use crate::{
     plan::RowType,
 };
 
-/// Evaluates an expression with the nodes of whichever encoding there is. This is the one place that lists
-/// the encodings. Tiles are not single nodes, so they may have an expression of their own.
+/// Evaluates an expression with the nodes, whatever their encoding. This is the one place that lists the
+/// encodings. Tiles are not single nodes, so they may have an expression of their own.
 macro_rules! of_encoding {
     ($encoded:expr, $nodes:ident => $same:expr) => {
         of_encoding!($encoded, $nodes => $same, $nodes => $same)
@@ -71,14 +71,14 @@ impl<C: Compare> Encoded<C> {
 }
 
 impl Encoded<f32> {
-    /// Returns the most steps that a row's walks through all trees take together.
+    /// Returns the maximum number of steps that a row's walks through all trees take together.
     pub(super) fn steps(&self) -> u64 {
         let depths = of_encoding!(self, nodes => &nodes.depths);
         depths.iter().map(|depth| u64::from(*depth)).sum()
     }
 
-    /// Converts nodes into the smaller encodings where they fit, and lays out `top` levels of each tree as
-    /// its top, for the vector kernels.
+    /// Converts nodes into the smaller encodings if they fit, and lays out `top` levels of each tree as its
+    /// top, for the vector kernels.
     pub(super) fn for_vectors(self, top: u32, rows: RowType) -> Self {
         let ranks = rows == RowType::U8;
         let nodes = match self {

@@ -33,11 +33,11 @@ pub enum Engine {
     TilesByRow,
     /// Evaluates every split of a tree for 64 rows at once.
     Blends,
-    /// Holds a row in registers and takes four levels of a tree a step.
+    /// Holds a row in registers and decides four levels of a tree with one compare.
     Registers,
-    /// Takes a row through 64 trees abreast, by gathers.
+    /// Walks a row through 64 trees abreast, by gathers.
     Abreast,
-    /// Takes a row through four trees side by side; the trees are filled up to full ones.
+    /// Walks a row through four trees side by side; the trees are filled up to full trees.
     FullTrees,
 }
 
@@ -87,7 +87,8 @@ impl std::fmt::Display for Engine {
 /// How rows become ranks of one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ranking {
-    /// One column block (sixteen columns) at a time where the machine has kernels for that.
+    /// One column block (sixteen columns) at a time if the machine has kernels for that, otherwise one column
+    /// at a time.
     #[default]
     Chosen,
     /// One column at a time.

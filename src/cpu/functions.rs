@@ -1,15 +1,15 @@
-//! Exponentials and what is made of them, for results of 32 bits: loops over them become vectors.
+//! Exponentials and functions of them, for `f32` results. The compiler vectorizes loops over them.
 //!
-//! Each function takes a number of the range of `f32` and computes in doubles. Its result, rounded to `f32`, is at most one
-//! unit in the last place off. A missing value stays missing.
+//! Each function takes a number in the range of `f32` and computes in doubles. Its result, rounded to `f32`, is at most
+//! one unit in the last place off. NaN stays NaN.
 
-/// Returns the exponential: the power of 2 of the whole part, and a polynomial of the rest.
+/// Returns the exponential of `x`: a power of 2, times a polynomial of the rest.
 #[inline(always)]
 pub(crate) fn exp(x: f64) -> f64 {
-    // Beyond these bounds a float of 32 bits is infinite, or 0.
+    // Beyond these bounds the result as an `f32` is infinite or 0.
     let x = if x > 110.0 { 110.0 } else { x };
     let x = if x < -110.0 { -110.0 } else { x };
-    // Adding this number rounds to a whole one, whose bits are the last ones.
+    // Adding this number rounds to an integer, whose bits are then the lowest bits.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let shifted = x * std::f64::consts::LOG2_E + ROUND;
     let whole = shifted - ROUND;
@@ -48,15 +48,15 @@ pub(crate) fn sigmoid(x: f64) -> f64 {
 #[inline(always)]
 pub(crate) fn tanh(x: f64) -> f64 {
     let square = x * x;
-    // Near 0 the series, since the difference below has few digits there.
+    // Near 0 the series is used, because the difference below has few correct digits there.
     let near = x * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 - square * (17.0 / 315.0))));
     let power = exp(-2.0 * x.abs());
     let far = ((1.0 - power) / (1.0 + power)).copysign(x);
     if x.abs() < 0.02 { near } else { far }
 }
 
-/// Returns the error function, by the rational functions of Cody (Rational Chebyshev approximations for the error function,
-/// 1969). The result is good for doubles, too: at most 1e-14 off.
+/// Returns the error function, by the rational functions of Cody (Rational Chebyshev approximations for the error
+/// function, 1969). As a double, too, the result is at most 1e-14 off.
 #[inline(always)]
 pub(crate) fn erf(x: f64) -> f64 {
     let size = x.abs();
@@ -92,7 +92,8 @@ pub(crate) fn erf(x: f64) -> f64 {
     (if size < 0.468_75 { near } else { far }).copysign(x)
 }
 
-/// Returns `x` times the part of a normal distribution below `x` (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016).
+/// Returns `x` times the probability that a standard normal variable is below `x` (Hendrycks and Gimpel, Gaussian Error
+/// Linear Units, 2016).
 #[inline(always)]
 pub(crate) fn gelu(x: f64) -> f64 {
     0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))

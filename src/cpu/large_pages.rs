@@ -1,11 +1,11 @@
-//! Room for large results.
+//! Large pages for large results.
 
 /// Bytes from which large pages are asked for.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 4 << 20;
 
-/// Asks the system for large pages where a vector's room lies, before the room is written: the first write to each page
-/// of 4 KiB costs more than the rest of its writes. Without large pages in the system nothing changes.
+/// Asks the system for large pages for a buffer before it is written: the first write to each page of 4 KiB costs more
+/// than the rest of its writes. On a system without large pages nothing changes.
 pub(crate) fn prefer_large_pages<T>(room: &mut [T]) {
     #[cfg(target_os = "linux")]
     if size_of_val(room) >= LARGE {

@@ -1,13 +1,13 @@
 //! The native CPU target: it turns a plan into a flat program of micro-kernel calls over rows and trees.
 //!
-//! [`Program`] holds the outer loops. Where the plan says parallel, their iterations run on rayon's threads.
-//! Where two serial loops, one over rows and one over trees, close the nest, a *block* replaces them: one
-//! call of a micro-kernel (`walk`). The program chooses the micro-kernel for each block by layout rule,
-//! categories, strides, what is written and how many walks advance together. Inside a block nothing is
-//! interpreted per row.
+//! [`Program`] holds the outer loops. The iterations of the plan's parallel loops run on rayon's threads. If
+//! the two innermost loops are serial, one over rows and one over trees, a *block* replaces them: one call of
+//! a micro-kernel (`walk`). The program chooses the micro-kernel for each block by layout rule, categories,
+//! strides, what is written and how many walks advance together. Inside a block nothing is interpreted per
+//! row.
 //!
-//! `nodes::Node::right` compares a value with a threshold. What comes in here: lowered forests, which are
-//! plans and packed nodes, and rows.
+//! `nodes::Node::right` compares a value with a threshold. This module takes lowered forests (plans and
+//! packed nodes) and rows.
 
 mod addend;
 mod arch;

@@ -13,9 +13,9 @@ use crate::{
 const MISSING_RIGHT: u32 = 1 << 31;
 /// Flag of [`Node::meta`]: the node is a leaf.
 pub(super) const LEAF: u32 = 1 << 30;
-/// Flag of [`Node::meta`]: the node asks more than a threshold. See [`Questions`].
+/// Flag of [`Node::meta`]: the node asks a question instead of comparing with a threshold. See [`Questions`].
 const QUESTION: u32 = 1 << 29;
-/// Flag of [`Node::meta`]: the values that the question names go right.
+/// Flag of [`Node::meta`]: the values for which the question's answer is yes go right.
 const NAMED_RIGHT: u32 = 1 << 28;
 /// The bits of [`Node::meta`] that hold the column.
 pub(super) const FEATURE: u32 = (1 << 24) - 1;
@@ -32,7 +32,7 @@ pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug
     fn from_place(place: u32) -> Self;
     /// Returns the question's place that [`Self::from_place`] stored.
     fn place(self) -> usize;
-    /// Returns values as `f32`, or `None` where `Self` is another type.
+    /// Returns values as `f32`, or `None` if `Self` is another type.
     fn singles(_values: &[Self]) -> Option<&[f32]> {
         None
     }
@@ -69,7 +69,7 @@ impl Compare for f64 {
     }
 }
 
-/// A node: what it asks, and of which column.
+/// A node: its threshold or question, its column and its flags.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Node<C = f32> {
@@ -111,8 +111,8 @@ pub(super) const SHORT_LINK: u32 = (1 << SHORT_SHIFT) - 1;
 #[repr(transparent)]
 pub struct RankNode {
     /// From the highest bits down: the threshold (9 bits), a leaf's flag (1), the column (11) and the
-    /// distance to the left child (11), which is 0 in a leaf. Where everything goes left, the threshold is
-    /// above every rank.
+    /// distance to the left child (11), which is 0 in a leaf. If everything goes left, the threshold is above
+    /// every rank.
     word: u32,
 }
 
@@ -125,7 +125,7 @@ pub(super) const RANK_LEAF_SHIFT: u32 = 8;
 /// A threshold above every rank of one byte.
 const NO_RANK: u32 = (1 << 9) - 1;
 
-/// A node whose left child lies right behind it, so that its link names the right child. A leaf sends
+/// A node whose left child comes directly after it, so that its link leads to the right child. A leaf sends
 /// everything right, to itself.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
@@ -146,8 +146,8 @@ pub trait WalkRule: Copy + Send + Sync + 'static {
     fn node(&self) -> Node<Self::Compare>;
     /// Returns the address of the left child, from the node's own address and its tree's constant.
     fn left(&self, address: u32, constant: u32) -> u32;
-    /// Returns the distance from the left child to the right one. Where all nodes have the same distance,
-    /// that is `stride`.
+    /// Returns the distance from the left child to the right one. If all nodes have the same distance, it is
+    /// `stride`.
     #[inline(always)]
     fn apart(&self, _address: u32, stride: u32) -> u32 {
         stride
@@ -245,8 +245,8 @@ impl<C: Compare> Node<C> {
         (self.meta & FEATURE) as usize
     }
 
-    /// Returns 1 where `x` goes right and 0 where it goes left. This is the one place where the CPU compares
-    /// a threshold.
+    /// Returns 1 if `x` goes right and 0 if it goes left. This is the one place where the CPU compares a
+    /// threshold.
     ///
     /// A value `x < t` goes left, and NaN goes where its flag says. A threshold of NaN with the flag off,
     /// which leaves and padding have, sends everything left.
@@ -285,7 +285,7 @@ impl<C: Compare> Node<C> {
     }
 }
 
-/// The nodes of a forest, by address, and the questions that they ask besides thresholds.
+/// The nodes of a forest, by address, and their questions.
 #[derive(Clone, Debug)]
 pub struct Nodes<R> {
     /// The nodes, by address.
@@ -296,7 +296,7 @@ pub struct Nodes<R> {
     pub constants: Vec<u32>,
     /// Depth of each tree, by position.
     pub depths: Vec<u32>,
-    /// Distance from a left child to its right sibling, where all nodes have the same.
+    /// Distance from a left child to its right sibling, if all nodes have the same.
     pub stride: u32,
     /// The words of all questions, one question after the other. A threshold in a question is the two halves
     /// of an `f64`, the low half first.
@@ -308,7 +308,7 @@ pub struct Nodes<R> {
 
 /// Levels of a tree in a [`TreeTop`].
 pub(super) const TOP_LEVELS: u32 = 5;
-/// Levels of a tree's top where a register holds eight nodes.
+/// Levels of a tree's top if a register holds eight nodes.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) const TOP_LEVELS_8: u32 = 3;
 
@@ -341,7 +341,7 @@ impl<R: WalkRule<Compare = f32>> Nodes<R> {
             let address = addresses[place];
             let at = &self.nodes[address as usize];
             top.nodes[place] = at.node();
-            // Both children of a leaf are the leaf itself: behind it there may be no node.
+            // Both children of a leaf are the leaf itself: there may be no node after it.
             let left = at.left(address, self.constants[position]);
             let leaf = at.node().is_leaf();
             addresses.extend(if leaf { [address; 2] } else { [left, left + at.apart(address, 1)] });
@@ -436,7 +436,7 @@ impl<C: Compare> Nodes<LinkedNode<C>> {
 }
 
 impl Nodes<ShortNode> {
-    /// Encodes linked nodes in eight bytes each; `None` where a column or a distance is too large.
+    /// Encodes linked nodes in eight bytes each; `None` if a column or a distance is too large.
     pub fn short(nodes: &Nodes<LinkedNode>) -> Option<Self> {
         nodes.each(|address, at| {
             let way = at.link.checked_sub(address).filter(|way| *way <= SHORT_LINK)?;
@@ -448,24 +448,24 @@ impl Nodes<ShortNode> {
 }
 
 impl Nodes<RankNode> {
-    /// Encodes linked nodes on ranks of one byte in four bytes each; `None` where a column or a distance is
-    /// too large.
+    /// Encodes linked nodes on ranks of one byte in four bytes each; `None` if a column or a distance is too
+    /// large.
     pub fn ranked(nodes: &Nodes<LinkedNode>) -> Option<Self> {
         nodes.each(RankNode::new)
     }
 }
 
 impl<C: Compare> Nodes<DepthFirstNode<LinkedNode<C>>> {
-    /// Encodes nodes for a layout whose nodes link to their right child, the left one lying right behind
-    /// them.
+    /// Encodes nodes for a layout whose nodes link to their right child. The left child comes directly after
+    /// its parent.
     pub fn near(forest: &Forest, packed: &Packed) -> Self {
         encode(forest, packed, 1, |node, link| DepthFirstNode(LinkedNode { node, link }))
     }
 }
 
 impl Nodes<DepthFirstNode<RankNode>> {
-    /// Encodes depth-first nodes on ranks of one byte in four bytes each; `None` where a column or a distance
-    /// is too large.
+    /// Encodes depth-first nodes on ranks of one byte in four bytes each; `None` if a column or a distance is
+    /// too large.
     pub fn near_ranked(nodes: &Nodes<DepthFirstNode<LinkedNode>>) -> Option<Self> {
         nodes.each(|address, at| RankNode::new(address, &at.0).map(DepthFirstNode))
     }
@@ -483,7 +483,7 @@ impl RankNode {
 }
 
 impl<N> Nodes<N> {
-    /// Converts every node by `other`; `None` where `other` can't convert one of them.
+    /// Converts every node by `other`; `None` if `other` can't convert one of them.
     fn each<M>(&self, other: impl Fn(u32, &N) -> Option<M>) -> Option<Nodes<M>> {
         let nodes = self.nodes.iter().enumerate().map(|(address, at)| other(address as u32, at));
         Some(Nodes {

@@ -28,7 +28,7 @@ pub(crate) struct SchedulePrograms {
 pub struct NamedPlan<'a> {
     /// The name: `all batches`, `small batches`, `medium batches` or `large batches`.
     pub name: &'static str,
-    /// Rows of the batches that it serves.
+    /// Numbers of rows of the batches that it serves.
     pub rows: RangeInclusive<usize>,
     /// The program that runs these batches.
     pub program: &'a Program,

@@ -1,9 +1,9 @@
-//! Products of matrices: those of the crate `matrixmultiply`, and plain loops where it would take longer to pack its
-//! operands than to multiply them.
+//! Matrix products: by the crate `matrixmultiply`, or by plain loops if it would take longer to pack the operands than
+//! to multiply them.
 //!
-//! The result of a row does not depend on how many rows come with it. A product of fewer than [`FEW_COLUMNS`] columns is
-//! summed in doubles. Any other sums runs of [`RUN`] products each in their order, multiplied and added with one
-//! rounding where the machine has an instruction for it, and then the runs. The crate's kernels do just that.
+//! The result of a row does not depend on how many rows come with it. A product of fewer than [`FEW_COLUMNS`] columns
+//! is summed in doubles. Any other product sums runs of [`RUN`] products in their order, and then the runs. It
+//! multiplies and adds with one rounding if the machine has an instruction for that. The crate's kernels do the same.
 
 use super::widest::{Loops, has_fma, widest};
 
@@ -18,14 +18,14 @@ const RUN: usize = 256;
 /// elements column by column: `fangorn bench` on LinearSVC of `benches/classical` takes 36 ms without the copy and 33 with
 /// it (Zen 4).
 const COPIED_ROWS: usize = 64;
-/// Columns that are the unit of a tile's width.
+/// A tile's width is a multiple of this number of columns.
 const TILE_UNIT: usize = 8;
-/// Sums of a dot product that are added up at the same time.
+/// Number of partial sums of a dot product that are computed at the same time.
 const LANES: usize = 16;
 
 /// A type of matrices' elements.
 pub(crate) trait Number: Copy + Default + Into<f64> {
-    /// The most columns that stand in registers at a time: 12 of AVX2's 16 registers. A multiplication waits for the one
+    /// Maximum number of columns in registers at a time: 12 of AVX2's 16 registers. A multiplication waits for the one
     /// before it in its column: with 64 columns of floats there is other work meanwhile, with 8 there is none.
     const TILE: usize;
 
@@ -163,12 +163,12 @@ impl<T: Number> Loops for FewRows<'_, T> {
     #[inline(always)]
     fn run(self) {
         let [k, n] = self.lengths;
-        // There are as many columns as a unit has, at least.
+        // There are at least `TILE_UNIT` columns.
         let most = T::TILE.min(n / TILE_UNIT * TILE_UNIT);
         for (row, out) in self.a.chunks_exact(k).zip(self.out.chunks_exact_mut(n)) {
             let mut done = 0;
             while done < n {
-                // The last tile begins earlier where it would end past the last column: it computes some columns again.
+                // If the last tile would end past the last column, it begins earlier and computes some columns again.
                 let width = (n - done).next_multiple_of(TILE_UNIT).min(most);
                 let first = done.min(n - width);
                 match width / TILE_UNIT {

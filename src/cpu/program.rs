@@ -37,7 +37,7 @@ use crate::{
 pub(super) const MOST_SLOTS: usize = 64;
 
 /// A forest and a schedule, compiled for the CPU. It is immutable and `Sync`. A run takes no lock and
-/// allocates nothing but scratch that each thread keeps: partial sums, copies of cached rows, and slots where
+/// allocates nothing but scratch that each thread keeps: partial sums, copies of cached rows, and slots if
 /// margins are the least or largest leaf.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -46,15 +46,14 @@ pub struct Program {
     pub(super) steps: Vec<ProgramStep>,
     pub(super) nodes: Encoded<f32>,
     pub(super) compare: CompareType,
-    /// The nodes for `f64` rows, where the forest compares in `f64` and [`Program::with_doubles`] was asked
-    /// for.
+    /// The nodes for `f64` rows, if the forest compares in `f64` and [`Program::with_doubles`] was called.
     pub(super) wide: Option<Encoded<f64>>,
     pub(super) aggregate: Aggregate,
     /// The leaf slot at each address.
     pub(super) slots: Vec<u32>,
     /// The producer's index of the tree at each position.
     pub(super) order: Vec<u32>,
-    /// The output of the tree at each position; `None` where leaves are vectors.
+    /// The output of the tree at each position; `None` if leaves are vectors.
     pub(super) targets: Option<Vec<u32>>,
     pub(super) base: Vec<f32>,
     /// A zero for each output.
@@ -63,7 +62,7 @@ pub struct Program {
     pub(super) leaves: Vec<f32>,
     /// Columns of a row as the caller hands it over.
     pub(super) features: usize,
-    /// Ranks rows before the run walks them, where the schedule wants that.
+    /// Ranks rows before the run walks them, if the schedule asks for ranks.
     pub(super) ranker: Option<Ranker>,
     /// The engines that run blocks of rows and trees.
     pub(super) engines: EngineSet,
@@ -156,8 +155,7 @@ impl Program {
         })
     }
 
-    /// Makes the program serve `f64` rows, too. They take nodes of their own where the forest compares in
-    /// `f64`.
+    /// Makes the program serve `f64` rows, too. If the forest compares in `f64`, they get nodes of their own.
     #[must_use]
     pub fn with_doubles(mut self, forest: &Forest, lowered: &Lowered) -> Self {
         self.wide = (self.compare == CompareType::F64).then(|| Encoded::new(forest, lowered.packed()));
@@ -213,12 +211,12 @@ impl Program {
         self.threads > 1 && (tasks || self.shares(rows) > 1)
     }
 
-    /// Returns into how many shares to deal out a batch's trees to threads. It is more than 1 where the
-    /// schedule puts rows on threads, the batch's rows would keep only one thread busy, and they would do so
-    /// for long enough.
+    /// Returns the number of shares into which a batch's trees are divided among threads. It is more than 1
+    /// if the schedule puts rows on threads and the batch's rows would keep only one thread busy, for long
+    /// enough.
     pub(super) fn shares(&self, rows: usize) -> usize {
         let one_task = self.rows_a_task.is_some_and(|of_task| rows <= of_task as usize);
-        // A plan with partial sums deals its trees out to threads itself.
+        // A plan with partial sums divides its trees among threads itself.
         if self.threads == 1 || !one_task || !self.plan.own.partials.is_empty() {
             return 1;
         }
@@ -237,12 +235,12 @@ impl Program {
         self.ranks_in_windows()
     }
 
-    /// Returns the forest's leaf values, by slot. With these very values margins are fastest.
+    /// Returns the forest's leaf values, by slot. [`Program::margins`] is fastest with these values.
     pub fn leaves(&self) -> &[f32] {
         &self.leaves
     }
 
-    /// Returns notes on what the plan carries out otherwise than the schedule says.
+    /// Returns notes on the directives that were not carried out as written.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
@@ -272,7 +270,8 @@ impl Program {
         self.base.len()
     }
 
-    /// Returns the instruction set of the program's vector kernels; empty where it has none for this machine.
+    /// Returns the instruction set of the program's vector kernels, such as `avx512`. It is empty if the
+    /// program has none on this machine.
     pub fn vector_name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
         if self.engines.has_vector_kernels() {
@@ -291,7 +290,7 @@ impl Program {
         ""
     }
 
-    /// Returns the bytes of the nodes, the slots and the engines' tables.
+    /// Returns the size in bytes of the nodes, the slots and the engines' tables.
     pub fn node_bytes(&self) -> usize {
         self.engines.bytes()
             + self.nodes.bytes()
@@ -317,8 +316,8 @@ impl Program {
         self.rank_and_run(rows, 1, LeafSlots(Shared::new(out)))
     }
 
-    /// Runs the rows, with the trees dealt out to threads in `shares` shares. Where walks read ranks, it
-    /// ranks the rows first, unless the run ranks them window by window.
+    /// Runs the rows, with the trees divided among threads in `shares` shares. If walks read ranks, it ranks
+    /// the rows first, unless the run ranks them window by window.
     pub(super) fn rank_and_run<T: Row, E: Emission>(
         &self,
         rows: &Rows<'_, T>,

@@ -1,4 +1,4 @@
-//! Rows as the caller has them: any strides, and nothing is copied.
+//! Rows in the caller's memory, with any strides. Nothing is copied.
 
 #[cfg(target_arch = "x86_64")]
 use super::cache_line::BYTES as CACHE_LINE_BYTES;
@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 mod sealed {
     use super::{Program, Result, Rows, Summing, TraceEntry};
 
-    /// The kernels' unchecked loads rely on what [`Row`](super::Row) returns, so no other crate may implement
-    /// it. What a program does with rows goes through this trait, so that this crate compiles it once, and
-    /// not each crate that calls it.
+    /// The kernels' unchecked loads rely on what [`Row`](super::Row) returns, so no other crate may implement it. The
+    /// methods of a program that take rows go through this trait, so that this crate compiles them once, and not each
+    /// crate that calls them.
     pub trait Sealed: Sized {
         fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()>;
         fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [TraceEntry]) -> Result<()>;
@@ -50,9 +50,9 @@ mod sealed {
 pub trait Row:
     sealed::Sealed + crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static
 {
-    /// Returns the rows as `f32` rows, or `None` where the values have another type.
+    /// Returns the rows as `f32` rows, or `None` if the values have another type.
     fn singles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>>;
-    /// Returns the rows as `f64` rows, or `None` where the values have another type.
+    /// Returns the rows as `f64` rows, or `None` if the values have another type.
     fn doubles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f64>>;
 }
 
@@ -104,7 +104,7 @@ whole!(u8 u16);
 pub trait Read<C> {
     /// Returns the value in the type in which it is compared.
     fn read(self) -> C;
-    /// Returns the values as they lie in memory, where they need no cast to be compared.
+    /// Returns the values as they lie in memory, if they need no cast to be compared, otherwise `None`.
     fn as_they_are(_values: &[Self]) -> Option<&[C]>
     where
         Self: Sized,
@@ -236,9 +236,8 @@ impl<'a, T: Row> Rows<'a, T> {
         Self { data: self.from(first), rows: count.min(self.rows - first), ..*self }
     }
 
-    /// Reads a column in the type in which it is compared: as many rows from `first` on as `into` has room
-    /// for. `column` is below [`Rows::columns`]. Where rows end before `into` does, the rest of `into` stays
-    /// as it is.
+    /// Reads a column in the type in which it is compared: as many rows from `first` on as `into` has room for.
+    /// `column` is below [`Rows::columns`]. If rows end before `into` does, the rest of `into` stays as it is.
     pub(crate) fn read_column<C>(&self, first: usize, column: usize, into: &mut [C])
     where
         T: Read<C>,
@@ -282,7 +281,7 @@ impl<'a, T: Row> Rows<'a, T> {
     }
 
     /// Fetches `count` values of a column from row `first` on into the closest cache, if they follow each other.
-    /// Columns of many rows lie far apart, so that the processor does not see by itself which values come next.
+    /// Columns of many rows lie far apart, so the processor does not predict by itself which values come next.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub(super) fn prefetch_column(&self, first: usize, column: usize, count: usize) {
         #[cfg(target_arch = "x86_64")]

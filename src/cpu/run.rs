@@ -24,7 +24,8 @@ use crate::{
 
 const _: () = assert!(MOST_DEPTH == 32, "a state holds the offset of every loop of the deepest nest");
 
-/// How far a worker has come: the offsets of its loops, its running row and tree, and the rows it has close.
+/// The position of a worker in its loops: their offsets, its running row and tree, and the copies that hold
+/// its rows.
 #[derive(Clone, Copy)]
 pub(super) struct State<'w> {
     offsets: [u32; 32],
@@ -162,7 +163,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     self.steps(body, state);
                 }
             }
-            // `steps` handles a cache, because it applies to all steps behind it.
+            // `steps` handles a cache, because it applies to all steps after it.
             ProgramStep::CacheRows { .. } => {}
             ProgramStep::Reduce { buffer, dimension, rows, into } => {
                 let here = state;
@@ -198,8 +199,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
     }
 
-    /// Evaluates a block, from the window that holds its rows if there is one. Where the program ranks rows
-    /// in windows and no window holds the block's rows, it ranks them first.
+    /// Evaluates a block, from the window that holds its rows if there is one. If the program ranks rows in
+    /// windows and no window holds the block's rows, it ranks them first.
     pub(super) fn dispatch<S: Sink>(&self, block: Block, sink: S, state: &State<'_>) {
         if !self.program.ranks_in_windows() {
             let window = state.window.filter(|window| window.holds(block.row));

@@ -101,9 +101,10 @@ engines! {
 }
 
 impl FewRowsEngine {
-    /// Builds the engine that the schedule asks for. Where it asks for none, this is the fastest that can
-    /// serve the forest here: registers, which have a limit of columns; else trees abreast, where gathers are
-    /// fast; else full trees, which have a limit of depth. Where none can, rows are walked one by one.
+    /// Builds the engine that the schedule asks for. If it asks for `auto`, this is the fastest that can
+    /// serve the forest on this machine: registers, which have a limit of columns; else trees abreast, if
+    /// gathers are fast; else full trees, which have a limit of depth. If none can, rows are walked one by
+    /// one.
     fn build(wanted: &EngineRequest<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
         let gathers = || crate::cost::gathers();
@@ -200,7 +201,7 @@ impl EngineSet {
         Choice { by, engine, rest: engine, source, block }
     }
 
-    /// Returns what walks a block, and in which way.
+    /// Returns the engine that walks a block, and its name.
     fn walks<T: Row>(
         &self,
         trees: &Trees<'_>,
@@ -237,7 +238,7 @@ impl EngineSet {
         (Chosen::Walks(&self.walks), engine)
     }
 
-    /// Returns the blends, where the plan has some. Rows are then ranked a window at a time.
+    /// Returns the blends, if the plan has some. Rows are then ranked a window at a time.
     pub(super) fn blends(&self) -> Option<&Blends> {
         self.blends.as_ref()
     }
@@ -278,8 +279,8 @@ impl EngineSet {
         }
     }
 
-    /// Says in a program's text what the engine for a few rows does; `None` where it walks, row by row or
-    /// not.
+    /// Returns the description of the engine for a few rows in a program's text; `None` if it walks, row by
+    /// row or not.
     pub(super) fn few_rows_text(&self) -> Option<String> {
         Some(match &self.few {
             FewRowsEngine::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),
@@ -309,7 +310,7 @@ impl EngineSet {
         }
     }
 
-    /// Returns the bytes of the engines' tables, without the nodes.
+    /// Returns the size in bytes of the engines' tables, without the nodes.
     pub(super) fn bytes(&self) -> usize {
         let few = match &self.few {
             FewRowsEngine::Registers(few) => few.bytes(),

@@ -81,8 +81,8 @@ pub(super) trait Sink: Copy {
     fn leaf(&self, row: usize, position: usize, address: u32);
     /// Takes a leaf by its slot: for `row`, the tree at `position` has the leaf with this slot.
     fn slot(&self, row: usize, position: usize, slot: usize);
-    /// Returns the sums of `count` rows from `row` on that the tree at `position` adds to; `None` where they
-    /// are not neighbouring `f32` sums of this worker alone.
+    /// Returns the sums of `count` rows from `row` on that the tree at `position` adds to; `None` if they are not
+    /// neighbouring `f32` sums of this worker alone.
     fn sums(&self, _row: usize, _count: usize, _position: usize) -> Option<&mut [f32]> {
         None
     }
@@ -188,7 +188,7 @@ pub(super) struct MultiOutputSums<'a, A> {
     pub(super) base: usize,
     pub(super) atomic: bool,
     pub(super) outputs: usize,
-    /// The output of each tree, by position; `None` where a leaf has a value for each output.
+    /// The output of each tree, by position; `None` if a leaf has a value for each output.
     pub(super) targets: Option<&'a [u32]>,
 }
 

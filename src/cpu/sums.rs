@@ -1,4 +1,4 @@
-//! Margins: adds up a row's leaf values to a number for each output, as the sum's contract says.
+//! Margins: adds up a row's leaf values to one number for each output, under a contract of sums.
 
 use std::{cell::RefCell, ops::Range};
 
@@ -21,7 +21,7 @@ use crate::{
     sum::{Accumulator, Contract, FixedPoint},
 };
 
-/// Slots that a thread holds at a time where it makes margins from slots.
+/// Slots that a thread holds at a time if it computes margins from slots.
 const SLOTS_AT_A_TIME: usize = 1 << 16;
 /// Sums of a block of rows to which wide leaf vectors are added.
 const SUMS_AT_A_TIME: usize = 1 << 15;
@@ -30,7 +30,7 @@ const MOST_PARTIALS: usize = 1 << 26;
 /// Largest number of sums in another type than the result's held at a time. Longer batches run in pieces.
 const MOST_TOTALS: usize = 1 << 20;
 
-/// How a program adds up a forest's leaf values, with what a contract needs besides their `f32` values.
+/// How a program adds up a forest's leaf values, with the numbers that a contract needs besides their `f32` values.
 #[derive(Clone, Debug)]
 pub enum Summing {
     /// Adds in `f32`, in the order of the walks.
@@ -41,23 +41,23 @@ pub enum Summing {
     Singles { order: Order },
     /// Adds in `f64`, in the producer's order.
     Doubles { leaves: Vec<f64>, base: Vec<f64>, order: Order },
-    /// Adds whole numbers.
+    /// Adds integers.
     Fixed(FixedPoint),
 }
 
-/// How additions come to be in the producer's order.
+/// How additions get into the producer's order.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// The walks of each row come in the producer's order.
     Walks,
-    /// A run first writes slots, and then their leaf values are added in order. Holds the output of each
-    /// tree; `None` where leaves are vectors.
+    /// A run first writes slots, and then their leaf values are added in order. Holds the output of each tree; `None`
+    /// if leaves are vectors.
     Slots(Option<Vec<u32>>),
 }
 
 impl Summing {
-    /// Returns how to add by a contract, for a verified forest and plans whose walks all come in the
-    /// producer's order, or do not.
+    /// Returns how to add up a verified forest under a contract. `ordered` says whether the walks of all plans come in
+    /// the producer's order.
     ///
     /// # Errors
     /// The contract is `exact`, trees are added up, and [`FixedPoint::new`] refuses the forest.
@@ -121,7 +121,7 @@ impl Program {
         self.margins_by(&Summing::Any, rows, leaves, out)
     }
 
-    /// Like [`Self::margins`], but adds as `summing` says. `leaves` are for contracts that add `f32` values.
+    /// Like [`Self::margins`], but adds as `summing` says. Only contracts that add `f32` values read `leaves`.
     pub(crate) fn margins_by<T: Row>(
         &self,
         summing: &Summing,
@@ -215,7 +215,7 @@ impl Program {
         })
     }
 
-    /// Adds up in `f32` for a batch too small to deal out its rows. It deals out the trees instead, and each
+    /// Adds up in `f32` for a batch too small to divide its rows among threads. It divides the trees instead, and each
     /// share of them adds to sums of its own.
     fn add_by_tree_shares<T: Row, const GROUPED: bool>(
         &self,

@@ -20,12 +20,12 @@ use crate::{error::Result, forest::Aggregate, plan::cpu::Sum};
 pub struct TraceEntry {
     /// The worker: the number that [`worker`](super::worker) gives the parallel loops around the visit.
     pub worker: u32,
-    /// The share of the trees, where a batch is too small to deal out its rows to threads; otherwise 0.
+    /// The share of the trees, if a batch is too small to divide its rows among threads; otherwise 0.
     pub share: u32,
     /// The block of rows and trees that the visit belongs to, counted from 0 in the order in which blocks
     /// begin.
     pub block: u32,
-    /// The visit's place in the whole run, counted from 0; `u32::MAX` where there is no visit.
+    /// The visit's place in the whole run, counted from 0; `u32::MAX` if there is no visit.
     pub place: u32,
     /// The engine that evaluates the block.
     pub engine: Engine,
@@ -110,12 +110,12 @@ impl Sink for Trace<'_> {
 
 impl Program {
     /// Writes the visit of each row to each tree, `rows x trees`, trees in the producer's order. The run is
-    /// the one that makes margins of these rows by the contract `any`. If a visit is made twice, its first
-    /// place is missing from the result.
+    /// the one that computes margins of these rows under the contract `any`. If a visit is made twice, its
+    /// first place is missing from the result.
     ///
     /// Margins may need room for each row: private sums, sums in another type, or slots for the least or
-    /// largest leaf. A large batch then runs in pieces, each as a batch of its own length would. The trace is
-    /// of one run.
+    /// largest leaf. The margins of a large batch are then computed in pieces, each as a batch of its own. A
+    /// trace runs the batch as a whole.
     ///
     /// # Errors
     /// `rows` or `out` has another shape than the forest needs.
@@ -144,7 +144,8 @@ impl Program {
     fn visit<T: Row>(&self, rows: &Rows<'_, T>, kept: TraceTarget<'_>) -> Result<()> {
         let blocks = AtomicU32::new(0);
         let visits = TraceEmission { kept, blocks: &blocks, share: 0 };
-        // The least and largest leaf are found from slots, whose trees are not dealt out.
+        // The least and largest leaf are found from slots. The trees of a run that writes slots are not
+        // divided among threads.
         let shares = if self.aggregate == Aggregate::Sum { self.shares(rows.len()) } else { 1 };
         self.rank_and_run(rows, shares, visits)
     }

@@ -4,15 +4,16 @@ use crate::isa;
 
 /// Loops that the compiler turns into vectors.
 pub(crate) trait Loops {
-    /// What they compute.
+    /// The type of the loops' result.
     type Result;
 
-    /// Runs them. Implementations are `#[inline(always)]`: code that is compiled by itself has none of the instructions
-    /// that [`widest`] allows.
+    /// Runs the loops. Implementations are `#[inline(always)]`: code that is compiled by itself has none of the
+    /// instructions that [`widest`] allows.
     fn run(self) -> Self::Result;
 }
 
-/// Runs loops, compiled for AVX2 and FMA where the machine has them and for the target's own instructions elsewhere.
+/// Runs loops, compiled for AVX2 and FMA if the machine has them, otherwise for the instructions that every machine of
+/// the target has.
 #[inline]
 pub(crate) fn widest<L: Loops>(loops: L) -> L::Result {
     #[cfg(target_arch = "x86_64")]

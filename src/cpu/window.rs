@@ -1,6 +1,6 @@
 //! A window: a copy of some rows, column by column, in blocks of 64 rows.
 //!
-//! A split near a tree's root asks 64 rows for the same column. In a window those values take four cache
+//! A split near a tree's root reads the same column of 64 rows. In a window those values take four cache
 //! lines instead of 64, and a vector kernel loads them instead of gathering them. Columns keep their numbers,
 //! so nodes need no second encoding.
 
@@ -20,8 +20,8 @@ pub(super) struct Window<'a, T = f32> {
     pub(super) columns: usize,
     /// The values, `[block][column][row of the block]`.
     pub(super) data: &'a [T],
-    /// Like `data`, with the highest bit of each rank flipped, for blends that need that. Empty where no
-    /// blend does.
+    /// Like `data`, with the highest bit of each rank flipped, for blends that need that. Empty if no blend
+    /// does.
     pub(super) flipped: &'a [T],
 }
 

@@ -129,7 +129,7 @@ impl FixedPoint {
     }
 
     /// Returns the exponent `s` of each output: its unit is `2^-s`. It is at most 126, and negative if
-    /// magnitudes exceed `2^(29 + low bits)`.
+    /// magnitudes reach `2^(29 + low bits)`.
     pub fn exponents(&self) -> &[i32] {
         &self.exponents
     }

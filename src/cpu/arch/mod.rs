@@ -9,10 +9,9 @@
 //! | `rank.rs` | values of a column to ranks, by search |
 //! | `layers.rs` | values of a column block to ranks, by one compare for each layer of thresholds |
 //! | `tiles.rs` | walks of tiles of nodes |
-//! | `registers.rs`, `abreast.rs` | a few rows, where a set has an engine of its own |
+//! | `registers.rs`, `abreast.rs` | a few rows, if a set has an engine of its own |
 //!
-//! [`crate::isa`] alone decides which instruction set runs. Where a set lacks a file, portable code
-//! runs.
+//! [`crate::isa`] alone decides which instruction set runs. If a set lacks a file, portable code runs.
 
 #[cfg(target_arch = "aarch64")]
 pub(super) mod aarch64;

@@ -10,13 +10,13 @@ use crate::{
     cpu::{engines::Engine, rows::Row, sink::Sink},
 };
 
-/// Fewest trees of a block. With fewer trees, walks one by one finish sooner.
+/// Minimum number of trees of a block. With fewer trees, walks one by one finish sooner.
 const TREES: usize = 8;
 
 /// The engine that walks trees abreast. It has no tables besides the nodes.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Abreast {
-    /// Seconds that one row takes through all trees.
+    /// Estimated seconds of one row through all trees.
     row: f64,
 }
 

@@ -25,7 +25,7 @@ use crate::cpu::{
 };
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
-/// Most levels of a tree.
+/// Maximum number of levels of a tree.
 const MOST_LEVELS: u32 = 12;
 
 /// A split of a full tree.
@@ -47,7 +47,7 @@ pub(in crate::cpu) struct Tree {
     /// Index in `FullTrees::exits` of the tree's first exit.
     exits: u32,
     levels: u32,
-    /// The tree's least leaf slot, from which exits are counted.
+    /// The tree's least leaf slot, which is added to an exit.
     slots: u32,
 }
 
@@ -55,14 +55,14 @@ pub(in crate::cpu) struct Tree {
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct FullTrees {
     splits: Vec<FullSplit>,
-    /// The leaf at each exit, from the rightmost exit of a tree to the leftmost. A leaf is its leaf
-    /// slot, counted from the tree's least leaf slot.
+    /// The leaf at each exit, from the rightmost exit of a tree to the leftmost: its leaf slot minus the
+    /// tree's least leaf slot.
     exits: Vec<u16>,
     trees: Vec<Tree>,
     /// Whether some split sends missing values right, where values not below the threshold go.
     missing_right: bool,
     columns: usize,
-    /// Seconds that one row takes through all trees.
+    /// Estimated seconds of one row through all trees.
     seconds: f64,
     /// Whether the machine has AVX2.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
@@ -116,8 +116,8 @@ impl BlockEngine for FullTrees {
 }
 
 impl FullTrees {
-    /// Fills up the trees of a forest. Returns `None` for a forest that asks more than thresholds, that
-    /// has no columns, or whose full trees are too large.
+    /// Fills up the trees of a forest. Returns `None` for a forest that has predicates other than thresholds,
+    /// that has no columns, or whose full trees are too large.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         let columns = forest.features.len();
         let mut full = Self {
@@ -132,8 +132,8 @@ impl FullTrees {
         let depths: Vec<u32> = order.iter().map(|t| forest.trees[*t as usize].depth()).collect();
         for (position, t) in order.iter().enumerate() {
             let tree = &forest.trees[*t as usize];
-            // Trees that are walked side by side get the same number of levels, so no tree has steps of
-            // its own.
+            // Trees that are walked side by side get the same number of levels, so they all take the same
+            // number of steps.
             let beside = &depths[position / SIDE_BY_SIDE * SIDE_BY_SIDE..];
             let levels = beside.iter().take(SIDE_BY_SIDE).copied().max().unwrap_or(0);
             let room = size_of_val(&full.splits[..]) + size_of_val(&full.exits[..]);
@@ -150,8 +150,8 @@ impl FullTrees {
         (columns > 0).then_some(full)
     }
 
-    /// Appends a tree's splits, level by level, and its exits. Returns `None` if a split asks more than
-    /// a threshold.
+    /// Appends a tree's splits, level by level, and its exits. Returns `None` if a split's predicate is no
+    /// threshold.
     fn fill(&mut self, nodes: &[Node], levels: u32, slots: u32) -> Option<()> {
         const ALL_LEFT: FullSplit = FullSplit { threshold: f32::NAN, column: 0 };
         // Numbers start at 1, so no walk reads the split with number 0.

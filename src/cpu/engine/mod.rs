@@ -3,11 +3,11 @@
 //!
 //! | engine | serves |
 //! |---|---|
-//! | [`walks`] | every forest, on every machine: one split a step |
+//! | [`walks`] | every forest, on every machine: one split in each step |
 //! | [`vectors`] | 24 rows and more: the walks of one tree in vectors |
-//! | [`tiles`] | schedules with `tileNodes`: one tile of splits a step |
+//! | [`tiles`] | schedules with `tileNodes`: a tile of splits in each step |
 //! | [`blend`] | blocks of 64 rows: every split of a tree at once |
-//! | [`registers`] | a few rows: a row in registers, four levels a step |
+//! | [`registers`] | a few rows: a row in registers, four levels by one compare |
 //! | [`abreast`] | a few rows: a row through 64 trees abreast, by gathers |
 //! | [`full`] | a few rows: trees filled up, four side by side |
 //!
@@ -40,7 +40,7 @@ use crate::{
 };
 use walk::{LeafAddresses, MOST_ADDRESSES, Shape, Span};
 
-/// What an engine is built from.
+/// The data that an engine is built from.
 pub(super) struct EngineRequest<'a> {
     pub(super) plan: &'a Plan<Cpu>,
     pub(super) forest: &'a Forest,
@@ -49,12 +49,11 @@ pub(super) struct EngineRequest<'a> {
     pub(super) order: &'a [u32],
     /// The forest's nodes, in the encoding that walks read.
     pub(super) nodes: &'a Encoded<f32>,
-    /// How many columns of a ranked row hold ranks among thresholds, and how many answer a question.
-    /// `(0, 0)` where rows are not ranked.
+    /// How many columns of a ranked row count thresholds, and how many answer questions. `(0, 0)` if rows are
+    /// not ranked.
     pub(super) ranked: (usize, usize),
-    /// Whether an engine for a few rows can get a block. It can where rows are `f32` values and not
-    /// ranks, where no node asks a question or is a tile, and where some block of the loops walks one
-    /// tree for all its rows.
+    /// Whether an engine for a few rows can get a block. It can if rows are `f32` values and not ranks, no
+    /// node asks a question or is a tile, and some block of the loops walks one tree for all its rows.
     pub(super) few_rows: bool,
     /// The engine for a few rows that the schedule asks for.
     pub(super) by: FewRows,
@@ -66,9 +65,9 @@ pub(super) struct EngineRequest<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Trees<'a> {
     pub(super) nodes: &'a Encoded<f32>,
-    /// Nodes for `f64` rows, where the forest compares in `f64`.
+    /// Nodes for `f64` rows, if the forest compares in `f64`.
     pub(super) wide: Option<&'a Encoded<f64>>,
-    /// Whether some node asks a question other than a threshold.
+    /// Whether some node asks a question instead of comparing with a threshold.
     pub(super) questions: bool,
     /// Number of addresses that nodes have.
     pub(super) addresses: usize,
@@ -82,7 +81,7 @@ impl Trees<'_> {
     }
 }
 
-/// A span of rows against a span of trees, and how the walks go.
+/// A span of rows, a span of trees, and the shape of the walks of these rows through these trees.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) row: Span,
@@ -91,7 +90,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Returns the part of the block that is the `k`th of its trees alone.
+    /// Returns the part of the block with only the `k`th of its trees.
     fn of_tree(self, k: usize) -> Self {
         Self { tree: self.tree.one(k), ..self }
     }
@@ -145,17 +144,16 @@ pub(super) trait BlockEngine: Sized {
     /// Estimates the seconds that `rows` rows take through all trees.
     fn seconds(&self, rows: usize) -> f64;
 
-    /// Returns the bytes of the engine's tables, without the nodes that every program has.
+    /// Returns the size in bytes of the engine's tables, without the nodes that every program has.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// Runs `find` on parts of a block and hands the leaves that it finds to `sink`. A part has at most as
-/// many walks as [`LeafAddresses`] has room for. `find` gets the part's rows and trees. It stores the
-/// leaves of a tree's rows side by side where rows are inside, otherwise the leaves of a row's trees.
-/// `sink` gets the number of each row plus `by`. The caller lends the room `found`, so that it is
-/// cleared only once.
+/// Runs `find` on parts of a block and hands the leaves that it finds to `sink`. A part has at most as many
+/// walks as [`LeafAddresses`] has room for. `find` gets the part's rows and trees. It stores the leaves of a
+/// tree's rows side by side if rows are inside, otherwise the leaves of a row's trees. `sink` gets the number
+/// of each row plus `by`. The caller lends the room `found`, so that it is cleared only once.
 #[inline(never)]
 fn hand_over<S: Sink>(
     block: Block,

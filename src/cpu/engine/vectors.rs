@@ -21,7 +21,7 @@ use crate::{
 /// The engine that walks in vectors. It has no tables besides the nodes and their tops.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Vectors {
-    /// Seconds that one row takes through all trees.
+    /// Estimated seconds of one row through all trees.
     row: f64,
 }
 
@@ -34,8 +34,8 @@ impl Vectors {
     }
 }
 
-/// Returns how many levels of a tree the machine's vector kernels hold in registers. Returns 0 where
-/// the machine has no such kernels.
+/// Returns how many levels of a tree the machine's vector kernels hold in registers. It is 0 if the machine
+/// has no such kernels.
 pub(in crate::cpu) fn top_levels() -> u32 {
     #[cfg(target_arch = "x86_64")]
     if x86::available() {

@@ -1,4 +1,4 @@
-//! The micro-kernels. They walk a block of rows through a block of trees, with several walks in step.
+//! The micro-kernels. They walk a block of rows through a block of trees, and several walks advance together.
 
 use crate::cpu::{
     nodes::Compare,
@@ -6,12 +6,13 @@ use crate::cpu::{
 };
 use crate::plan::Remainder;
 
-/// Most leaves that a kernel finds before it hands them over: whole registers of any instruction set.
+/// Maximum number of leaves that a kernel finds before it hands them over: whole registers of any instruction
+/// set.
 pub(in crate::cpu) const MOST_ADDRESSES: usize = 512;
 
-/// The addresses of the leaves that walks reach. Those of a tree's rows lie side by side where rows are
-/// inside, otherwise those of a row's trees. Walks fill this buffer and know nothing of sinks, so each
-/// walk is compiled once.
+/// The addresses of the leaves that walks reach. Those of a tree's rows lie side by side if rows are inside,
+/// otherwise those of a row's trees. Walks fill this buffer and know nothing of sinks, so each walk is
+/// compiled once.
 pub(in crate::cpu) type LeafAddresses = [u32; MOST_ADDRESSES];
 
 /// An encoded forest that walks read node by node, or tile by tile.
@@ -45,7 +46,7 @@ pub(in crate::cpu) trait NodeStore {
     /// `address` is one that the packed forest's walks reach.
     unsafe fn is_leaf(&self, address: u32) -> bool;
     /// Returns the address of the leaf below `address` if `address` is padding directly above a leaf.
-    /// Returns `address` itself elsewhere, or where the encoding does not tell.
+    /// Otherwise, or if the encoding does not tell, returns `address` itself.
     ///
     /// # Safety
     /// `address` is one that the packed forest's walks reach.
@@ -70,7 +71,7 @@ pub(in crate::cpu) struct Span {
 }
 
 impl Span {
-    /// Returns the span that is the `k`th number alone.
+    /// Returns the span of only the `k`th number.
     pub(in crate::cpu) fn one(self, k: usize) -> Self {
         Self { start: self.at(k), step: 1, count: 1 }
     }
@@ -98,17 +99,17 @@ impl Span {
     }
 }
 
-/// The order of a block's loops, and how its walks go.
+/// The order of a block's loops, and how its walks take their steps.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Shape {
     /// Whether the inner loop goes over rows (a tree at a time) or over trees (a row at a time).
     pub(in crate::cpu) rows_inside: bool,
-    /// Walks of the inner loop that advance in step.
+    /// Number of walks of the inner loop that advance together.
     pub(in crate::cpu) lanes: usize,
-    /// Steps that a walk takes first, without a leaf test.
+    /// Number of steps that a walk takes first, without a leaf test.
     pub(in crate::cpu) steps: u32,
-    /// Steps after `steps`, each with a leaf test. In tiles the test sees a leaf through the padding
-    /// directly above it.
+    /// Number of steps after `steps`, each with a leaf test. In tiles, padding directly above a leaf counts
+    /// as the leaf.
     pub(in crate::cpu) tested: u32,
     /// How the walk ends after `steps` and `tested`.
     pub(in crate::cpu) rest: Remainder,
@@ -127,12 +128,13 @@ impl Shape {
         Self { rows_inside: false, lanes: 8, ..self }
     }
 
-    /// Returns this shape for walks of the trees at `positions` in step, by the depths of these trees.
+    /// Returns this shape for walks of the trees at `positions` that advance together, by the depths of these
+    /// trees.
     #[inline(always)]
     pub(in crate::cpu) fn of_trees<N: NodeStore>(self, nodes: &N, positions: &[usize]) -> Self {
         let depths = || positions.iter().map(|p| nodes.depth(*p));
-        // Where leaves hold, the deepest tree's number of steps suits the other trees, too, and no tree
-        // needs more.
+        // If leaves hold, the deepest tree's number of steps suits the other trees, too, and no tree needs
+        // more.
         let deepest = || depths().max().unwrap_or(0);
         match self.rest {
             Remainder::Counted if N::LEAVES_HOLD || positions.len() == 1 => {
@@ -150,8 +152,8 @@ impl Shape {
     }
 }
 
-/// Walks `L` rows through as many trees in step, and returns the address of each leaf. `trees[l]` is a
-/// root and a constant.
+/// Walks `L` rows through as many trees together, and returns the address of each leaf. `trees[l]` is a root
+/// and a constant.
 ///
 /// # Safety
 /// Rows are in range and have the forest's columns. Roots and constants are the packed forest's, and
@@ -233,7 +235,7 @@ pub(in crate::cpu) unsafe fn walk_on<N: NodeStore, T: Row + Read<N::Compare>>(
     from: WalkStarts<'_>,
     found: &mut LeafAddresses,
 ) {
-    /// Walks that advance in step.
+    /// Number of walks that advance together.
     const L: usize = 4;
     let (_, constant) = nodes.start(from.position);
     for r in (0..row.count).step_by(L) {
@@ -251,8 +253,8 @@ pub(in crate::cpu) unsafe fn walk_on<N: NodeStore, T: Row + Read<N::Compare>>(
     }
 }
 
-/// Walks every row of `row` through every tree of `tree`: at most [`MOST_ADDRESSES`] walks, as many in
-/// step as the shape says.
+/// Walks every row of `row` through every tree of `tree`: at most [`MOST_ADDRESSES`] walks. The shape says
+/// how many advance together.
 ///
 /// # Safety
 /// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape
@@ -270,8 +272,8 @@ pub(in crate::cpu) unsafe fn block<
     shape: Shape,
     found: &mut LeafAddresses,
 ) {
-    // Rows that are walked in step reach a tree's leaves in the same order as one by one. It costs
-    // nothing, and their loads overlap.
+    // Rows that walk a tree together reach its leaves in the same order as one by one. This costs nothing,
+    // and their loads overlap.
     let together = if shape.rows_inside && shape.lanes == 1 { 8 } else { shape.lanes };
     // SAFETY: the caller upholds that rows are in range, that trees are positions and that the shape's
     // steps stay inside the nodes.
@@ -285,7 +287,7 @@ pub(in crate::cpu) unsafe fn block<
     }
 }
 
-/// Like [`block`], with `L` walks in step.
+/// Like [`block`], with `L` walks that advance together.
 ///
 /// # Safety
 /// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape

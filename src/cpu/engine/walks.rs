@@ -1,4 +1,4 @@
-//! Walks one split a step, on every machine. It runs where no other engine serves.
+//! Walks with one split in each step, on every machine. It runs if no other engine serves a block.
 
 use super::{
     Block, BlockEngine, EngineRequest, Source, Trees, hand_over,
@@ -18,7 +18,7 @@ use crate::{
 /// The engine that walks in the order of a block's loops. It has no tables besides the nodes.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Walks {
-    /// Seconds that one row takes through all trees.
+    /// Estimated seconds of one row through all trees.
     row: f64,
 }
 
@@ -104,7 +104,7 @@ unsafe fn in_rows<T: Row>(trees: &Trees<'_>, rows: &Rows<'_, T>, block: Block, f
     }
 }
 
-/// Walks a block of ranks. Where rows are inside, each tree walks all rows before the next tree.
+/// Walks a block of ranks. If rows are inside, all rows walk one tree before the next tree.
 ///
 /// # Safety
 /// The window holds the rows of `block`, whose spans lie inside rows and trees. `trees` are the trees
@@ -153,8 +153,8 @@ pub(in crate::cpu) unsafe fn walk_on(
     unsafe { of_encoding!(trees.nodes, nodes => walk::walk_on(nodes, &rows, part, from, found), _ => {}) }
 }
 
-/// Walks rows with any strides through nodes with any question, four walks in step. It is the only
-/// kernel for rows other than `f32`.
+/// Walks rows with any strides through nodes with any question, and four walks advance together. It is the
+/// only kernel for rows other than `f32`.
 ///
 /// # Safety
 /// The spans of the block lie inside rows and trees, rows have the forest's columns, and `nodes` are

@@ -5,7 +5,7 @@ use crate::cpu::cache_line::CacheLine;
 
 /// Columns of a column block.
 pub(crate) const BLOCK_COLUMNS: usize = 16;
-/// The most thresholds that a column may have to be ranked in layers.
+/// Maximum number of thresholds of a column that is ranked in layers.
 pub(crate) const MOST_LAYERS: usize = 4;
 
 /// For one layer: which values of 64 rows reach the threshold of their column, as `[half][row]`. Bit `i` of a
@@ -34,7 +34,7 @@ impl ColumnBlock {
         }
     }
 
-    /// The number of its columns that exist in rows of `columns` columns.
+    /// Returns the number of its columns that exist in rows of `columns` columns.
     pub(in crate::cpu) fn most(self, columns: usize) -> usize {
         columns.saturating_sub(self.first as usize).min(BLOCK_COLUMNS)
     }

@@ -33,8 +33,8 @@ impl RankedColumn {
     }
 }
 
-/// The plan of all column blocks: which columns are ranked in layers, which are searched, and which take
-/// another way.
+/// The plan of all column blocks: which columns are ranked in layers, which are searched, and which are
+/// neither.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnBlocks {
     column_blocks: Vec<Plan>,
@@ -90,7 +90,7 @@ fn seconds(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)], layered: 
     seconds + costs.layer * layers.iter().sum::<usize>() as f64 + if copied { costs.copy } else { 0.0 }
 }
 
-/// The fastest layering of the columns of one column block.
+/// Returns the fastest layering of the columns of one column block.
 fn best(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)]) -> Layering {
     let ways = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
     let seconds = |way: &Layering| seconds(costs, columns, *way);

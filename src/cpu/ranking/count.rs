@@ -1,8 +1,9 @@
 //! Counts how many thresholds of a sorted table are at most a value. This count is the value's rank.
 //!
 //! A table is a tree of blocks of [`FAN`] ascending thresholds. The children of a block stand one after the
-//! other on the level below. The number of a block's thresholds that are at most the value is the number of
-//! the child where the search goes on.
+//! other on the level below. In each block the search counts the thresholds that are less than or equal to
+//! the value, and goes on in the child with this index. On the last level, `FAN` times the block's index plus
+//! this count is the result.
 
 use super::super::nodes::Compare;
 
@@ -11,9 +12,9 @@ pub(crate) const FAN: usize = 16;
 /// Values that are compared together.
 const LANES: usize = 16;
 
-/// Writes into `found` how many thresholds are at most each value. `levels` holds the index in `blocks` at
-/// which each level begins, the root's level first. `root` is the number of thresholds in the root. The
-/// caller fills `found` with zeros.
+/// Writes into `found`, for each value, the number of thresholds that are less than or equal to it. `levels`
+/// holds the index in `blocks` at which each level begins, the root's level first. `root` is the number of
+/// thresholds in the root. The caller fills `found` with zeros.
 #[inline(always)]
 pub(crate) fn count_at_most<C: Compare, const N: usize>(
     blocks: &[[C; FAN]],
@@ -46,7 +47,7 @@ pub(crate) fn count_at_most<C: Compare, const N: usize>(
     }
 }
 
-/// Returns how many thresholds are at most each of sixteen values.
+/// Returns, for each of sixteen values, the number of thresholds that are less than or equal to it.
 #[inline(always)]
 fn counts<C: Compare>(thresholds: &[C], values: &[C; LANES]) -> [u32; LANES] {
     let mut counts = [0; LANES];

@@ -8,9 +8,9 @@ use crate::cpu::cache_line::CacheLine;
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
-/// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors
-/// for that. Otherwise returns `false`. Columns that take the same kernel are ranked faster if they stand
-/// side by side.
+/// Writes, for each value, the number of thresholds that are less than or equal to it, one column after the
+/// other, if the machine has vectors for that. Otherwise returns `false`. Columns that take the same kernel
+/// are ranked faster if they stand side by side.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
 pub(super) fn ranks(
     pivots: &[CacheLine<[f32; FAN]>],

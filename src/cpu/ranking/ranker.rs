@@ -74,14 +74,14 @@ pub struct Ranker {
     columns: usize,
     sets: Vec<CategorySet>,
     singles: RankSources<f32>,
-    /// How `f32` rows become ranks of one byte, one column block at a time. `None` where ranks are wider, or
-    /// where the caller asked for one column at a time.
+    /// How `f32` rows become ranks of one byte, one column block at a time. `None` if ranks are wider, or if the caller
+    /// asked for one column at a time.
     column_blocks: Option<ColumnBlocks>,
     /// The sources of ranks for `f64` rows of a forest that compares in `f64`.
     doubles: Option<RankSources<f64>>,
 }
 
-/// Where ranks come from, for thresholds of one type.
+/// The data that ranks are computed from, for thresholds of one type.
 #[derive(Clone, Debug)]
 struct RankSources<C> {
     tables: Tables<C>,
@@ -144,7 +144,7 @@ impl Ranker {
         (self.width, self.columns)
     }
 
-    /// Returns the number of columns that count thresholds, and the number of columns that answer a question.
+    /// Returns the number of columns that count thresholds, and the number of columns that answer questions.
     pub(crate) fn columns(&self) -> (usize, usize) {
         let counts = |source: &&RankColumn| matches!(source.by, RankRule::Count { .. });
         let counted = self.singles.columns.iter().filter(counts).count();
@@ -156,8 +156,8 @@ impl Ranker {
     /// Rows are `f32` or `f64`. Their values are cast as the forest casts them before they are compared.
     ///
     /// # Errors
-    /// Rows with another number of columns than the forest has features; `out` of another length, or of
-    /// another type than the ranks' [`Width`].
+    /// The rows have another number of columns than the forest has features, or `out` has another length or another
+    /// type than the ranks' [`Width`].
     pub fn rank<T: Row, R: Rank>(&self, rows: &Rows<'_, T>, out: &mut [R]) -> Result<()> {
         if out.len() != rows.len().saturating_mul(self.columns) {
             return Err(Error::Rows(format!(
@@ -171,13 +171,12 @@ impl Ranker {
         self.rank_strided(rows, out, [self.columns, 1])
     }
 
-    /// Like [`Self::rank`], but writes the rank of row `r` in column `c` to `out[r * strides[0] + c *
-    /// strides[1]]`. Columns whose ranks lie column_searches (`strides[0] == 1`, `strides[1] >= 64`) are the fastest
-    /// to write.
+    /// Like [`Self::rank`], but writes the rank of row `r` in column `c` to `out[r * strides[0] + c * strides[1]]`.
+    /// Columns whose ranks are adjacent (`strides[0] == 1`, `strides[1] >= 64`) are the fastest to write.
     ///
     /// # Errors
-    /// Rows with another number of columns than the forest has features; strides that reach past `out`; `out`
-    /// of another type than the ranks' [`Width`].
+    /// The rows have another number of columns than the forest has features, the strides reach past `out`, or `out` has
+    /// another type than the ranks' [`Width`].
     pub fn rank_strided<T: Row, R: Rank>(
         &self,
         rows: &Rows<'_, T>,

@@ -31,8 +31,8 @@ impl ColumnBlockRoom {
 
 /// At most 64 rows, each of adjacent values.
 pub(crate) struct RowBlock<'a> {
-    /// Where each row begins. Places past the last row repeat it. Each pointer has `columns` values behind
-    /// it, as [`RowBlock::new`] checks.
+    /// Where each row begins. Places past the last row repeat it. Each pointer points to `columns` values, as
+    /// [`RowBlock::new`] checks.
     rows: [*const f32; BLOCK],
     count: usize,
     columns: usize,
@@ -113,8 +113,8 @@ impl<'a> RowBlock<'a> {
     }
 
     /// Ranks the columns of a column block that have few thresholds. `layers[j]` holds threshold `j` of each
-    /// of the sixteen columns, ascending with `j`, and an arbitrary value where a column has fewer
-    /// thresholds. The 64 ranks of a column go to `out[column * apart..]`.
+    /// of the sixteen columns, ascending with `j`, and an arbitrary value if a column has fewer thresholds.
+    /// The 64 ranks of a column go to `out[column * apart..]`.
     pub(crate) fn layered(
         &self,
         column_block: ColumnBlock,

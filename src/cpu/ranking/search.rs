@@ -42,9 +42,9 @@ const PAIR: usize = 2 * FAN;
 /// more than 255 thresholds, and if one is infinite or NaN. The pivots of a level stand in descending order.
 /// Missing values get the least rank.
 ///
-/// A value is below a pivot exactly where `value - pivot` has its sign bit set. A pivot of 0 is stored as -0,
-/// so no difference is -0. Pivots are finite, so an infinite value leaves an infinite difference and not NaN.
-/// Places past the last threshold hold `NONE`, whose difference has its sign bit set for every value.
+/// A value is below a pivot if and only if `value - pivot` has its sign bit set. A pivot of 0 is stored as
+/// -0, so no difference is -0. Pivots are finite, so an infinite value leaves an infinite difference and not
+/// NaN. Places past the last threshold hold `NONE`, whose difference has its sign bit set for every value.
 ///
 /// All levels but the last are full. The last level has pivots in its first places only, if that saves a
 /// kernel registers of pivots: see [`Search::rank`].
@@ -65,7 +65,7 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>
     let last = count + 1 - places;
     for level in 0..levels {
         // `number` is a place of the last level: on the last level the pivot's own place, on any other level
-        // the first place behind the pivot.
+        // the first place after the pivot.
         let step = places >> level;
         for place in 0..1usize << level {
             let number = place * step + step / 2;
@@ -116,8 +116,8 @@ impl Search {
     }
 
     /// Returns `[count, double]`, from which kernels compute a rank as `count - min(p, u)`. Here `p` is the
-    /// value's place behind the last level, counted from the right, and `u` is `(p + double + 1) / 2`,
-    /// rounded down.
+    /// value's place below the last level, counted from the right, and `u` is `(p + double + 1) / 2`, rounded
+    /// down.
     ///
     /// If the value meets a pivot on the last level, `p` pivots are above the value, and `u` is at least `p`.
     /// If it meets none there, the lowest bit of `p` is arbitrary. Then all pivots of the last level are

@@ -71,8 +71,8 @@ impl<C: Compare> Tables<C> {
         table.pivots.map(|search| search.with_missing(missing))
     }
 
-    /// Writes how many thresholds are at most each value, for 64 values in each column, if the machine has a
-    /// kernel for that. Otherwise returns `false`.
+    /// Writes, for each of 64 values in each column, the number of thresholds that are less than or equal to
+    /// it, if the machine has a kernel for that. Otherwise returns `false`.
     pub(super) fn searched(
         &self,
         columns: &[ColumnSearch],
@@ -82,7 +82,8 @@ impl<C: Compare> Tables<C> {
         ranks(&self.pivots, columns, values, out)
     }
 
-    /// Writes how many thresholds of a table are at most each value. The count of NaN is 0.
+    /// Writes, for each value, the number of the table's thresholds that are less than or equal to it. The
+    /// count of NaN is 0.
     #[inline(always)]
     pub(super) fn count<const N: usize>(&self, table: Table, values: &[C; N], found: &mut [u32; N]) {
         found.fill(0);

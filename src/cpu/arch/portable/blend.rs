@@ -8,7 +8,7 @@ use crate::cpu::{
 
 type Lanes = [u8; BLOCK];
 
-/// Returns 0xff where a row goes right, elsewhere 0.
+/// Returns 0xff for each row that goes right, and 0 for the others.
 #[inline(always)]
 fn right(split: Split, ranks: &[u8]) -> Lanes {
     let at = split.column as usize;

@@ -17,8 +17,8 @@ pub(super) const LANES: usize = 16;
 /// first column on. Returns `false` if the machine has no vectors for that.
 ///
 /// # Safety
-/// Each pointer in `rows` has `columns` values behind it. No column block begins past these columns, and
-/// every wanted column is one of them. `into` has room for a block of each wanted column.
+/// Each pointer in `rows` points to `columns` values. No column block begins past these columns, and every
+/// wanted column is one of them. `into` has room for a block of each wanted column.
 pub(in crate::cpu) unsafe fn columns(
     rows: &[*const f32; BLOCK],
     count: usize,

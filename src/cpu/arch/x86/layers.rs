@@ -69,8 +69,8 @@ pub(in crate::cpu) unsafe fn add_up(
     }
 }
 
-/// Returns what the ranks of one column are made of: the half of each of its layers that has the column, the
-/// mask of its bit there, and the room for its 64 ranks.
+/// Returns the data for the ranks of one column: the half of each of its layers that has the column, the mask
+/// of its bit there, and the room for its 64 ranks.
 pub(super) fn places<'r, 'o>(
     few: &LayeredColumn,
     reached: &'r [ThresholdMasks],

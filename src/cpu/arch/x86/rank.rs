@@ -19,7 +19,7 @@ pub(in crate::cpu) fn ranks(
     values: Columns<&[f32]>,
     out: Columns<&mut [u8]>,
 ) -> bool {
-    // SAFETY: `isa` has found the kernel's instructions, and VBMI2 is detected where the kernel needs it.
+    // SAFETY: `isa` has found the kernel's instructions, and VBMI2 is detected if the kernel needs it.
     unsafe {
         match isa() {
             Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => {

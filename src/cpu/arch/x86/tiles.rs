@@ -14,7 +14,7 @@ use crate::cpu::{
     rows::Rows,
 };
 
-/// The most walks that advance together.
+/// Maximum number of walks that advance together.
 pub(super) const MOST: usize = 16;
 
 /// Walks that advance together. For each walk: the offset of its row from `data` in values, its address, and
@@ -62,7 +62,7 @@ fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
 }
 
 /// Walks a block of rows through a block of trees, and writes the addresses of leaves to `found`: the rows of
-/// a tree side by side where rows are inside, otherwise the trees of a row.
+/// a tree side by side if rows are inside, otherwise the trees of a row.
 ///
 /// # Safety
 /// [`available`] is true. Tiles ask for thresholds only. Otherwise the conditions of

@@ -35,7 +35,7 @@ enum GroupKind {
     One,
 }
 
-/// What a group chooses among: an exit, by its number, or the result of another group, by its index.
+/// A child of a group: an exit, by its number, or the result of another group, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupChild {
     Exit(u8),
@@ -91,8 +91,8 @@ struct Grouping {
     nodes: Vec<PrunedNode>,
     best: Vec<Option<Best>>,
     groups: Vec<Draft>,
-    /// Splits in place of groups where each level asks one question: one for each level, from the last
-    /// level up.
+    /// Splits that replace groups if each level asks one question: one for each level, from the last level
+    /// up.
     levels: Vec<Split>,
     /// The address of each exit, by exit number. A group above exits that has empty places gives
     /// several numbers to some exits.

@@ -26,7 +26,7 @@ use crate::cpu::cache_line::{CacheLine, flat};
 use crate::isa::{Isa, isa};
 use crate::{cost::Machine, forest::Forest, layout::Packed};
 
-/// Most row blocks that are evaluated together.
+/// Maximum number of row blocks that are evaluated together.
 pub(super) const MOST_ROW_BLOCKS: usize = 4;
 
 /// Working memory for the row blocks that are evaluated together. Each has one constant block for each
@@ -102,8 +102,8 @@ impl Blend {
         self.trees.iter().flatten().count()
     }
 
-    /// Estimates the seconds of a row block through the blend's trees, ranking included. `columns` are
-    /// the numbers of columns of ranks among thresholds and of columns that answer a question.
+    /// Estimates the seconds of a row block through the blend's trees, ranking included. `columns` are the numbers of
+    /// columns that count thresholds and of columns that answer questions.
     pub(in crate::cpu) fn seconds(&self, columns: (usize, usize)) -> f64 {
         let splits = |tree: &Tree| match tree.levels.1 - tree.levels.0 {
             0 => (tree.exits.1 as usize).saturating_sub(1),
@@ -168,9 +168,9 @@ impl Blend {
         assert!(ranks.len() >= self.columns_end && blocks.len() >= self.blocks);
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: `available` says that the machine has AVX-512, and only a machine with AVX2
-            // builds a turned blend. The assertion above checks that `ranks` has every column that a
-            // split names and that `blocks` has every block that a group names.
+            // SAFETY: `available` says that the machine has AVX-512, and only a machine with AVX2 builds a flipped
+            // blend. The assertion above checks that `ranks` has every column that a split names and that `blocks` has
+            // every block that a group names.
             unsafe {
                 if crate::cpu::arch::x86::avx512::blend::available() && !self.flipped {
                     return crate::cpu::arch::x86::avx512::blend::numbers(

@@ -4,7 +4,7 @@
 pub(in crate::cpu) use crate::cost::BLOCK;
 use crate::cpu::cache_line::CacheLine;
 
-/// Most leaves of a tree. The number of an exit is a byte.
+/// Maximum number of leaves of a tree. The number of an exit is a byte.
 pub(super) const MOST_LEAVES: usize = 256;
 
 /// A split: where its column begins in a row block of ranks, in bytes, and its threshold.
@@ -17,7 +17,7 @@ pub(in crate::cpu) struct Split {
     pub(in crate::cpu) threshold: u32,
 }
 
-/// The bit of ranks and thresholds that is flipped where a machine compares bytes as signed numbers.
+/// The bit of ranks and thresholds that is flipped if the machine compares bytes as signed numbers.
 pub(in crate::cpu) const FLIPPED_BIT: u8 = 0x80;
 
 impl Split {
@@ -86,8 +86,8 @@ pub(in crate::cpu) struct Blend {
     /// The exits of all trees, each tree's from left to right: leaf slots, or addresses if the tree is
     /// cut.
     pub(super) exits: Vec<u32>,
-    /// The leaf values of all trees, where a leaf has a single value. A tree's values are padded to a
-    /// power of two and at least 16.
+    /// The leaf values of all trees, if a leaf has a single value. A tree's values are padded to a power of
+    /// two and at least 16.
     pub(super) values: Vec<CacheLine<[f32; 16]>>,
     /// The leaf values once more, byte by byte, on a machine that permutes bytes: see
     /// [`LeafValues::planes`].

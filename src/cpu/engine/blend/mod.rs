@@ -28,17 +28,17 @@ use groups::{BLOCK, Blend, LeafValues, MOST_LEAVES};
 pub(in crate::cpu) struct Blends {
     /// At least one blend, each with its number of levels.
     by_levels: Vec<(u32, Blend)>,
-    /// Fewest rows of a block that take less time by blends than by walks one by one.
+    /// Minimum number of rows of a block with which blends take less time than walks row by row.
     from: usize,
     /// Seconds of a row block through its trees, ranking included.
     block: f64,
-    /// From this many rows on, walks that go on where a blend ends are walks in vectors. `None` without
-    /// kernels for that.
+    /// From this many rows on, the walks that go on below a blend's levels are walks in vectors. `None`
+    /// without kernels for that.
     vector_rows: Option<usize>,
 }
 
 impl Blends {
-    /// Returns the fewest rows of a block that take less time by blends than by walks one by one.
+    /// Returns the minimum number of rows of a block with which blends take less time than walks row by row.
     pub(in crate::cpu) fn from(&self) -> usize {
         self.from
     }
@@ -120,7 +120,7 @@ struct FallbackWalks<'r> {
     ranks: Window<'r, u8>,
     /// The engine for trees that the blend does not have.
     engine: Engine,
-    /// From this many rows on, walks that go on where a blend ends are walks in vectors.
+    /// From this many rows on, the walks that go on below a blend's levels are walks in vectors.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     vector_rows: usize,
 }

@@ -28,10 +28,10 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     Some(few)
 }
 
-/// Returns how many tiles all walks of a tree go through together, and the seconds of a walk.
-/// `leaves[n]` is the number of leaves that a walk reaches after `n` tiles. `tile` is the seconds of a
-/// tile and `misprediction` those of a mispredicted branch. One more tile for all walks is weighed against a
-/// branch that may be mispredicted.
+/// Returns how many tiles every walk of a tree goes through without a branch on whether it is at a leaf, and
+/// the seconds of a walk. `leaves[n]` is the number of leaves that a walk reaches after `n` tiles. `tile` is
+/// the seconds of a tile and `misprediction` those of a mispredicted branch. One more tile for all walks is
+/// weighed against a branch that may be mispredicted.
 fn shared(leaves: &[u32], tile: f64, misprediction: f64) -> (u32, f64) {
     let all = leaves.iter().sum::<u32>().max(1);
     // Every leaf counts the same, because nothing here says which leaves rows reach.
@@ -48,7 +48,7 @@ fn shared(leaves: &[u32], tile: f64, misprediction: f64) -> (u32, f64) {
     choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, tile))
 }
 
-/// Returns the first node from `node` on that is not a split which sends every row left.
+/// Returns the first node from `node` on that is not a split that sends every row left.
 fn settled(nodes: &[Node], mut node: u32) -> u32 {
     while let Node::Split { predicate: Predicate::Always, missing: Side::Left, left, .. } =
         nodes[node as usize]
@@ -65,7 +65,7 @@ impl Registers {
         let slots = nodes.iter().filter_map(Node::slot).min()?;
         // The top node of each tile, and how many tiles a walk has gone through when it gets there.
         let mut open = vec![(settled(nodes, 0), 0u32)];
-        // The number of leaves behind each number of tiles.
+        // The number of leaves that walks reach after each number of tiles.
         let mut leaves = vec![0u32];
         let mut done = 0;
         while let Some(&(top, above)) = open.get(done) {
@@ -125,7 +125,7 @@ impl Registers {
         Tile { thresholds: [f32::INFINITY; 16], columns: [0; 16], exits: [LEAF; 16], missing: 0 }
     }
 
-    /// Returns the place of a column in a row as it stands in registers.
+    /// Returns the index of a column among the values in registers.
     fn place(&self, feature: u32) -> Option<u8> {
         match &self.columns {
             None => u8::try_from(feature).ok(),

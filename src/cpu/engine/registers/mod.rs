@@ -1,10 +1,12 @@
-//! Walks a few rows, four levels a step, with the row in registers.
+//! Walks a few rows, one row at a time. The row stays in registers, and one compare decides four levels of a
+//! tree.
 //!
-//! A batch of a few rows fills neither blends nor vectors of rows, and the walk of one row waits for
-//! its loads. So a tree is cut into full tiles of four levels (tree tiling: Treebeard, section 3.2,
-//! with one shape). A tile has fifteen thresholds, their columns, and sixteen exits. The row stays in
-//! registers, so a tile's values are permuted and not loaded. One compare makes all decisions of a
-//! tile, and four of them name the exit. Walks of different trees do not wait for each other.
+//! A batch of a few rows fills neither blends nor vectors of rows, and the walk of one row waits for its
+//! loads. So a tree is cut into tiles of four levels (tree tiling: Treebeard, section 3.2). All tiles are
+//! full, so they have the same shape. A tile has fifteen thresholds, their columns, and sixteen exits. The
+//! row stays in registers, so a tile's values are permuted and not loaded. One vector compare makes all
+//! fifteen decisions of a tile. The four decisions on the row's path select the exit. Walks of different
+//! trees do not wait for each other.
 
 mod build;
 #[cfg(test)]
@@ -21,12 +23,12 @@ use crate::cpu::{
 };
 use crate::forest::Forest;
 
-/// Most columns of a row in registers.
+/// Maximum number of columns of a row in registers.
 pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
 /// Levels of a tile.
 const LEVELS: u32 = 4;
-/// Bit of an exit that is a leaf. The other bits are then the leaf slot, counted from the tree's least
-/// leaf slot. Without this bit an exit is a tile, counted from the tree's root.
+/// Bit that marks an exit as a leaf. If it is set, the other bits are the leaf slot minus the tree's least
+/// leaf slot. If it is not set, the exit is the index of the next tile, counted from the tree's root tile.
 pub(in crate::cpu) const LEAF: u16 = 1 << 15;
 
 /// Four levels of a tree, as fifteen splits.
@@ -35,9 +37,10 @@ pub(in crate::cpu) const LEAF: u16 = 1 << 15;
 pub(in crate::cpu) struct Tile {
     /// Thresholds, level by level. Values that reach a threshold go right. The last place has no split.
     pub(in crate::cpu) thresholds: [f32; 16],
-    /// The place of each split's column in a row as it stands in registers.
+    /// The index of each split's column among the values in registers.
     pub(in crate::cpu) columns: [u8; 16],
-    /// Exits from left to right: see [`LEAF`].
+    /// Where a walk goes from each of the tile's sixteen ends, left to right: to a leaf or to another tile.
+    /// [`LEAF`] tells them apart.
     pub(in crate::cpu) exits: [u16; 16],
     /// One bit for each split, set if missing values go right.
     pub(in crate::cpu) missing: u16,
@@ -48,10 +51,11 @@ pub(in crate::cpu) struct Tile {
 pub(in crate::cpu) struct Tree {
     /// Index of the root's tile.
     pub(in crate::cpu) root: u32,
-    /// The tree's least leaf slot, from which exits are counted.
+    /// The tree's least leaf slot, which is added to an exit that is a leaf.
     pub(in crate::cpu) slots: u32,
-    /// How many tiles all walks of the tree go through without a test for a leaf. Walks that have not
-    /// ended then go on.
+    /// How many tiles every walk of the tree goes through without a branch on whether it is at a leaf. A walk
+    /// that ends sooner keeps its exit. A walk that has not ended after these tiles goes on, with a leaf test
+    /// after each tile.
     pub(in crate::cpu) tiles: u32,
     /// Whether every walk ends after exactly `tiles` tiles.
     pub(in crate::cpu) ends_together: bool,
@@ -62,29 +66,30 @@ pub(in crate::cpu) struct Tree {
 pub(in crate::cpu) struct Registers {
     pub(in crate::cpu) tiles: Vec<Tile>,
     pub(in crate::cpu) trees: Vec<Tree>,
-    /// The column at each place of a row in registers. `None` if every column's place is its number.
+    /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
+    /// `i`.
     columns: Option<Vec<u32>>,
-    /// Number of places of a row in registers.
+    /// Number of values of a row that the registers hold.
     places: usize,
-    /// Seconds that one row takes through all trees.
+    /// Estimated seconds of one row through all trees.
     seconds: f64,
 }
 
 impl Registers {
     /// Cuts the trees of a forest into tiles. Returns `None` on a machine without the kernel, and for a
-    /// forest that asks more than thresholds, reads too many columns, or has a tree with too many
-    /// leaves or tiles.
+    /// forest that has predicates other than `Less` and `Always`, reads too many columns, or has a tree with
+    /// too many leaves or tiles.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         if isa() < Isa::Avx512 { None } else { build::build(forest, order) }
     }
 
-    /// Returns the column at each place of a row in registers, or `None` if every column's place is its
-    /// number.
+    /// Returns the column of each value in the registers, or `None` if value `i` is always that of column
+    /// `i`.
     pub(in crate::cpu) fn columns(&self) -> Option<&[u32]> {
         self.columns.as_deref()
     }
 
-    /// Returns the number of places of a row in registers.
+    /// Returns the number of values of a row that the registers hold.
     pub(in crate::cpu) fn places(&self) -> usize {
         self.places
     }
@@ -97,7 +102,8 @@ impl BlockEngine for Registers {
     }
 
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
-        // Thresholds of tiles are `f32`, so `f64` rows of a forest that compares in `f64` go elsewhere.
+        // Thresholds of tiles are `f32`, so another engine serves `f64` rows of a forest that compares in
+        // `f64`.
         matches!(source, Source::Rows(rows) if T::doubles(rows).is_none() || trees.wide.is_none())
     }
 

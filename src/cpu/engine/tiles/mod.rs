@@ -22,7 +22,7 @@ use crate::{
 /// [`Walks`](super::walks::Walks) reads, too.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct TileWalks {
-    /// Seconds that one row takes through all trees.
+    /// Estimated seconds of one row through all trees.
     row: f64,
 }
 

@@ -22,9 +22,9 @@ struct EightSplits<C>([Node<C>; PLACES]);
 /// How a walk gets from a tile to its children.
 #[derive(Clone, Copy, Debug)]
 struct Head {
-    /// Address of the leftmost child, where tiles name it. A leaf has its own address here.
+    /// Address of the leftmost child, if tiles hold it. A leaf has its own address here.
     link: u32,
-    /// Where the table of the tile's shape begins, and flags.
+    /// Index at which the table of the tile's shape begins, and flags.
     table: u32,
 }
 
@@ -48,10 +48,10 @@ pub(in crate::cpu) struct Tiles<C> {
     constants: Vec<u32>,
     pub(in crate::cpu) depths: Vec<u32>,
     questions: Vec<u32>,
-    /// How many children the layout has room for at each tile, where addresses of children are
-    /// computed. 0 where tiles name their leftmost child.
+    /// How many children the layout has room for at each tile, if addresses of children are computed. 0 if
+    /// tiles hold the address of their leftmost child.
     children: u32,
-    /// The first address of a leaf where leaves lie behind the tiles, otherwise `u32::MAX`.
+    /// The first address of a leaf if leaves lie after the tiles, otherwise `u32::MAX`.
     leaves_from: u32,
 }
 
@@ -109,13 +109,13 @@ impl<C: Compare> Tiles<C> {
         }
     }
 
-    /// Returns the bytes of tiles and tables.
+    /// Returns the size in bytes of tiles and tables.
     pub(in crate::cpu) fn bytes(&self) -> usize {
         size_of_val(&self.lines[..]) + size_of_val(&self.heads[..]) + self.tables.len()
     }
 
-    /// Returns the number of tiles and padding nodes, or the number of all addresses where addresses of
-    /// children are computed.
+    /// Returns the number of tiles and padding nodes, or of all addresses if addresses of children are
+    /// computed.
     pub(in crate::cpu) fn len(&self) -> usize {
         self.heads.len()
     }

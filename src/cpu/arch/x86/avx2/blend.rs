@@ -1,9 +1,9 @@
 //! Groups of splits in registers of 32 bytes, and the values of the leaves that they find.
 //!
-//! AVX2 compares bytes as signed numbers only, so ranks and thresholds have their highest bit turned. All
+//! AVX2 compares bytes as signed numbers only, so ranks and thresholds have their highest bit flipped. All
 //! numbers on a split's left are below those on its right. So a choice is the maximum of the left number and
-//! of the right number, which is set to 0 where a row goes left. That takes two instructions; a blend by
-//! bytes takes three on many machines.
+//! of the right number, which is set to 0 if a row goes left. That takes two instructions; a blend by bytes
+//! takes three on many machines.
 
 use std::arch::x86_64::*;
 
@@ -65,8 +65,8 @@ fn pair(left: Rows, right: u8) -> Rows {
 /// row blocks in turn, so what is loaded and predicted for the group serves them all.
 ///
 /// # Safety
-/// The machine has AVX2. `ranks`, turned as the thresholds are, have a block for every column that the tree's
-/// splits name. `values` have every block that its groups name.
+/// The machine has AVX2. `ranks`, flipped as the thresholds are, have a block for every column that the
+/// tree's splits name. `values` have every block that its groups name.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
     blend: &Blend,

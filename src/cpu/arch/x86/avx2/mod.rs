@@ -61,8 +61,8 @@ pub(in crate::cpu) trait Source8: RowSpans {
     /// # Safety
     /// The machine has AVX2. `rows` are lanes of this source, and every column is one of the rows'.
     unsafe fn values8(column: __m256i, rows: Lanes<Self::Value8>) -> __m256;
-    /// Returns eight adjacent values of a column, the first of them at `at`, where the source is
-    /// [`Source8::LOADED`]. Otherwise the result is of no use.
+    /// Returns eight adjacent values of a column, the first of them at `at`, if the source is
+    /// [`Source8::LOADED`]. Otherwise the result has no meaning.
     ///
     /// # Safety
     /// The machine has AVX2. Eight values can be read from `at` on.
@@ -134,7 +134,7 @@ impl Source8 for Window<'_, u8> {
     unsafe fn values8(column: __m256i, rows: Lanes<u8>) -> __m256 {
         let index = _mm256_add_epi32(rows.offsets, _mm256_slli_epi32::<BLOCK_SHIFT>(column));
         // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
-        // rows'. The gather reads four bytes there, and a window has room for a word behind its last byte.
+        // rows'. The gather reads four bytes there, and a window has room for a word after its last byte.
         let words = unsafe { _mm256_i32gather_epi32::<1>(rows.data.cast(), index) };
         _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(0xff)))
     }
@@ -147,7 +147,7 @@ impl Source8 for Window<'_, u8> {
 }
 
 /// Returns the lanes of a window's rows from `row + begin` on. Lanes past the last row read the values beside
-/// it, or the room that a window has behind its last column.
+/// it, or the room that a window has after its last column.
 ///
 /// # Safety
 /// The machine has AVX2. The row is in the window.
@@ -188,7 +188,7 @@ pub(in crate::cpu) trait WalkRule8: WalkRule<Compare = f32> {
     unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, stride: __m256i) -> LaneNodes;
 }
 
-/// Gathers two adjacent words for each lane, `SCALE x index` bytes behind `base`.
+/// Gathers two adjacent words for each lane, `SCALE x index` bytes after `base`.
 ///
 /// # Safety
 /// The machine has AVX2. Both words of each lane can be read.
@@ -390,10 +390,10 @@ impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
         unsafe { R::gather8(self.nodes.nodes.as_ptr(), at, self.constant, self.stride) }
     }
 
-    /// Takes so many steps with all walks, without a test for leaves.
+    /// Takes `steps` steps with all walks, without a test for leaves.
     ///
     /// # Safety
-    /// The machine has AVX2. The rows have the forest's columns, and so many steps from `at` stay inside the
+    /// The machine has AVX2. The rows have the forest's columns, and `steps` steps from `at` stay inside the
     /// nodes.
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -580,7 +580,7 @@ unsafe fn top<R: WalkRule8, F: Source8>(
     let data = walks.rows[0].data;
     for (g, at) in at.iter_mut().enumerate().take(walks.groups) {
         // SAFETY: the caller upholds that the source holds the rows by column. Lanes past the last row stay
-        // inside the room that a window has behind its last column.
+        // inside the room that a window has after its last column.
         let place = unsafe {
             let data = data.add(g * LANES);
             match levels {
@@ -611,7 +611,7 @@ unsafe fn walk<R: WalkRule8, F: Source8>(
 ) {
     let (steps, rest) = match shape.rest {
         Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
-        // Where leaves hold, no walk needs more steps than the tree is deep.
+        // If leaves hold, no walk needs more steps than the tree is deep.
         rest if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), rest),
         rest => (shape.steps, rest),
     };

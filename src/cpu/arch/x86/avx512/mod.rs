@@ -2,8 +2,8 @@
 //!
 //! A walk is a chain of loads, so 64 walks advance together. The first five levels of a tree are 31 nodes,
 //! which fit two registers of thresholds and two of columns. There a step permutes registers, and the rows'
-//! values are gathered, or loaded and blended where a [`Window`] holds them by column. Further down a step
-//! takes two gathers for the two words of its nodes and one gather for values.
+//! values are gathered, or loaded and blended if a [`Window`] holds them by column. Further down a step takes
+//! two gathers for the two words of its nodes and one gather for values.
 
 pub(in crate::cpu) mod blend;
 pub(super) mod copy;
@@ -121,14 +121,14 @@ impl Source16 for Window<'_, u8> {
     unsafe fn values(column: __m512i, rows: Lanes<u8>) -> __m512 {
         let index = _mm512_add_epi32(rows.offsets, _mm512_slli_epi32::<BLOCK_SHIFT>(column));
         // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
-        // rows'. The gather reads four bytes there, and a window has room for a word behind its last byte.
+        // rows'. The gather reads four bytes there, and a window has room for a word after its last byte.
         let words = unsafe { _mm512_i32gather_epi32::<1>(index, rows.data.cast()) };
         _mm512_cvtepi32_ps(_mm512_and_si512(words, _mm512_set1_epi32(0xff)))
     }
 }
 
 /// Returns the lanes of a window's rows from `row + begin` on. Lanes past the last row read the values beside
-/// it, or the room that a window has behind its last column.
+/// it, or the room that a window has after its last column.
 ///
 /// # Safety
 /// The machine has AVX-512 F. The row is in the window.
@@ -170,7 +170,7 @@ pub(in crate::cpu) trait WalkRule16: WalkRule<Compare = f32> {
     unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, stride: __m512i) -> LaneNodes;
 }
 
-/// Gathers two adjacent words for each lane, `SCALE x index` bytes behind `base`.
+/// Gathers two adjacent words for each lane, `SCALE x index` bytes after `base`.
 ///
 /// # Safety
 /// The machine has AVX-512 F and DQ. Both words of each lane can be read.
@@ -386,7 +386,7 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
     let base = nodes.nodes.as_ptr();
     let (steps, rest) = match shape.rest {
         Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
-        // Where leaves hold, no walk needs more steps than the tree is deep.
+        // If leaves hold, no walk needs more steps than the tree is deep.
         rest if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), rest),
         rest => (shape.steps, rest),
     };
@@ -520,7 +520,7 @@ unsafe fn until_leaf<R: WalkRule16, F: Source16>(
     let mut valid = [0xffff as __mmask16; GROUPS];
     let mut moved = false;
     // Walks that have ended, in the order in which they did: their numbers, their leaves' addresses, and how
-    // many they are. There is room for a whole register behind them.
+    // many they are. There is room for a whole register after them.
     let mut ended = ([0u32; ALL + LANES], [0u32; ALL + LANES], 0usize);
     loop {
         // SAFETY: the caller upholds that walks reach the addresses and the rows have the forest's columns.

@@ -87,7 +87,7 @@ const R: usize = BLOCK / LANES;
 /// pivots of the last level are in `T` pairs of cache lines.
 ///
 /// The sign of a value minus its pivot is the decision of a level. Besides the permute, a level takes two
-/// instructions, and one of them runs beside the permute. A sign is 1 where a value is below its pivot, so
+/// instructions, and one of them runs beside the permute. A sign is 1 if a value is below its pivot, so
 /// places are counted from the right.
 ///
 /// # Safety

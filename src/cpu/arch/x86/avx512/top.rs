@@ -211,7 +211,7 @@ pub(super) unsafe fn top<R: WalkRule16, F: Source16>(
         return 0;
     }
     // SAFETY: the caller upholds that the source holds the rows, which have the forest's columns. Lanes past
-    // the last row stay inside the room that a window has behind its last column.
+    // the last row stay inside the room that a window has after its last column.
     let local = unsafe {
         match (F::BY_COLUMN, levels) {
             (false, _) => registers.gather::<F>(levels, rows),
