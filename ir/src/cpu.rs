@@ -50,8 +50,8 @@ pub struct Walk {
     /// reached their leaf.
     pub tested: u32,
     /// Number of levels of each tree, from the root down, that blends evaluate instead of steps. `u32::MAX`
-    /// stands for all levels. The steps then serve only trees and rows that blends have no room for. `None`
-    /// means that nothing is blended.
+    /// stands for all levels. The steps then serve only trees and rows that blends can't serve. `None` means
+    /// that nothing is blended.
     pub blend: Option<u32>,
     /// Where the leaf value is added.
     pub into: Sum,

@@ -35,7 +35,7 @@ pub enum Sum {
     /// The result itself: `result[row][output]`.
     Result {
         /// Whether this is the only sum that goes to the result. It then starts from the base score.
-        /// Otherwise it is added to what the result holds.
+        /// Otherwise it is added to the number in the result.
         first: bool,
     },
     /// The result itself, by an atomic addition.
@@ -76,7 +76,7 @@ pub struct Walk {
 /// The units that add up the private copies of a row's sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Adders {
-    /// One unit for each row. Chosen where there are enough rows to keep units busy.
+    /// One unit for each row. Chosen if there are enough rows to keep units busy.
     Unit,
     /// All units of the cube together. They halve the number of copies again and again, with a barrier each
     /// time (the reduction draft, section 4.1.2).
@@ -133,7 +133,7 @@ pub enum Statement {
 
 /// The words of a node: as few as the model allows.
 ///
-/// | words | what they hold |
+/// | words | content |
 /// |---|---|
 /// | 1 | the threshold's high bits; below them flags, column and, if a child is named, the distance to it |
 /// | 2 | the threshold; flags, column and, if a child is named, the distance to it |
@@ -165,7 +165,7 @@ impl NodeFormat {
     }
 
     /// Returns the number of bits that hold the distance to the named child. They are bits of the second
-    /// word, or of the only word where rows are ranks.
+    /// word, or of the only word if rows are ranks.
     pub fn link_bits(self) -> u32 {
         match self.words {
             1 => self.spare_bits.saturating_sub(self.column_bits + 1),

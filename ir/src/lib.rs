@@ -5,8 +5,9 @@
 //! slot of [`Plan::sizes`] are read at run time, so that one kernel serves every batch and every model of the
 //! same shape.
 //!
-//! All targets share the language of loops and walks. What only one target can do is in its [`Dialect`]:
-//! [`cpu`] and [`cube`]. A plan of one target can't hold a statement of another, since the types differ.
+//! All targets share the language of loops and walks. Statements that only one target has are in its
+//! [`Dialect`]: [`cpu`] and [`cube`]. A plan of one target can't hold a statement of another, since the types
+//! differ.
 //!
 //! ```
 //! use fangorn_ir::{Children, Combine, Emit, LayoutKind, Op, Plan, Remainder, RowType, Walk, cpu};

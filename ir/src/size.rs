@@ -65,7 +65,7 @@ impl std::ops::Div<u32> for Size {
 }
 
 impl Size {
-    /// Returns `self x by`, folded where it can be.
+    /// Returns `self x by`, folded if possible.
     #[must_use]
     pub fn times(self, by: Self) -> Self {
         match (self, by) {
@@ -75,7 +75,7 @@ impl Size {
         }
     }
 
-    /// Returns `self + by`, folded where it can be.
+    /// Returns `self + by`, folded if possible.
     #[must_use]
     pub fn plus(self, by: Self) -> Self {
         match (self, by) {
@@ -85,7 +85,7 @@ impl Size {
         }
     }
 
-    /// Returns `max(0, self - by)`, folded where it can be.
+    /// Returns `max(0, self - by)`, folded if possible.
     #[must_use]
     pub fn less(self, by: Self) -> Self {
         match (self, by) {
@@ -95,7 +95,7 @@ impl Size {
         }
     }
 
-    /// Returns the smaller of the two, folded where it can be.
+    /// Returns the smaller of the two sizes, folded if possible.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         match (self, other) {

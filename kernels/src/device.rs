@@ -5,7 +5,7 @@ use fangorn_ir::cube::PlanRef;
 
 /// Maximum number of cubes of a grid axis on every device.
 pub(crate) const MOST_CUBES: u32 = 65_535;
-/// Units of a cube in the launches before and after a plan's kernel, if the device's cubes can have so many.
+/// Maximum number of units of a cube in the launches before and after a plan's kernel.
 const UNITS: u32 = 256;
 
 /// A buffer of values in a device's memory.

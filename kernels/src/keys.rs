@@ -4,8 +4,8 @@ use cubecl::prelude::*;
 
 use fangorn_ir::RowType;
 
-/// Returns [`fangorn_ir::key`] of the value with these bits. It tells NaN by the bits, since a device may
-/// assume that there is no NaN.
+/// Returns [`fangorn_ir::key`] of the value with these bits. It recognises NaN by its bits, because a device
+/// may assume that there is no NaN.
 #[cube]
 fn key_of_bits(bits: u32) -> u32 {
     let magnitude = bits & 0x7fff_ffffu32;

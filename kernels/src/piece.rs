@@ -251,8 +251,8 @@ fn epilogue_stage(job: &Job<'_>) -> Option<EpilogueStage> {
     })
 }
 
-/// Returns who adds up `copies` global copies of `sums` sums: one unit for each sum if there are enough sums,
-/// and one cube for each sum if there are few sums of many copies.
+/// Returns the units that add up `copies` global copies of `sums` sums: one unit for each sum if there are
+/// enough sums, and one cube for each sum if there are few sums of many copies.
 pub fn adders(copies: u32, sums: u32) -> Adders {
     if copies >= 32 && sums < copies { Adders::Cube } else { Adders::Unit }
 }

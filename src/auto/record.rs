@@ -87,7 +87,7 @@ impl Tuned {
     }
 }
 
-/// What all records of a forest have in common.
+/// The fields that all records of a forest have in common.
 struct About {
     model: String,
     facts: ForestFacts,
@@ -118,7 +118,7 @@ impl About {
 /// Returns the way in which a predictor with one schedule evaluates a batch; `None` if the cost model has no estimate
 /// of it.
 pub(super) fn work_of(predictor: &Predictor, schedule: &Schedule, rows: usize) -> Result<Option<Work>> {
-    // Larger batches repeat what some thousands of rows do.
+    // Larger batches run as a few thousand rows do.
     let engines = predictor.engines(rows.min(4096))?;
     Ok(match engines[..] {
         [(Engine::Blends, _)] => Some(Work::Blends),

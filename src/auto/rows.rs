@@ -111,7 +111,7 @@ impl RowPool {
     }
 }
 
-/// What a drawn value of a column may be.
+/// The values that may be drawn for a column.
 #[derive(Clone, Debug, Default)]
 struct Column {
     /// Distinct thresholds in ascending order.

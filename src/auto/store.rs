@@ -61,23 +61,23 @@ impl fmt::Display for PlanKey {
     }
 }
 
-/// What tuning has found for batches of one size.
+/// The result of tuning for batches of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptBatch {
     /// A hash of the rows that candidates were timed on, or 0 for random rows.
     pub rows_hash: u64,
     /// The time that the search was allowed to take.
     pub budget: Duration,
-    /// What was found.
+    /// The schedules and times that were found.
     pub found: TunedBatch,
 }
 
-/// What is kept for one key: batches in ascending order of rows.
+/// The results that are kept for one key: batches in ascending order of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptPlan {
     /// The key.
     pub key: PlanKey,
-    /// What was found for each batch size.
+    /// The result for each batch size.
     pub batches: Vec<KeptBatch>,
 }
 

@@ -83,16 +83,16 @@ pub struct Tuner<'f> {
     fresh: bool,
 }
 
-/// What a tuner has found.
+/// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
     /// Number of threads that predictions ran on.
     pub threads: usize,
-    /// What was found for each batch size, in ascending order.
+    /// The result for each batch size, in ascending order.
     pub batches: Vec<TunedBatch>,
 }
 
-/// What a tuner has found for batches of one size.
+/// The result of tuning for batches of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunedBatch {
     /// Number of rows of a batch.
@@ -158,7 +158,7 @@ struct Candidate {
     ratio: f64,
 }
 
-/// What times candidates at one batch size.
+/// A stopwatch for candidates at one batch size, with the rows that they run on.
 struct Stopwatch {
     pool: RowPool,
     out: Vec<f32>,
@@ -260,7 +260,7 @@ impl<'f> Tuner<'f> {
             _ => Vec::new(),
         };
         let rows_hash = self.rows.map_or(0, hash);
-        // What is kept needs no facts.
+        // A kept result needs no facts.
         let facts = OnceCell::new();
         let (mut batches, mut new) = (Vec::new(), Vec::new());
         for (at, rows) in self.batches.iter().enumerate() {
@@ -288,7 +288,7 @@ impl<'f> Tuner<'f> {
         Ok(Tuned { threads: self.threads, batches })
     }
 
-    /// Returns whether what is kept is as much as a search of `seconds` would find.
+    /// Returns whether a kept result can replace a search of `seconds`.
     fn is_enough(&self, kept: &KeptBatch, points: &[CpuPoint], seconds: f64) -> bool {
         // The store rounds to microseconds.
         let as_long = kept.budget.as_secs_f64() + 1e-5 >= seconds;
@@ -300,7 +300,7 @@ impl<'f> Tuner<'f> {
         all && (!self.exhaustive || kept.found.best.is_some())
     }
 
-    /// Tunes for batches of `rows` rows in `budget` seconds. `kept` is what an earlier search has found.
+    /// Tunes for batches of `rows` rows in `budget` seconds. `kept` is the result of an earlier search.
     fn tune(
         &self,
         rows: usize,

@@ -1,9 +1,8 @@
 //! Self-checks: a compiled forest is tested before it serves. A check makes rows for the model, runs them through the
 //! chosen engines and through the reference interpreter, and compares the leaves one by one.
 //!
-//! A check finds defects of Fangorn and of the machine, not of a model. What may come in: the forest, and a
-//! [`Runner`] that runs rows. Whoever builds a predictor or an operator decides what follows from a
-//! [`Difference`].
+//! A check finds defects of Fangorn and of the machine, not of a model. This module needs the forest and a [`Runner`]
+//! that runs rows. The builder of a predictor or an operator decides what follows from a [`Difference`].
 //!
 //! | check | rows | cost |
 //! |---|---|---|

@@ -152,7 +152,7 @@ impl Plan {
     }
 }
 
-/// A check of a forest, without what depends on the type of the rows.
+/// A check of a forest: the part that does not depend on the type of the rows.
 pub struct Check<'f> {
     forest: &'f Forest,
     extent: SelfCheck,

@@ -1,4 +1,4 @@
-//! What evaluating a forest costs: the seconds that the parts of each engine take on one thread.
+//! Costs of evaluating a forest: the seconds that the parts of each engine take on one thread.
 //!
 //! These choices read costs:
 //!
@@ -41,7 +41,7 @@ pub(crate) fn picoseconds(seconds: f64) -> u64 {
     (seconds * 1e12).round() as u64
 }
 
-/// What runs a graph.
+/// The device that runs a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GraphTarget {
     /// This machine's CPU.
@@ -137,11 +137,10 @@ pub struct Hardware {
     pub cache: usize,
     /// Bytes that one thread reads from memory in a second.
     pub bandwidth: f64,
-    /// Most cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer
-    /// rows themselves.
+    /// Maximum number of cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer rows
+    /// themselves.
     pub prefetched: usize,
-    /// Most seconds that a gather of eight values from the first-level cache may take, at this clock,
-    /// to count as fast.
+    /// Maximum seconds of a fast gather: of eight values from the first-level cache, at this clock.
     pub gather: f64,
 }
 
@@ -220,7 +219,7 @@ impl Walk {
     }
 }
 
-/// Costs of a row that stands in registers and goes through tiles of four levels.
+/// Costs of walks through tiles of four levels, with the row in registers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Registers {
     /// Seconds of a tile, by the pairs of registers that the row takes: for up to 32, 64, 96 and 128

@@ -34,7 +34,7 @@ pub(super) enum ProgramStep {
     Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, into: Stage },
 }
 
-/// Where a reduction stage puts its sums, and how many sums it takes at a time.
+/// How a reduction stage runs: where it adds its sums, and how many sums it takes at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {
     pub(super) in_place: bool,

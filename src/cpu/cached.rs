@@ -89,7 +89,7 @@ impl UsedColumns {
         rows.div_ceil(BLOCK).saturating_mul(self.all).saturating_mul(BLOCK * size_of::<f32>()) <= MOST_BYTES
     }
 
-    /// Says in words what [`UsedColumns::close`] returns.
+    /// Returns a description of the result of [`UsedColumns::close`] for a program's text.
     pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
         let Self { columns, all, column_blocks, .. } = self;
         match self.close(rows, vectors) {

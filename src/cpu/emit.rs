@@ -1,4 +1,4 @@
-//! What a run writes: sums or leaf slots.
+//! The outputs of a run: sums or leaf slots.
 
 use std::{cell::RefCell, ops::Range};
 

@@ -525,7 +525,7 @@ impl<R: WalkRule> NodeStore for Nodes<R> {
         let at = unsafe { self.nodes.get_unchecked(address as usize) };
         let node = at.node();
         // SAFETY: `Forest::verify` bounds the node's column by the forest's columns. The caller upholds that
-        // `row` exists and has them all, and that `UNIT` is only set where a row's values follow each other.
+        // `row` exists and has them all, and that `UNIT` is set only if a row's values follow each other.
         let x = unsafe { rows.get::<UNIT>(row, node.feature()) }.read();
         let right = node.right::<QUESTIONS>(x, &self.questions);
         let apart = at.apart(address, self.stride);

@@ -59,7 +59,7 @@ impl SchedulePrograms {
     }
 }
 
-/// The most numbers of rows between two buckets at which their programs are compared.
+/// Maximum number of batch sizes between two buckets at which their programs are compared.
 const MOST_COMPARED: usize = 512;
 
 impl Plans {

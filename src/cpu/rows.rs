@@ -300,7 +300,7 @@ impl<'a, T: Row> Rows<'a, T> {
     /// Returns the value at a row and a column.
     ///
     /// # Safety
-    /// `row < self.len()` and `column < self.columns()`, and `UNIT` only where [`Rows::is_unit`].
+    /// `row < self.len()` and `column < self.columns()`. `UNIT` is set only if [`Rows::is_unit`] is true.
     #[inline(always)]
     pub unsafe fn get<const UNIT: bool>(&self, row: usize, column: usize) -> T {
         let at = row * self.row_stride + if UNIT { column } else { column * self.column_stride };

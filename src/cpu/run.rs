@@ -38,7 +38,7 @@ pub(super) struct State<'w> {
     ranks: Option<Window<'w, u8>>,
 }
 
-/// One run: a program, its rows, and what it writes.
+/// One run: a program, its rows, and its output.
 pub(super) struct Run<'a, T, E> {
     pub(super) program: &'a Program,
     pub(super) rows: &'a Rows<'a, T>,

@@ -50,7 +50,7 @@ pub(super) enum Windows<'a> {
     Ranks(Window<'a, u8>),
 }
 
-/// The engine for a block, and what it runs on.
+/// The engine for a block, with the block and the source of its rows.
 pub(super) struct Choice<'e, 'r, 'a, T> {
     by: Chosen<'e>,
     pub(super) engine: Engine,

@@ -1,4 +1,4 @@
-//! Sinks: what a run does with each leaf that an engine finds.
+//! Sinks, which take the leaves that engines find: they add leaf values to sums, or write leaf slots.
 
 use std::ops::AddAssign;
 
@@ -69,7 +69,7 @@ impl<A: Addend> Shared<A> {
 
 /// Takes the leaves that engines find.
 pub(super) trait Sink: Copy {
-    /// The type of what a leaf adds to a row.
+    /// The type of the value that a leaf adds to a row.
     type Value: Copy + Default + AddAssign;
     /// Whether a row's leaf values may be added up before [`Sink::add`] takes their sum.
     const TAKES_ROW_SUMS: bool;

@@ -1,4 +1,4 @@
-//! Traces: which worker visits which tree for which row, when, and by which engine.
+//! Traces of a run: which worker visits which tree for which row, when, and with which engine.
 //!
 //! A trace is a run of the code that makes margins, with a sink of its own.
 
@@ -41,7 +41,7 @@ impl Default for TraceEntry {
 /// Numbers of visits by engine, in the order of [`Engine::ALL`].
 pub(super) type Counts = [AtomicU64; Engine::ALL.len()];
 
-/// What a trace keeps of visits.
+/// The part of the visits that a trace keeps.
 #[derive(Clone, Copy)]
 enum TraceTarget<'a> {
     /// Every visit, at its row and the producer's index of its tree.

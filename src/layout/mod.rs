@@ -135,14 +135,15 @@ pub trait Layout {
     /// Returns the sizes of the trees that [`Layout::pack`] would store, without storing them.
     ///
     /// # Errors
-    /// Refuses trees that would take unreasonably more memory than their nodes need.
+    /// The trees would take unreasonably more memory than their nodes need, or have more nodes than can be
+    /// addressed.
     fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError>;
 
     /// Stores the trees `order[0]`, `order[1]`, … of the forest. It pushes leaves down so that no leaf of the
     /// tree at position `k` is shallower than `least_depth[k]`.
     ///
     /// # Errors
-    /// Refuses what [`Layout::sizes`] refuses.
+    /// The errors of [`Layout::sizes`].
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 
@@ -226,7 +227,7 @@ pub fn layout(kind: LayoutKind) -> Box<dyn Layout> {
 /// tree, by the tree's number in the forest.
 ///
 /// # Errors
-/// Refuses a layout that has no tiles.
+/// The layout has no tiles.
 pub fn tiled(kind: LayoutKind, nodes: u32, tilings: Vec<Tiling>) -> Result<Box<dyn Layout>, LayoutError> {
     match kind {
         LayoutKind::Array => Ok(Box::new(TiledArray { nodes, tilings })),

@@ -54,7 +54,7 @@ fn inside(tree: &Tree, splits: &[u32], into: &mut Vec<PackedNode>) -> (u32, Shap
     (first, Shape::of(tree, splits))
 }
 
-/// What a layout of tiles stores at an address.
+/// The content of an address in a layout of tiles.
 #[derive(Clone, Copy)]
 enum TileEntry {
     Tile(u32),

@@ -9,7 +9,7 @@ use crate::{
 /// Maximum number of walks that `specialize` may make on the CPU, where a walk is a line of a program and not
 /// code.
 pub(super) const MOST_CPU_WALKS: usize = 256;
-/// Number of steps that a walk counts for besides those it takes in straight-line code.
+/// Number of steps that a walk counts as, in addition to its straight-line steps.
 const STEPS_OF_A_WALK: u32 = 3;
 
 /// The number of straight-line steps that a kernel's walks may still take. `None` is no limit.
@@ -53,7 +53,7 @@ pub(super) fn copies(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> 
     out
 }
 
-/// Cuts lanes and unrolled loops down to what a kernel may hold, and returns notes on what it cut.
+/// Cuts lanes and unrolled loops down to the limits of a kernel's code, and returns notes on the cuts.
 pub(super) fn within(
     nest: &mut LoopNest,
     trees: u32,

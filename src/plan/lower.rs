@@ -398,7 +398,7 @@ pub(super) struct Steps {
     rest: Remainder,
 }
 
-/// The steps of all walks, and what they require of the trees.
+/// The steps of all walks, and the depths that they require of the trees.
 struct Walks {
     walks: Vec<Steps>,
     /// The least depth that each tree's leaves must have, by position.
@@ -529,7 +529,7 @@ fn empty<D: Dialect>(
     }
 }
 
-/// What is known before a plan is built.
+/// The inputs of a [`Builder`].
 struct BuilderInputs {
     walks: Vec<Steps>,
     notes: Vec<Note>,

@@ -1,12 +1,12 @@
 //! Lowers MIR to a cube plan: launch dimensions, caches, partial sums in shared and global memory.
 //!
-//! Barriers stand only between block loops, never inside them. What the units of a block loop have summed is
-//! added up at the end of the outermost block loop, where control flow is the same for every unit of the
-//! cube. Sums that no barrier can complete (trees over the grid, or over a block without `sharedReduce`) stay
-//! in global copies, which a second launch adds up.
+//! Barriers stand only between block loops, never inside them. The sums of a block loop's units are added up
+//! at the end of the outermost block loop, where control flow is the same for every unit of the cube. Sums
+//! that no barrier can complete (trees over the grid, or over a block without `sharedReduce`) stay in global
+//! copies, which a second launch adds up.
 //!
 //! No directive is refused here. If the device, the model or the rest of the schedule leaves no room for a
-//! directive, the plan is built again without it, and a [`Note`](super::Note) says what is done instead.
+//! directive, the plan is built again without it, and a [`Note`](super::Note) names what is done instead.
 
 use super::{
     Extents, GpuDim, Loop, Map, Op, Size, Value,
@@ -470,7 +470,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Lowers a statement, without the guard round it.
+    /// Lowers a statement, without the guard around it.
     fn one(
         &mut self,
         op: &mir::Op,

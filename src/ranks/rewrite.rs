@@ -30,7 +30,7 @@ pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &Column
         sets: Vec::new(),
         base_score: forest.base_score.clone(),
         aggregate: forest.aggregate,
-        // Ranks are whole numbers below 2^24, so an `f32` holds each.
+        // Ranks are integers below 2^24, so an `f32` represents each of them.
         compare: CompareType::F32,
         scale: forest.scale,
         transform: forest.transform,
@@ -40,7 +40,8 @@ pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &Column
     }
 }
 
-/// Names a rank column: the feature's own name, and what tells the column from others of that feature.
+/// Names a rank column: the feature's own name, and its thresholds or question, which no other column of the
+/// feature has.
 fn feature(forest: &Forest, column: &Column) -> Feature {
     let own = forest.features[column.feature as usize].name.clone();
     let own = own.unwrap_or_else(|| format!("x[{}]", column.feature));

@@ -1,10 +1,10 @@
-//! What each split becomes on ranks, and category sets without repetitions.
+//! The form of each split on ranks, and category sets without repetitions.
 
 use std::collections::HashMap;
 
 use crate::forest::{CategoryRule, CategorySet, Forest, Predicate, Side};
 
-/// What a split becomes on ranks.
+/// The form of a split on ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RankSplit {
     /// Every row goes to this side.
@@ -16,7 +16,7 @@ pub(super) enum RankSplit {
 }
 
 impl RankSplit {
-    /// Returns what a split with this predicate becomes.
+    /// Returns the form of a split with this predicate.
     pub(super) fn of(predicate: Predicate, missing: Side, sets: &Sets) -> Self {
         match (predicate, missing) {
             (Predicate::Always, Side::Left) => Self::Constant(Side::Left),

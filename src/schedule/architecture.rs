@@ -23,8 +23,8 @@ impl std::str::FromStr for Architecture {
         let unknown = || UnknownArchitecture(name.to_owned());
         let nvidia = name.strip_prefix("sm_").map(|n| n.trim_end_matches(['a', 'f']));
         if let Some(capability) = nvidia.and_then(|n| n.parse().ok()) {
-            // Older architectures lack what LLVM's target needs. There will be no capability with one more
-            // digit soon.
+            // LLVM's target needs features that older architectures lack. No capability with one more digit
+            // is to be expected soon.
             return if (60..1000).contains(&capability) {
                 Ok(Self::Nvidia(capability))
             } else {

@@ -1,7 +1,6 @@
-//! How much code a kernel may hold, by the compiler that turns it into machine code.
+//! Limits of a kernel's code, for each compiler that turns it into machine code.
 
-/// The most code that a kernel may hold. A compiler's time grows faster than the kernel, and each compiler has
-/// a pace of its own.
+/// Limits of a kernel's code. A compiler's time grows faster than the kernel, and not all compilers are equally fast.
 ///
 /// The limits are such that a kernel at their edge compiles in at most three seconds on a core of the
 /// machine that `benches/NOTEBOOK.md` names. `benches/gpu/compile_times.py` measures NVIDIA's compilers again.

@@ -91,8 +91,8 @@ pub enum Tiler {
     Uniform,
     /// Fills tiles with the nodes that most rows of a profile reach (Treebeard, algorithm 2).
     Probability,
-    /// Fills tiles by probability where a few leaves hold nearly all rows, otherwise level by level
-    /// (Treebeard, section 3.4.1).
+    /// Fills a tree's tiles by probability if a few leaves hold nearly all rows, otherwise level by level (Treebeard,
+    /// section 3.4.1).
     Hybrid,
 }
 
@@ -316,14 +316,13 @@ pub enum Evaluation {
     /// Evaluates every split for many rows at once. Each split chooses between the leaves that its children
     /// have found.
     Blend,
-    /// Evaluates the splits of so many levels from the root down for many rows at once, and walks the levels
-    /// below.
+    /// Evaluates the splits of this many levels from the root down for many rows at once, and walks the levels below.
     BlendTop(u32),
 }
 
 impl Evaluation {
-    /// The greatest number of levels of [`Evaluation::BlendTop`]. A full tree of so many levels has as many
-    /// exits as a byte has values.
+    /// The greatest number of levels of [`Evaluation::BlendTop`]. A full tree with this many levels has as many exits
+    /// as a byte has values.
     pub const MOST_LEVELS: u32 = 8;
 
     /// Returns whether some splits are evaluated for many rows at once.
@@ -499,9 +498,9 @@ impl Schedule {
         self.with(Directive::FewRows { by })
     }
 
-    /// Returns how a few rows find leaves: what the last `fewRows` of the schedule chooses. Without `fewRows`,
-    /// it is [`FewRows::Rows`] if the schedule chooses a layout or how walks step, because a few rows are then
-    /// walked in that way too. Otherwise it is [`FewRows::Auto`].
+    /// Returns the engine for a few rows that the schedule's last `fewRows` chooses. Without `fewRows`, it is
+    /// [`FewRows::Rows`] if the schedule chooses a layout or how walks step, because a few rows are then walked in that
+    /// way, too. Otherwise it is [`FewRows::Auto`].
     pub fn few_rows_by(&self) -> FewRows {
         let named = self.directives.iter().rev().find_map(|d| match d {
             Directive::FewRows { by } => Some(*by),

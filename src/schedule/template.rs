@@ -141,8 +141,8 @@ impl Template {
         };
         let outer = if innermost == "t0" { "t0" } else { "t2" };
         schedule = match (self.cache_trees, innermost) {
-            // A cube's units cache together, so the loops of what they cache stand outside the loops of the
-            // units.
+            // A cube's units fill a cache together, so the loops over the cached rows and trees stand outside the loops
+            // of the units.
             (true, "t3") => schedule.reorder(["b0", "t2", "b2", "t1", "b3", "t3"]),
             (true, _) => schedule.reorder(["b0", "t0", "b2", "t1", "b3"]),
             (false, "t3") => schedule.reorder(["b0", "b2", "t1", "b3", "t2", "t3"]),

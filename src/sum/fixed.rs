@@ -6,11 +6,11 @@
 //! `2^-s(o)` (ties to even). These numbers are added as integers, in any order, and the total is rounded once
 //! to `f32`. Integer additions do not round, so the bytes of a margin depend only on the model and the row.
 //!
-//! The exponent `s(o)` is the largest for which no sum overflows. Let
-//! `T(o) = |base| + Σ over trees of the largest |leaf value of o|`, so that no partial sum is beyond `T`,
-//! and let `T < 2^e`. A total has room for `30 + L` bits and a sign (see below), so `s = 29 + L - e`: one bit
-//! stays free for what rounding the leaf values adds. `s` is at most 126, because `2^-126` is the least
-//! normal `f32`. So no total is a denormal number, which some devices flush to zero.
+//! The exponent `s(o)` is the largest for which no sum overflows. Let `T(o) = |base| + Σ over trees of the
+//! largest |leaf value of o|`, so that no partial sum is beyond `T`, and let `T < 2^e`. A total has room for
+//! `30 + L` bits and a sign (see below), so `s = 29 + L - e`: one bit stays free for the rounding errors of
+//! the leaf values. `s` is at most 126, because `2^-126` is the least normal `f32`. So no total is a denormal
+//! number, which some devices flush to zero.
 //!
 //! # Two words
 //!
@@ -205,15 +205,15 @@ fn scale_exponent(range: f64, low_bits: u32) -> i32 {
     (29 + low_bits as i32 - e).min(MOST_EXPONENT)
 }
 
-/// Returns the nearest whole number of units of `2^-s`, ties to even.
+/// Returns a value as the nearest integer number of units of `2^-s`, ties to even.
 fn whole(value: f64, s: i32) -> i64 {
     scaled(value, s).round_ties_even() as i64
 }
 
 /// Returns `value x 2^n`. The result is exact unless a normal `f64` has no room for it.
 fn scaled(value: f64, n: i32) -> f64 {
-    // This takes two steps, because `2^n` alone may have no room. Where the first step gives a denormal
-    // number, the second leaves it far below one.
+    // This takes two steps, because `2^n` alone may have no room. If the first step gives a denormal number,
+    // the result of the second is far below one.
     let half = n / 2;
     value * power_of_two(half) * power_of_two(n - half)
 }

@@ -61,7 +61,7 @@ impl std::ops::Deref for PlanRef {
 impl PartialEq for PlanRef {
     fn eq(&self, other: &Self) -> bool {
         // Different plans may have equal ids, and taking one for the other would launch the wrong kernel. So
-        // plans are compared in full where their ids are equal, and only there.
+        // plans with equal ids are compared in full.
         Arc::ptr_eq(&self.0, &other.0) || (self.id() == other.id() && **self == **other)
     }
 }

@@ -39,7 +39,7 @@ pub(in crate::cpu) struct FullSplit {
     pub(in crate::cpu) column: u32,
 }
 
-/// Where a tree's splits, exits and leaf slots begin.
+/// Indices at which a tree's splits, exits and leaf slots begin.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Tree {
     /// Index in `FullTrees::splits` of the tree's unused node 0. The root is the next one.
@@ -285,7 +285,7 @@ impl FullTrees {
         }
     }
 
-    /// Returns where the splits of each tree begin, the unused split with number 0 first.
+    /// Returns pointers to the splits of each tree. The first of them is the unused split with number 0.
     #[inline(always)]
     fn splits_of(&self, trees: &[Tree; SIDE_BY_SIDE]) -> [*const FullSplit; SIDE_BY_SIDE] {
         let mut splits = [std::ptr::null(); SIDE_BY_SIDE];
@@ -300,8 +300,8 @@ impl FullTrees {
     /// Returns the leaf slot at the exit with this number.
     ///
     /// # Safety
-    /// `tree` is a tree of this forest. `number` is what as many steps as the tree has levels lead to:
-    /// at least `2^levels` and below twice that.
+    /// `tree` is a tree of this forest. `number` is the node number that a walk has reached after as many
+    /// steps as the tree has levels: at least `2^levels` and below twice that.
     #[inline(always)]
     unsafe fn slot(&self, tree: &Tree, number: usize) -> u32 {
         let exit = tree.exits as usize + number - (1 << tree.levels);
@@ -330,7 +330,7 @@ impl FullTrees {
                 let x = row[split.column as usize / size_of::<f32>()];
                 numbers[k] = 2 * numbers[k] + usize::from(!at_least(x, split.threshold));
             }
-            // SAFETY: `numbers[k]` is what as many steps as the tree has levels lead to.
+            // SAFETY: `numbers[k]` is the node number after as many steps as the tree has levels.
             slots[k] = unsafe { self.slot(&tree, numbers[k]) };
         }
         slots

@@ -96,7 +96,7 @@ impl Block {
     }
 }
 
-/// Where an engine reads a block's rows from.
+/// The source from which an engine reads a block's rows.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'r, 'a, T> {
     /// The rows as the caller handed them over.

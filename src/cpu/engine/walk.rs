@@ -29,10 +29,10 @@ pub(in crate::cpu) trait NodeStore {
     /// Returns the address after one step from `address`.
     ///
     /// # Safety
-    /// `address` is one that the packed forest's walks reach, or what [`NodeStore::readable`] returns
-    /// for it. Where leaves do not [hold](NodeStore::LEAVES_HOLD), the caller discards the result of a step
-    /// from a leaf. `row` is in range and has every column that nodes read. `UNIT` is set only where
-    /// the values of a row follow each other.
+    /// `address` is one that the packed forest's walks reach, or the result of [`NodeStore::readable`] for
+    /// it. If leaves do not [hold](NodeStore::LEAVES_HOLD), the caller discards the result of a step from a
+    /// leaf. `row` is in range and has every column that nodes read. `UNIT` is set only if the values of a
+    /// row follow each other.
     unsafe fn step<T: Row + Read<Self::Compare>, const QUESTIONS: bool, const UNIT: bool>(
         &self,
         address: u32,
@@ -156,9 +156,8 @@ impl Shape {
 /// and a constant.
 ///
 /// # Safety
-/// Rows are in range and have the forest's columns. Roots and constants are the packed forest's, and
-/// walks of `steps` steps stay inside it. `UNIT` is set only where the values of a row follow each
-/// other.
+/// Rows are in range and have the forest's columns. Roots and constants are the packed forest's, and walks of
+/// `steps` steps stay inside it. `UNIT` is set only if the values of a row follow each other.
 #[inline(always)]
 unsafe fn walk<
     N: NodeStore,
@@ -216,7 +215,7 @@ unsafe fn walk<
     }
 }
 
-/// Where walks of one tree go on: the tree's position, and an address for each row.
+/// The nodes from which walks of one tree go on: the tree's position, and an address for each row.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct WalkStarts<'a> {
     pub(in crate::cpu) position: usize,
@@ -257,8 +256,8 @@ pub(in crate::cpu) unsafe fn walk_on<N: NodeStore, T: Row + Read<N::Compare>>(
 /// how many advance together.
 ///
 /// # Safety
-/// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape
-/// stay inside the nodes. `UNIT` is set only where the values of a row follow each other.
+/// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape stay
+/// inside the nodes. `UNIT` is set only if the values of a row follow each other.
 pub(in crate::cpu) unsafe fn block<
     N: NodeStore,
     T: Row + Read<N::Compare>,
@@ -290,8 +289,8 @@ pub(in crate::cpu) unsafe fn block<
 /// Like [`block`], with `L` walks that advance together.
 ///
 /// # Safety
-/// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape
-/// stay inside the nodes. `UNIT` is set only where the values of a row follow each other.
+/// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape stay
+/// inside the nodes. `UNIT` is set only if the values of a row follow each other.
 pub(in crate::cpu) unsafe fn lanes<
     N: NodeStore,
     T: Row + Read<N::Compare>,

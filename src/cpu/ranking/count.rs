@@ -1,4 +1,5 @@
-//! Counts how many thresholds of a sorted table are at most a value. This count is the value's rank.
+//! Counts the thresholds of a sorted table that are less than or equal to a value. This count is the value's
+//! rank.
 //!
 //! A table is a tree of blocks of [`FAN`] ascending thresholds. The children of a block stand one after the
 //! other on the level below. In each block the search counts the thresholds that are less than or equal to

@@ -15,7 +15,7 @@ use super::{
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
-/// Room for what is computed from one column block.
+/// Room for the numbers that are computed from one column block.
 pub(crate) struct ColumnBlockRoom {
     /// The values, column after column of 64 rows.
     pub(crate) columns: CacheLine<[f32; BLOCK_COLUMNS * BLOCK]>,

@@ -18,7 +18,7 @@ pub(crate) const fn first_pivot(level: u32) -> usize {
     if level < FAN.ilog2() { (1 << level) - 1 } else { 1 << level }
 }
 
-/// Returns how many cache lines the pivots of so many levels take.
+/// Returns how many cache lines the pivots of `levels` levels take.
 pub(crate) const fn cache_lines_of(levels: u32) -> usize {
     (1usize << levels).div_ceil(FAN)
 }
@@ -110,7 +110,7 @@ impl Search {
         Self { missing, ..self }
     }
 
-    /// Returns what selects a kernel: the levels, and the pairs of cache lines of the last level.
+    /// Returns the numbers that select a kernel: the levels, and the pairs of cache lines of the last level.
     pub(crate) fn kernel(&self) -> (u8, u8) {
         (self.levels, self.pairs)
     }

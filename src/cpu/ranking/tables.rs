@@ -1,4 +1,4 @@
-//! Counts how many thresholds are at most a value, for many values at once.
+//! Counts, for many values at once, the thresholds that are less than or equal to each value.
 //!
 //! A sorted table is a tree of blocks of sixteen thresholds. All values of a row block are compared with the
 //! root's thresholds together, a vector of rows at a time. Below the root, each value is compared with the

@@ -17,7 +17,7 @@ fn right(split: Split, ranks: &[u8]) -> Lanes {
     column.map(|rank| 0u8.wrapping_sub(u8::from(rank >= threshold)))
 }
 
-/// Returns `b` where `mask` is set, elsewhere `a`.
+/// Returns `b` for the rows whose `mask` is set, and `a` for the others.
 #[inline(always)]
 fn choose(mask: &Lanes, a: &Lanes, b: &Lanes) -> Lanes {
     let mut out = [0; BLOCK];
@@ -27,7 +27,7 @@ fn choose(mask: &Lanes, a: &Lanes, b: &Lanes) -> Lanes {
     out
 }
 
-/// Returns `low + 1` where `mask` is set, elsewhere `low`.
+/// Returns `low + 1` for the rows whose `mask` is set, and `low` for the others.
 #[inline(always)]
 fn pair(mask: &Lanes, low: u8) -> Lanes {
     mask.map(|m| low.wrapping_sub(m))

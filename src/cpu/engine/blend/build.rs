@@ -1,4 +1,4 @@
-//! Groups the splits of a tree, so that the sum of what its groups cost is least.
+//! Groups the splits of a tree, so that the total cost of its groups is least.
 
 use super::{
     evaluate::padded,

@@ -1,5 +1,5 @@
-//! Evaluates every split of a tree for 64 rows at once: one compare for each split, and one choice
-//! between what its two children found.
+//! Evaluates every split of a tree for 64 rows at once: one compare for each split, and one choice between the exits
+//! that its two children found.
 //!
 //! Ranks are bytes, so a register of 64 bytes holds a column of 64 rows. A tree of at most 256 leaves
 //! numbers its exits from left to right. From the leaves up, each split chooses between the exit
@@ -10,10 +10,10 @@
 //! A tree whose levels ask one question each (CatBoost's trees) takes one compare for each level, which
 //! gives one bit of the exit number.
 //!
-//! Splits are grouped, so that most of what they find stays in registers. Groups take the last one to
-//! three levels above leaves, and above those three levels at a time. A group may have empty places. An
-//! empty place is a split with the same child on both sides, and costs less than a separate group. A
-//! tree is made of the groups with the least total cost, found from its leaves up.
+//! Splits are grouped, so that most of the exit numbers that they find stay in registers. Groups take the last one to
+//! three levels above leaves, and above those three levels at a time. A group may have empty places. An empty place is
+//! a split with the same child on both sides, and costs less than a separate group. A tree is made of the groups with
+//! the least total cost, found from its leaves up.
 
 use std::cell::RefCell;
 
@@ -45,7 +45,7 @@ pub(in crate::cpu) struct Leaves<'a> {
     pub(in crate::cpu) values: LeafValues<'a>,
 }
 
-/// What the exit numbers of a tree stand for.
+/// The exits of a tree, by exit number.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) enum GroupExits<'a> {
     Leaves(Leaves<'a>),

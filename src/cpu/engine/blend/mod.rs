@@ -114,7 +114,7 @@ impl BlockEngine for Blends {
     }
 }
 
-/// Walks for the trees that the blend does not have, and for what lies below the exits of cut trees.
+/// Walks through the trees that the blend does not have, and through the nodes below the exits of cut trees.
 struct FallbackWalks<'r> {
     trees: &'r Trees<'r>,
     ranks: Window<'r, u8>,

@@ -34,7 +34,7 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
 /// weighed against a branch that may be mispredicted.
 fn shared(leaves: &[u32], tile: f64, misprediction: f64) -> (u32, f64) {
     let all = leaves.iter().sum::<u32>().max(1);
-    // Every leaf counts the same, because nothing here says which leaves rows reach.
+    // Every leaf has the same weight, because it is not known which leaves rows reach.
     let part = |n: u32| f64::from(n) / f64::from(all);
     let seconds = |tiles: usize| {
         let beyond = leaves.iter().enumerate().skip(tiles + 1);

@@ -46,7 +46,7 @@ pub(in crate::cpu) struct Tile {
     pub(in crate::cpu) missing: u16,
 }
 
-/// Where a tree's tiles and leaf slots begin.
+/// The tiles of a tree, and how its walks go through them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Tree {
     /// Index of the root's tile.

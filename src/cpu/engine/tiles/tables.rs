@@ -135,8 +135,8 @@ impl<C: Compare> Tiles<C> {
     /// set if the row goes right at split *i*.
     ///
     /// # Safety
-    /// `address` is that of a tile or of padding that walks reach, or what `readable` returns for a
-    /// leaf. No bit is set past the splits of a tile.
+    /// `address` is that of a tile or of padding that walks reach, or the result of `readable` for a leaf. No
+    /// bit is set past the splits of a tile.
     #[inline(always)]
     pub(in crate::cpu) unsafe fn child(&self, address: u32, constant: u32, outcome: u32) -> u32 {
         // SAFETY: the caller upholds that walks reach `address`, which `Packed::verify` bounds, and

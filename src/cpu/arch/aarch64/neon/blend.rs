@@ -20,8 +20,8 @@ fn choose(left: Rows, a: Rows, b: Rows) -> Rows {
     std::array::from_fn(|q| vbslq_u8(left[q], a[q], b[q]))
 }
 
-/// Returns the exit number `right - 1` where a row goes left, elsewhere `right`. A byte of `left` that
-/// is all ones adds -1.
+/// Returns the exit number `right - 1` for the rows that go left, and `right` for the others. A byte of
+/// `left` that is all ones adds -1.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pair(left: Rows, right: u8) -> Rows {

@@ -15,7 +15,7 @@ use crate::cpu::{
 /// A byte for each of 64 rows.
 type Rows = [__m256i; 2];
 
-/// Returns all ones where a row goes left, 0 elsewhere.
+/// Returns all ones for the rows that go left, and 0 for the others.
 ///
 /// # Safety
 /// The machine has AVX2. `ranks` has a block for the split's column.
@@ -30,7 +30,8 @@ unsafe fn left(split: &Split, ranks: *const u8) -> Rows {
     })
 }
 
-/// Returns `a` where a row goes left, otherwise `b`. No number in `b` is less than the one in `a`.
+/// Returns `a` for the rows that go left, and `b` for the others. No number in `b` is less than the one in
+/// `a`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn choose(left: Rows, a: Rows, b: Rows) -> Rows {
@@ -54,15 +55,16 @@ fn without(mask: __m256i, of: __m256i) -> __m256i {
     out
 }
 
-/// Returns the number of a leaf in a pair: `right - 1` where a row goes left, otherwise `right`.
+/// Returns the exit numbers of a pair of leaves: `right - 1` for the rows that go left, and `right` for the
+/// others.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pair(left: Rows, right: u8) -> Rows {
     left.map(|left| _mm256_add_epi8(_mm256_set1_epi8(right as i8), left))
 }
 
-/// Evaluates a tree's groups for `R` row blocks, and returns the numbers of the leaves. Each group takes all
-/// row blocks in turn, so what is loaded and predicted for the group serves them all.
+/// Evaluates a tree's groups for `R` row blocks, and returns the exit number of each row. Each group takes
+/// all row blocks in turn, so its loads and branch predictions serve them all.
 ///
 /// # Safety
 /// The machine has AVX2. `ranks`, flipped as the thresholds are, have a block for every column that the

@@ -28,7 +28,7 @@ unsafe fn right<const R: usize>(split: &Split, ranks: &[*const u8; R]) -> [__mma
     })
 }
 
-/// Returns `b` where a row goes right, otherwise `a`.
+/// Returns `b` for the rows that go right, and `a` for the others.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn choose<const R: usize>(right: [__mmask64; R], a: [__m512i; R], b: [__m512i; R]) -> [__m512i; R] {
@@ -51,7 +51,7 @@ pub(in crate::cpu) fn permutes_bytes() -> bool {
     available() && is_x86_feature_detected!("avx512vbmi")
 }
 
-/// Evaluates a tree's groups for `R` row blocks, and returns the numbers of the leaves.
+/// Evaluates a tree's groups for `R` row blocks, and returns the exit number of each row.
 ///
 /// # Safety
 /// [`available`] is true. `ranks` have a block for every column that the tree's splits name. `values` have
@@ -128,7 +128,7 @@ unsafe fn evaluate<const R: usize>(
     }
 }
 
-/// Returns the leaf values of sixteen leaf numbers, all below `16 << HALVINGS`.
+/// Returns the leaf values of sixteen exit numbers, all below `16 << HALVINGS`.
 ///
 /// # Safety
 /// The machine has AVX-512 F. `values` points to `16 << HALVINGS` values.
@@ -152,7 +152,7 @@ unsafe fn pick<const HALVINGS: u32>(values: *const f32, numbers: __m512i) -> __m
     }
 }
 
-/// Evaluates a tree's groups for one row block, and returns the numbers of the leaves.
+/// Evaluates a tree's groups for one row block, and returns the exit number of each row.
 ///
 /// # Safety
 /// The conditions of [`evaluate`]: [`available`] is true, `ranks` has a block for every column of the tree's

@@ -125,7 +125,7 @@ impl RegisterRow {
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
     unsafe fn walks(&self, few: &Registers, tree: Span, slots: &mut [u32; TREES]) {
         // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as
-        // the row has places for, and has `MISSING` set where a value is missing.
+        // the row takes, and has `MISSING` set if a value is missing.
         unsafe {
             match (few.places(), self.missing) {
                 (0..=32, false) => walks::<2, false>(few, &self.values, tree, slots),
