@@ -46,7 +46,7 @@ impl fmt::Display for Sum {
 /// The CPU's part of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
-    /// Number of steps after the straight-line steps that each test for a leaf. By then most walks have
+    /// Number of steps after the straight-line steps, each with a leaf test. After them most walks have
     /// reached their leaf.
     pub tested: u32,
     /// Number of levels of each tree, from the root down, that blends evaluate instead of steps. `u32::MAX`

@@ -147,8 +147,8 @@ impl Transform {
         }
     }
 
-    /// Transforms one row's `f32` margins in place. If a row has not as many values as margins, the margins
-    /// stay as they are.
+    /// Transforms one row's `f32` margins in place. If the transform changes the number of values of a row,
+    /// the margins stay as they are.
     pub fn apply_in_place(self, row: &mut [f32]) {
         match self {
             // The largest of one margin is the first, which has index 0.

@@ -34,7 +34,8 @@ impl Job<'_> {
 }
 
 /// Cuts `rows` of type `of`, and `out` with their results of type `number`, into pieces of at most `most`
-/// rows. `most` is rounded so that each piece begins where a binding may begin.
+/// rows. If there is more than one piece, `most` is rounded down to a multiple of 128 and is at least 128, so
+/// that each piece begins where a binding may begin.
 pub fn pieces(
     of: RowType,
     rows: &Rows,

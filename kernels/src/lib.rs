@@ -5,9 +5,9 @@
 //! they are loaded (`keys`). Thresholds are stored as keys, and no kernel compares floats. The one place
 //! where a threshold is compared is `node::right`.
 //!
-//! A run goes over rows in pieces (`launch`). A piece (`piece`) is the plan's kernel and the launches round
-//! it. If the kernel does not compute the epilogue itself, the last of these launches does
-//! (`epilogue_kernel`). `grid` says how many cubes and rows a launch has.
+//! A run goes over rows in pieces (`launch`). The launches of a piece (`piece`) are the plan's kernel and
+//! those before and after it. If the kernel does not compute the epilogue itself, the last of these launches
+//! does (`epilogue_kernel`). `grid` says how many cubes and rows a launch has.
 
 mod compile;
 mod device;

@@ -8,8 +8,8 @@
 //!
 //! A value goes left if `key + d < word 0`. `d` is 1 if a missing value goes left, otherwise 0. The key of a missing
 //! value is `u32::MAX`: with `d` it wraps to 0 and goes left, without `d` it goes right. No other key wraps. In a leaf
-//! everything goes left, to the leaf itself. If nodes name their right child, word 0 of a leaf is 0 and `MISSING_LEFT`
-//! is not set, so everything goes right, to the leaf itself.
+//! everything goes left: to the leaf itself, if nodes name their left child. If nodes name their right child, word 0 of
+//! a leaf is 0 and `MISSING_LEFT` is not set, so everything goes right, to the leaf itself.
 //!
 //! A node of one word has the threshold's key in its high bits. The key's low bits, of which
 //! [`NodeFormat::spare_bits`](fangorn_ir::cube::NodeFormat) are zero, hold the column, a bit that marks a leaf, and

@@ -13,8 +13,8 @@ pub(crate) fn prefer_large_pages<T>(room: &mut [T]) {
         let begin = room.as_mut_ptr() as usize;
         let first = begin.next_multiple_of(page);
         let end = (begin + size_of_val(room)) / page * page;
-        // SAFETY: `room` has at least `LARGE` bytes, so `first` is before `end` and the pages between them lie inside it. The
-        // advice does not change what they hold.
+        // SAFETY: `room` has at least `LARGE` bytes, so `first` is before `end` and the pages between them lie inside
+        // it. The advice does not change their content.
         unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]

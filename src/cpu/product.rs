@@ -14,9 +14,9 @@ const FEW_ROWS: usize = 12;
 /// Products that are summed before they are added to the result: the crate's own number, so that one call of it is one
 /// run.
 const RUN: usize = 256;
-/// Rows that are copied before the crate packs them, so that they are in a cache of the first level when it takes their
-/// elements column by column: `fangorn bench` on LinearSVC of `benches/classical` takes 36 ms without the copy and 33 with
-/// it (Zen 4).
+/// Rows that are copied before the crate packs them, so that they are in the first-level cache when it reads their
+/// elements column by column: `fangorn bench` on LinearSVC of `benches/classical` takes 36 ms without the copy and 33
+/// ms with it (Zen 4).
 const COPIED_ROWS: usize = 64;
 /// A tile's width is a multiple of this number of columns.
 const TILE_UNIT: usize = 8;
@@ -41,7 +41,7 @@ pub(crate) trait Number: Copy + Default + Into<f64> {
     /// Calls the crate's kernel: `out = beta * out + a * b` with strides of rows; elements of a row are adjacent.
     ///
     /// # Safety
-    /// The pointers are valid for matrices of `m x k`, `k x n` and `m x n` elements with these strides, and nothing else
+    /// The pointers are valid for matrices of `m x k`, `k x n` and `m x n` elements with these strides. Nothing else
     /// reads or writes `out`.
     unsafe fn kernel(
         lengths: [usize; 3],
@@ -110,8 +110,8 @@ pub(crate) fn product<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [us
     }
 }
 
-/// Each element as the product of a row of `a` with a row of `columns`, in doubles. The lengths are the columns of `a` and
-/// of the result.
+/// A product whose elements are dot products of a row of `a` and a row of `columns`, in doubles. The lengths are the
+/// columns of `a` and of the result.
 struct DotProducts<'m, T> {
     a: &'m [T],
     columns: &'m [T],
@@ -149,7 +149,8 @@ impl<T: Number> Loops for DotProducts<'_, T> {
     }
 }
 
-/// Rows one after the other, some of their columns at a time. The lengths are the columns of `a` and of the result.
+/// A product of a few rows, one after the other, by tiles of columns. The lengths are the columns of `a` and of the
+/// result.
 struct FewRows<'m, T> {
     a: &'m [T],
     b: &'m [T],
@@ -210,7 +211,7 @@ fn tile<T: Number, const WIDTH: usize>(row: &[T], b: &[T], out: &mut [T], first:
     }
 }
 
-/// Computes a product by the crate's kernel, run by run.
+/// Computes a product with the crate's kernel, run by run.
 fn in_runs<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [usize; 3]) {
     let mut copy = vec![T::default(); COPIED_ROWS.min(m) * RUN.min(k)];
     for first in (0..k).step_by(RUN) {
@@ -225,8 +226,9 @@ fn in_runs<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [usize; 3]) {
             }
             let lengths = [rows.len() / k, run, n];
             let (a, b) = (copy.as_ptr(), b[first * n..].as_ptr());
-            // SAFETY: `copy` has `run` elements for each of the rows, and `out` has `n`. The call reads the `run` rows of `b`
-            // from `first` on, which lie inside it. `out` is borrowed for writing alone.
+            // SAFETY: `copy` has `run` elements for each of the rows, and `out` has `n`. The call reads the `run` rows
+            // of `b` from `first` on, which lie inside it. Nothing else reads or writes `out`, which is borrowed
+            // exclusively.
             unsafe { T::kernel(lengths, (a, run), (b, n), (out.as_mut_ptr(), n), beta) };
         }
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 mod sealed {
     use super::{Program, Result, Rows, Summing, TraceEntry};
 
-    /// The kernels' unchecked loads rely on what [`Row`](super::Row) returns, so no other crate may implement it. The
+    /// The kernels' unchecked loads rely on the results of [`Row`](super::Row), so no other crate may implement it. The
     /// methods of a program that take rows go through this trait, so that this crate compiles them once, and not each
     /// crate that calls them.
     pub trait Sealed: Sized {

@@ -160,7 +160,7 @@ impl Executable {
         }
     }
 
-    /// Limits launches to `rows` rows, rounded to a multiple of 128.
+    /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
     #[must_use]
     pub fn with_most_rows(mut self, rows: u32) -> Self {
         self.most_rows = Some(rows);

@@ -23,7 +23,8 @@ impl Shape {
         Self(bits.fold(0, |all, bits| all | bits))
     }
 
-    /// Returns every shape of `nodes` splits, 1 to 8. Their number is a Catalan number (Treebeard, equation 1).
+    /// Returns every shape of `nodes` splits, 1 to 8. Their number is the Catalan number of `nodes` (Treebeard,
+    /// equation 1).
     pub fn all(nodes: u32) -> Vec<Self> {
         // Shapes grow in level order: the next split without a decision gets none, one or both of its
         // children.

@@ -3,8 +3,8 @@
 //! Take a feature whose nodes ask `x < t_0`, …, `x < t_{m-1}`, the thresholds ascending and distinct. Their
 //! answers depend only on the number of thresholds that are less than or equal to `x`. This number is the
 //! *rank* of `x`, from 0 to `m`, and `x < t_k` holds if and only if `rank(x) < k + 1`. So a row becomes a few
-//! bytes and a threshold one byte. A forest on ranks is itself a [`Forest`] whose splits are all `rank <
-//! small integer`: layouts, plans and the reference interpreter take it as it is.
+//! bytes and a threshold one byte. A forest on ranks is itself a [`Forest`] whose splits are all
+//! `rank < small integer`: layouts, plans and the reference interpreter take it as it is.
 //!
 //! - A rank [`Column`] is a pair of a feature and the side of its missing values. A missing value has rank 0
 //!   if it goes left and rank `m` if it goes right, so a node stays one compare. A feature whose nodes send

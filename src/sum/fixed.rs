@@ -6,11 +6,11 @@
 //! `2^-s(o)` (ties to even). These numbers are added as integers, in any order, and the total is rounded once
 //! to `f32`. Integer additions do not round, so the bytes of a margin depend only on the model and the row.
 //!
-//! The exponent `s(o)` is the largest for which no sum overflows. Let `T(o) = |base| + Σ over trees of the
-//! largest |leaf value of o|`, so that no partial sum is beyond `T`, and let `T < 2^e`. A total has room for
-//! `30 + L` bits and a sign (see below), so `s = 29 + L - e`: one bit stays free for the rounding errors of
-//! the leaf values. `s` is at most 126, because `2^-126` is the least normal `f32`. So no total is a denormal
-//! number, which some devices flush to zero.
+//! The exponent `s(o)` is the largest for which no sum overflows. Let
+//! `T(o) = |base| + Σ over trees of the largest |leaf value of o|`, so that no partial sum is beyond `T`, and
+//! let `T < 2^e`. A total has room for `30 + L` bits and a sign (see below), so `s = 29 + L - e`: one bit
+//! stays free for the rounding errors of the leaf values. `s` is at most 126, because `2^-126` is the least
+//! normal `f32`. So no total is a denormal number, which some devices flush to zero.
 //!
 //! # Two words
 //!

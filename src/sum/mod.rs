@@ -1,4 +1,5 @@
-//! Contracts of sums, which say how exact and reproducible a sum of leaf values is, and the exact sum.
+//! Contracts of sums, which say how exact a sum of leaf values is and on what its last bits depend, and the
+//! exact sum.
 //!
 //! A margin is a base score plus one leaf value for each tree. Additions of floating-point numbers round, so
 //! the last bits of a margin depend on their order, which the schedule chooses. A [`Contract`] limits this
@@ -30,8 +31,7 @@ pub use fixed::FixedPoint;
 use crate::forest::Forest;
 use crate::forest::{Aggregate, Real, VerifyError};
 
-/// The contract of a sum of leaf values: how exact the sum is, and which additions are rounded in which
-/// order.
+/// The contract of a sum of leaf values: how exact the sum is, and on what its last bits depend.
 ///
 /// ```
 /// use fangorn::sum::Contract;
