@@ -81,7 +81,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// The text that says how a walk goes on after its straight-line steps.
+/// Text for how a walk goes on after its straight-line steps, such as ` until leaf`.
 impl fmt::Display for Remainder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

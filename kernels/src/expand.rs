@@ -154,8 +154,8 @@ pub fn value(cx: &Context, #[comptime] value: Value) -> u32 {
 /// The bounds of a loop. An offset is in range if `offset + added[i] < ends[i]` for each `i`, where
 /// `added[i]` is a sum of offsets of enclosing loops.
 ///
-/// Ends are compared one by one. `min(2, trees - offset)` would say the same in one number, but it sends Mesa
-/// 25's NIR optimiser round in circles.
+/// Ends are compared one by one. One compare with `min(2, trees - offset)` would do the same, but Mesa 25's
+/// NIR optimiser then loops endlessly.
 #[derive(CubeType)]
 pub struct LoopEnds {
     ends: Sequence<u32>,

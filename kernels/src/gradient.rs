@@ -104,8 +104,8 @@ pub fn leaf_gradients(
     if values == 0 {
         return;
     }
-    // The partial sums of a launch stay small whatever the batch. The number of launches changes no order of
-    // additions.
+    // The partial sums of a launch stay small whatever the batch. The number of launches does not change the
+    // order of additions.
     let most = (MOST_PARTIALS / 4 / u64::from(values)).clamp(1, 1 << 16) as u32;
     let blocks = rows.div_ceil(BLOCK);
     let mut first = 0;

@@ -227,7 +227,7 @@ impl<'f> Tuner<'f> {
 
     /// Sets the store. Tuning looks there first, and keeps there what it finds. It takes over what an earlier search
     /// found for the same rows with at least as large a budget. With a larger budget, it goes on with the candidates
-    /// that the earlier search did not come to. By default there is no store.
+    /// that the earlier search did not reach. By default there is no store.
     pub fn store(mut self, store: impl Into<Option<&'f PlanStore>>) -> Self {
         self.store = store.into();
         self
@@ -328,7 +328,7 @@ impl<'f> Tuner<'f> {
             missed: Vec::new(),
             screened: Vec::new(),
         };
-        // The winner of an earlier search competes with the candidates that it did not come to.
+        // The winner of an earlier search competes with the candidates that the search did not reach.
         let before = match kept {
             Some(found) => {
                 let part = |timed: &TimedSchedule| TimedSchedule {
@@ -445,7 +445,7 @@ impl Search<'_, '_> {
         self.screened.len() + self.missed.len()
     }
 
-    /// Compiles a candidate, or says why it can't be timed.
+    /// Compiles a candidate, or returns the reason why it can't be timed.
     fn candidate(&self, schedule: Schedule) -> Result<Candidate, String> {
         let predictor = self.tuner.build(Some(schedule.clone())).map_err(|e| e.to_string())?;
         match predictor.plans().iter().flat_map(|plan| plan.program.notes()).next() {
@@ -563,7 +563,7 @@ impl Tuned {
     }
 }
 
-/// Returns the points in the order of their estimates, so that a short search comes to the best ones.
+/// Returns the points in the order of their estimates, so that a short search reaches the best ones.
 fn ordered(points: &[CpuPoint], facts: &ForestFacts, rows: usize) -> Vec<CpuPoint> {
     let seconds = |point: &CpuPoint| {
         let work = match point.evaluate {
@@ -582,7 +582,7 @@ fn ordered(points: &[CpuPoint], facts: &ForestFacts, rows: usize) -> Vec<CpuPoin
     points
 }
 
-/// Returns the schedules that a search has come to.
+/// Returns the schedules that a search has reached.
 fn seen_schedules(found: &TunedBatch) -> HashSet<Schedule> {
     let timed = found.screened.iter().map(|timed| &timed.schedule);
     timed.chain(found.missed.iter().map(|miss| &miss.schedule)).cloned().collect()

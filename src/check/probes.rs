@@ -140,7 +140,7 @@ impl ProbeBuilder<'_> {
         self.forest.leaf_count().max(1)
     }
 
-    /// Walks from the root to a leaf, and sets each column where the path first asks for it.
+    /// Walks from the root to a leaf, and sets each column when the path first reads it.
     fn follow<T: Cell>(&mut self, tree: usize, row: &mut [T]) {
         let mut at = 0;
         let forest = self.forest;
@@ -151,7 +151,7 @@ impl ProbeBuilder<'_> {
         }
     }
 
-    /// Sets the column that a split asks for, unless the row has it already.
+    /// Sets the column that a split reads, unless it has been set for this row.
     fn meet<T: Cell>(&mut self, tree: usize, node: usize, row: &mut [T]) {
         let Node::Split { feature, predicate, .. } = self.forest.trees[tree].nodes[node] else { return };
         let column = feature as usize;

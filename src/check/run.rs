@@ -202,7 +202,7 @@ fn one_round<T: Cell>(
     runner: &impl Runner<T>,
     bound: &[f64],
 ) -> Option<Difference> {
-    // With an odd number of different rows, a row's repetitions come to different places of the blocks.
+    // With an odd number of different rows, a row's repetitions fall on different places of the blocks.
     let distinct = plan.distinct | 1;
     let mut probes = Probes::<T>::new(forest, distinct, seed);
     probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));

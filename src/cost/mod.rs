@@ -14,8 +14,8 @@
 //! products finds the same leaves, but rounds its sums in another order. A limit of a kernel, such as its number of
 //! columns, stands beside the kernel.
 //!
-//! There is one [`Machine`] for each instruction set. Two commands find its numbers again on the machine at hand:
-//! `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
+//! There is one [`Machine`] for each instruction set. Two commands measure its numbers again on the machine on which
+//! they run: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
 //! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction set.
 //! [`PRODUCTS`] and [`FOREST_PRODUCTS`] are for any of them: `fangorn-benches products` and `fangorn-benches matrices`
 //! measure them. This module computes with seconds and sizes. It knows nothing of forests, schedules, plans and

@@ -194,7 +194,7 @@ impl EngineSet {
             return Choice { by, engine, rest: Engine::WalksByRow, source, block };
         }
         let (by, engine) = walks;
-        // A single row comes to the trees in the same order either way, so it may take the faster shape.
+        // A single row visits the trees in the same order either way, so it may take the faster shape.
         let one = row.count == 1 && shape.rows_inside && matches!(engine, Engine::Walks | Engine::Tiles);
         let by_row = one && !is_ranks || matches!(engine, Engine::WalksByRow | Engine::TilesByRow);
         let block = if by_row { Block { shape: shape.by_row(), ..block } } else { block };

@@ -38,7 +38,7 @@ pub fn device(client: &Client) -> Device {
 
 /// Whether kernels with shared memory are compiled correctly. cubecl-spirv 0.11.3 miscompiles shared memory
 /// if the driver lacks `VK_KHR_workgroup_memory_explicit_layout`. Mesa's software driver lacks it, the
-/// drivers of GPUs have it. cubecl has no way to ask for the extension itself, so this goes by the driver's
+/// drivers of GPUs have it. cubecl can't report the extension itself, so this function checks the driver's
 /// name.
 fn shared_memory_is_right(driver: &str, runtime: &str) -> bool {
     !(software(driver) && compiles_spirv(runtime))

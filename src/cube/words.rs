@@ -220,8 +220,8 @@ pub(super) fn rank_tables(ranks: &Ranks) -> Option<Vec<u32>> {
 /// Returns the key of a threshold, or of a question's value.
 fn threshold_word(predicate: Predicate, t: f64) -> [u32; 1] {
     match predicate {
-        // If no f32 has the f64's value, no row has it. The key of a missing value, which no other value has,
-        // says so.
+        // If no f32 has the f64's value, no row has it. The question then has the key of a missing value,
+        // which no other value has.
         Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
         Predicate::Equal { .. } => [key(t as f32)],
         _ => [key(least_f32_not_below(t))],

@@ -596,7 +596,7 @@ impl Lowering<'_> {
         self.builder.note(directive, why);
     }
 
-    /// Returns the number of trees of a group, if enclosing loops deal out the forest in groups of that many
+    /// Returns the number of trees of a group, if enclosing loops divide the forest into groups of that many
     /// adjacent trees and these statements walk no tree outside a group. The running tree is then always the
     /// first of its group.
     fn group(&self, ops: &[mir::Op], around: &Surroundings) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! The capabilities of GPUs of an architecture, for compilers without such a GPU at hand.
+//! The capabilities of the GPUs of an architecture, so that kernels can be compiled without such a GPU.
 
 use super::{CodeLimits, Device, Gpu};
 
