@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def text(rng, quick):
-    """Sentences of 32 tokens, the first a class token. Of the 4000 tokens, those with low numbers are frequent. Some tokens
-    praise, some blame, and a token that follows a negation counts as its opposite. The label is 1 if praise prevails."""
+    """Sentences of 32 tokens, the first a class token. Of the 4000 tokens, those with low numbers are frequent. Some
+    praise, some blame, and a token after a negation counts as its opposite. The label is 1 if praise prevails."""
     rows, length, vocabulary = 1500 if quick else 7500, 32, 4000
     weights = 1 / np.arange(10, vocabulary - 1 + 10)
     tokens = rng.choice(np.arange(1, vocabulary), size=(rows, length), p=weights / weights.sum())

@@ -34,9 +34,9 @@ use crate::{
 
 /// A trained forest, compiled for this machine's CPU.
 ///
-/// `fangorn.load` and the functions `fangorn.from_xgboost`, `from_lightgbm`, `from_catboost`, `from_sklearn`, `from_onnx`
-/// and `from_treelite` make one. It never changes, so threads may share it, and it can be pickled. While it predicts,
-/// other threads of Python run.
+/// `fangorn.load` and the functions `fangorn.from_xgboost`, `from_lightgbm`, `from_catboost`, `from_sklearn`,
+/// `from_onnx` and `from_treelite` make one. It never changes, so threads may share it, and it can be pickled. While it
+/// predicts, other threads of Python run.
 ///
 /// Rows are anything with rows and columns: an array of numpy of any type of numbers and any strides, a DataFrame of
 /// pandas or polars, a Table of pyarrow, a sparse matrix of scipy, a tensor of torch on the CPU, or anything that

@@ -42,8 +42,8 @@ function leafText({ values, width }) {
 function places(nodes) {
   let next = 0;
   const y = new Array(nodes.length);
-  // Children come after their parents in the list. The order is depth first, without recursion: a chain may be as deep as
-  // there are nodes.
+  // Children come after their parents in the list. The order is depth first, without recursion: a chain may be as deep
+  // as there are nodes.
   const open = [[0, false]];
   while (open.length > 0) {
     const [at, seen] = open.pop();
@@ -104,7 +104,10 @@ export function draw({ tree, nodes }) {
   return shape("svg", attributes, edges.map(([, line]) => line), edges.map(([, , label]) => label), boxes);
 }
 
-/** A tree with the controls that choose it. `row` returns the row whose path is drawn, or null; `ofRow` says that it is about a row. */
+/**
+ * Returns the view of a tree with the controls that choose it. `row` returns the row whose path is drawn, or null;
+ * `ofRow` says that the view is about a row.
+ */
 export function treeView(client, summary, row, fail, ofRow) {
   const choice = element("input", { type: "number", min: 0, max: summary.trees - 1, value: 0, "aria-label": "tree" });
   const deepest = summary.depths.length - 1;

@@ -183,8 +183,8 @@ impl Session {
         Ok(json::text_of(&stages::stages(&self.model()?.forest, schedule)?)?)
     }
 
-    /// Begins a benchmark on `count` rows, for which the session's rows are repeated. Returns the number of rows, which is
-    /// less than `count` if there are very many columns or outputs.
+    /// Begins a benchmark on `count` rows, for which the session's rows are repeated. Returns the number of rows, which
+    /// is less than `count` if there are very many columns or outputs.
     ///
     /// # Errors
     /// There is no model, or there are no rows.

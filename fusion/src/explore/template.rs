@@ -3,12 +3,13 @@
 //!
 //! | template | binds to | variants | sparse-safe |
 //! |---|---|---|---|
-//! | Cell | elements of a main input | no aggregate, or one per row, per column or of all | if zeros of a main input in CSR give 0 |
+//! | Cell | elements of a main input | no aggregate, or one per row, per column or of all | if zeros in CSR give 0 |
 //! | Row | rows of a main input | those of Cell, t(X) W, X V | no: rows are read in their stored format |
 //! | MAgg | elements of a shared main input | several aggregates of all elements | as Cell, for all its aggregates |
 //! | Outer | elements of a sparse X, rows of U and V | W V, t(W) U, no aggregate, or one of all | always |
 //!
-//! In the last line, W is what the operator computes for the elements of X.
+//! In the last line, W is what the operator computes for the elements of X. An operator that is sparse-safe skips the
+//! zeros of its main input.
 
 use super::memo::Close;
 use crate::dag::{Aggregation, Binary, Dag, Direction, Format, NodeId, Operator};

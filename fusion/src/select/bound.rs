@@ -50,8 +50,8 @@ impl<'a> Bound<'a> {
         self.nodes.binary_search(&node).ok()
     }
 
-    /// Returns a lower bound of the cost of the operators at `open` and of all that they need, in seconds. `written` says
-    /// for each node of the part whether its operator is counted elsewhere or is open.
+    /// Returns a lower bound of the cost of the operators at `open` and of all that they need, in seconds. `written`
+    /// says for each node of the part whether its operator is counted elsewhere or is open.
     ///
     /// A node that is needed and not written is computed at least once, by an operator within a component of the
     /// references that are not cut. A node to which no such reference leads is written and read. Reading and computing

@@ -201,7 +201,7 @@ def _plain(series):
 
 
 def _column(model, at, place, name, frame):
-    """Return the index of a column, a function that turns it into numbers, or None if it holds numbers, and its name."""
+    """Return a column's index, a function that turns it into numbers (None if it holds numbers), and its name."""
     dtype = frame.dtypes.iloc[place]
     coded = model._has_codes(at)
     if isinstance(dtype, numpy.dtype) and not coded and (dtype in _READ or dtype == bool):
