@@ -6,8 +6,8 @@
 //! | `POST /predict` with `{"rows": [[31, null, …], …]}` | `{"values": [[0.25], …]}`; `null` is a missing value |
 //! | `POST /predict` with `{"rows": [{"age": 31}, …]}` | the same, by the columns' names; a column that is not there is missing |
 //!
-//! A request that does not fit the model gets `{"error": "…"}` and status 422. The status is 400 if it is no JSON, 413
-//! if it is longer than 2 MB, and 415 if its content type is not JSON.
+//! A request of another form, or with rows that do not fit the model, gets `{"error": "…"}` and status 422. The status is
+//! 400 if it is no JSON, 413 if it is longer than 2 MB, and 415 if its content type is not JSON.
 //!
 //! The handler calls [`Predictor`](fangorn::Predictor) on its own thread. The predictor takes no lock. The service does
 //! not collect the rows of several requests into one batch, because each request would have to wait for others.

@@ -494,7 +494,7 @@ fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Value) -> Result<Value> 
     without(&Value::Float(found, dimensions), &axes, keep)
 }
 
-/// Returns indices that count from the front; negative ones count from the end.
+/// Returns indices that count from the front, given indices of which negative ones count from the end.
 fn from_front<const D: usize>(places: Tensor<D, Int>, length: usize) -> Tensor<D, Int> {
     let behind = places.clone().lower_scalar(0);
     places.clone().mask_where(behind, places.add_scalar(length as i64))
