@@ -44,7 +44,7 @@ pub fn run<R: Send>(py: Python<'_>, threads: usize, work: impl FnOnce() -> R + S
 #[pyo3(name = "_after_fork")]
 pub fn after_fork() {
     // A thread that held the lock at the fork does not run here. But only threads that are attached to the interpreter
-    // look up pools, and so is the thread that forks, so no other thread held the lock.
+    // look up pools. The thread that forks is attached, too, so no other thread held the lock.
     if let Ok(mut pools) = POOLS.try_lock()
         && let Some(pools) = pools.take()
     {

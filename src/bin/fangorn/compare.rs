@@ -9,7 +9,7 @@ use crate::{
     rows::Matrix,
 };
 
-/// The largest difference that passes, relative to `max(1, |expected|)`. Integers and texts have to be equal.
+/// The largest difference that passes, relative to `max(1, |expected|)`. Integers have to be equal.
 const TOLERANCE: f64 = 1e-5;
 
 /// Prints the prediction beside the expected values, and the largest difference on standard error.
