@@ -73,8 +73,8 @@ impl<'py> Held<'py> {
     }
 }
 
-/// Values in an array's memory. If rows or columns are `reversed`, they are counted from the last one. Value `(r, c)`
-/// is then at `r * strides[0] + c * strides[1]`.
+/// Values in an array's memory. Value `(r, c)` is at `r * strides[0] + c * strides[1]`. If rows or columns are
+/// `reversed`, `r` or `c` counts from the last one.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub values: ColumnValues<'a>,
