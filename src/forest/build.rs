@@ -227,7 +227,7 @@ impl ForestBuilder {
     }
 }
 
-/// Returns the numbers of all trees, or `None` where a tree has none.
+/// Returns the numbers of all trees, or `None` if a tree has none.
 fn of_all_trees(numbers: Vec<(usize, Vec<Real>)>, trees: usize) -> Option<Vec<Vec<Real>>> {
     let all = !numbers.is_empty() && numbers.iter().map(|(t, _)| *t).eq(0..trees);
     all.then(|| numbers.into_iter().map(|(_, numbers)| numbers).collect())

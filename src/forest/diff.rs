@@ -22,7 +22,7 @@ use super::{CategorySet, Forest, Node, Predicate, Side, Targets};
 pub struct ForestDiff {
     /// Properties of the whole model that differ.
     pub model: Vec<FieldDiff>,
-    /// Numbers of trees, of `a` and of `b`. Trees are compared by their numbers.
+    /// The number of trees of `a` and of `b`. Trees with the same index are compared.
     pub trees: [usize; 2],
     /// Number of trees that are equal, leaf values included.
     pub equal_trees: usize,
@@ -37,22 +37,22 @@ pub struct ForestDiff {
 pub struct FieldDiff {
     /// The property.
     pub field: &'static str,
-    /// What it is in `a`.
+    /// Its value in `a`.
     pub a: String,
-    /// What it is in `b`.
+    /// Its value in `b`.
     pub b: String,
 }
 
 /// The first difference between two trees, in depth-first order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TreeDiff {
-    /// The trees' number.
+    /// The index of the two trees.
     pub tree: usize,
     /// The side taken at each split from the root on, `L` or `R`.
     pub path: String,
-    /// The node there in `a`.
+    /// The node at the end of the path in `a`.
     pub a: String,
-    /// The node there in `b`.
+    /// The node at the end of the path in `b`.
     pub b: String,
 }
 

@@ -154,7 +154,7 @@ impl Chain {
         for (s, step) in self.steps.iter().enumerate() {
             let ChainStep::Arithmetic(operation, 0.0, _) = step else { continue };
             match operation {
-                // Infinity times zero is NaN, so this step splits infinities off and drops them.
+                // Infinity times zero is NaN, so infinities are split off and dropped.
                 Operation::Multiply => {
                     monotonic_ranges =
                         self.split_where_answer_changes(monotonic_ranges, s, |y| y > f64::NEG_INFINITY);
@@ -162,7 +162,7 @@ impl Chain {
                         self.split_where_answer_changes(monotonic_ranges, s, |y| y < f64::INFINITY);
                     monotonic_ranges.retain(|piece| self.after(s, piece.0).is_finite());
                 }
-                // Zero divided by zero is NaN, so this step splits zero off and drops it.
+                // Zero divided by zero is NaN, so zero is split off and dropped.
                 Operation::Divide => {
                     monotonic_ranges = self.split_where_answer_changes(monotonic_ranges, s, |y| y < 0.0);
                     monotonic_ranges = self.split_where_answer_changes(monotonic_ranges, s, |y| y <= 0.0);

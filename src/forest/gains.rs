@@ -3,8 +3,8 @@
 use super::{Real, covers::broken_rule};
 
 /// How much each split of a forest improved the objective in training, as the producer measured it. A leaf has 0.
-/// Predictions do not depend on gains; [importances](crate::insight::SplitImportances) do. A forest has gains only
-/// where [`LoadOptions::gains`](crate::import::LoadOptions::gains) asks for them.
+/// Predictions do not depend on gains; [importances](crate::insight::SplitImportances) do. A forest has gains only if
+/// [`LoadOptions::gains`](crate::import::LoadOptions::gains) asks for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gains {
     trees: Vec<Vec<Real>>,

@@ -83,9 +83,10 @@ pub enum Side {
     Right,
 }
 
-/// The question that a split asks of its column. Values are compared in the forest's [`CompareType`].
+/// The condition that a split tests on its column's value. Values are compared in the forest's
+/// [`CompareType`].
 ///
-/// An importer rewrites other questions into these predicates. `x <= t` is [`CompareType::at_most`]. `x > t`
+/// An importer rewrites other conditions into these predicates. `x <= t` is [`CompareType::at_most`]. `x > t`
 /// and `x >= t` are `x <= t` and `x < t` with the children swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Predicate {
@@ -125,7 +126,7 @@ pub enum Node {
     Split {
         /// Column of the row that the split reads.
         feature: u32,
-        /// The question that the split asks of the value.
+        /// The condition that the split tests on the value.
         predicate: Predicate,
         /// The side of a missing value (NaN), whatever the predicate is.
         missing: Side,
@@ -261,7 +262,7 @@ pub struct EarlyStop {
 /// How the leaf values that trees add to one output are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Aggregate {
-    /// The sum of the leaf values. Where a producer averages its trees, the importer divides the leaf values.
+    /// The sum of the leaf values. If a producer averages its trees, the importer divides the leaf values.
     #[default]
     Sum,
     /// The least leaf value (ONNX `MIN`).

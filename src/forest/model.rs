@@ -43,7 +43,7 @@ pub struct Forest {
 }
 
 impl Hash for Forest {
-    /// Hashes everything that a prediction depends on, so everything but the covers and the gains.
+    /// Hashes everything but the covers and the gains, because no prediction depends on these.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self {
             producer,
@@ -68,7 +68,7 @@ impl Hash for Forest {
 }
 
 impl Forest {
-    /// Returns how many values a leaf slot holds: `outputs` where leaves are vectors, otherwise 1.
+    /// Returns the number of leaf values of a slot: `outputs` if leaves are vectors, otherwise 1.
     pub fn leaf_width(&self) -> usize {
         match self.targets {
             Targets::One(_) => 1,
@@ -100,8 +100,9 @@ impl Forest {
         &self.leaf_values[slot as usize * width..][..width]
     }
 
-    /// Returns what a value that a sparse row does not hold is to the model's producer: NaN, which is missing, to XGBoost
-    /// and treelite, and 0 to LightGBM, CatBoost and scikit-learn. A forest of nobody has 0.
+    /// Returns the value that the model's producer takes for an element that a sparse row does not store: NaN,
+    /// which is missing, for XGBoost and treelite; 0 for LightGBM, CatBoost, scikit-learn and every other
+    /// producer.
     pub fn absent_value(&self) -> f64 {
         match &*self.producer.library {
             "xgboost" | "treelite" => f64::NAN,

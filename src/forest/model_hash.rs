@@ -9,8 +9,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Forest;
 
-/// A hash of everything that a forest says. Plans that were made for a model are found and verified by it. It
-/// is no protection against a forgery (XXH3, 128 bits).
+/// A hash of the whole forest. It identifies the model that a stored schedule or plan belongs to. It does not
+/// protect against forgery (XXH3, 128 bits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModelHash(pub u128);
 
@@ -43,8 +43,8 @@ impl Forest {
     }
 }
 
-/// Hands numbers to XXH3 in one size, so that 32-bit and 64-bit machines agree on a hash, and many at a time,
-/// because a call for each takes ten times as long.
+/// Hands numbers to XXH3 in one size, so that 32-bit and 64-bit machines agree on a hash. It hands over many
+/// at a time, because one call for each takes ten times as long.
 struct WordHasher {
     hasher: Xxh3,
     waiting: [u8; 1024],

@@ -6,19 +6,19 @@ use super::{
 };
 use crate::cursor::Cursor;
 
-/// The error of a text that is no forest.
+/// The error for a text that describes no forest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {cause}")]
 pub struct ForestTextError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong in it.
+    /// What is wrong in the line.
     pub cause: String,
 }
 
 impl Forest {
-    /// Reads the text that [`Forest::to_text`] writes. Names of columns and categories, and the producer's
-    /// numbers of splits, are not in a text: columns have no names, and a split has its place as its number.
+    /// Reads the text that [`Forest::to_text`] writes. The text has no names of columns and categories, and
+    /// no ids of splits. So the forest's columns have no names, and a split's id is its index in the tree.
     ///
     /// ```
     /// use fangorn::Forest;
@@ -51,10 +51,10 @@ impl Forest {
     }
 }
 
-/// A forest without its leaf values, and what belongs to it.
+/// A forest that is being read. Its targets and leaf values are set at the end.
 struct ForestParts {
     forest: Forest,
-    /// The output of each tree. Empty where leaves hold a value for each output.
+    /// The output of each tree. Empty if leaves hold a value for each output.
     targets: Vec<u32>,
     /// The slots with their leaf values, in the order of the text.
     leaves: Vec<(u32, Vec<Real>)>,

@@ -2,8 +2,8 @@
 //!
 //! A split that asks `(x - mean) / scale < t` asks whether `x` is below the smallest raw value whose rounded
 //! result reaches `t`. Arithmetic of IEEE 754 is monotonic, so there is one such value, and a search over the
-//! raw values in their order finds it. [`Forest::after`] returns a forest that takes on every raw row the
-//! same walks as the original forest takes on the prepared row.
+//! raw values in their order finds it. [`Forest::after`] returns a forest that walks every raw row to the
+//! leaves that the original forest reaches on the prepared row.
 
 use std::collections::HashMap;
 
@@ -112,7 +112,7 @@ impl PrologueError {
     }
 }
 
-/// The remedy where a node of the forest can't be folded.
+/// The remedy if a node of the forest can't be folded.
 const PREPARE: &str = "prepare the rows before the forest instead";
 
 impl Forest {
@@ -122,7 +122,8 @@ impl Forest {
     ///
     /// Leaf values, outputs and the epilogue stay as they are. The new forest compares in `rows`. With steps
     /// of [`Prologue::Columns`] alone it compares in this forest's type: if that is f64, f32 rows are
-    /// widened, which changes no value. Where the numbers of a column reverse its order, children swap.
+    /// widened, which changes no value. If the numbers of a column reverse its order, the children of its
+    /// splits swap.
     ///
     /// A result that is NaN (`0 * inf`, `0 / 0`) takes the missing side, as any NaN does.
     ///

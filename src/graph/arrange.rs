@@ -10,7 +10,7 @@ fn whole(shape: impl AsRef<[usize]>, elements: Elements) -> Result<Tensor, Strin
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Returns integers as numbers of any size.
+/// Returns the elements of a tensor of integers as `i64`.
 pub(super) fn integers(x: TensorView<'_>) -> Result<Vec<i64>, String> {
     match x.elements() {
         ElementsView::I64(values) => Ok(values.to_vec()),
@@ -19,7 +19,7 @@ pub(super) fn integers(x: TensorView<'_>) -> Result<Vec<i64>, String> {
     }
 }
 
-/// Returns slices of an axis, each at a place.
+/// Returns the slices of an axis whose indices `places` holds.
 pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
     let length = x.shape()[axis];
@@ -43,7 +43,8 @@ pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Re
     whole(shape, elements)
 }
 
-/// Returns the place in `x` of each element of `places`, which names places along an axis.
+/// Returns, for each element of `places`, an index along an axis, the row-major index of the element of `x`
+/// that it selects.
 pub(super) fn places_along(
     axis: usize,
     x: TensorView<'_>,
@@ -71,7 +72,7 @@ pub(super) fn places_along(
     Ok(found)
 }
 
-/// Returns the elements of `x` along an axis at the places that `places` names, in the shape of `places`.
+/// Returns the elements of `x` whose indices along an axis `places` holds, in the shape of `places`.
 pub(super) fn gather_elements(
     axis: i64,
     x: TensorView<'_>,
@@ -82,7 +83,7 @@ pub(super) fn gather_elements(
     whole(places.shape(), x.elements().at(from.into_iter()))
 }
 
-/// Returns tensors one after the other along an axis.
+/// Joins tensors along an axis.
 pub(super) fn concat(axis: i64, all: &[TensorView<'_>]) -> Result<Tensor, String> {
     let first = all.first().ok_or("it has no operand")?;
     let axis = axis_of(axis, first.shape().len())?;
@@ -124,7 +125,8 @@ pub(super) fn concat(axis: i64, all: &[TensorView<'_>]) -> Result<Tensor, String
     whole(shape, elements)
 }
 
-/// Returns the shape that lengths, -1 and 0 among them, make of a tensor's.
+/// Returns the shape that a reshape to these lengths gives a tensor. A length of -1 becomes the one that fits,
+/// and a length of 0 stays as it is.
 pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Lengths, String> {
     let cannot = || format!("shape {:?} does not become {lengths:?}", x.shape());
     let (mut shape, mut open) = (Lengths::new(), None);
@@ -139,7 +141,7 @@ pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Lengths, St
         });
     }
     if let Some(open) = open {
-        // Lengths that stay are left out on both sides, so that a batch of no rows has a width.
+        // Lengths that stay are left out of both products, so that a batch of no rows has a width.
         let stays = |at: &usize| lengths.get(*at) == Some(&0);
         let product = |shape: &[usize]| {
             let changed: Lengths = (0..shape.len()).filter(|at| !stays(at)).map(|at| shape[at]).collect();
@@ -151,7 +153,7 @@ pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Lengths, St
     if count(&shape) == Some(x.elements().len()) { Ok(shape) } else { Err(cannot()) }
 }
 
-/// Returns the dimensions in another order.
+/// Returns the tensor with its dimensions in another order.
 pub(super) fn transpose(order: &[usize], x: TensorView<'_>) -> Result<Tensor, String> {
     let dimensions = x.shape().len();
     let mut seen = vec![false; dimensions];
@@ -169,8 +171,8 @@ pub(super) fn transpose(order: &[usize], x: TensorView<'_>) -> Result<Tensor, St
     whole(shape, x.elements().strided(0, &ordered))
 }
 
-/// Returns the first of every `step`th slice of an axis of this length, from `start` up to `end`, and how many
-/// there are.
+/// Returns the index of the first slice, and the number of slices, for every `step`th slice of an axis of this
+/// length from `start` up to `end`.
 pub(super) fn sliced(start: i64, end: i64, step: i64, length: usize) -> Result<(i64, usize), String> {
     let length = i64::try_from(length).map_err(|_| "the shape is too large")?;
     let from_front = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
@@ -201,7 +203,7 @@ pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: TensorView<'_
     gather(axis as i64, x, wanted.view())
 }
 
-/// Returns the shape with dimensions of length 1 at these places of the result.
+/// Returns the shape with dimensions of length 1 inserted. `axes` are their indices in the result.
 pub(super) fn unsqueezed(axes: &[i64], x: TensorView<'_>) -> Result<Lengths, String> {
     let dimensions = x.shape().len() + axes.len();
     let mut new = vec![false; dimensions];
@@ -216,7 +218,8 @@ pub(super) fn unsqueezed(axes: &[i64], x: TensorView<'_>) -> Result<Lengths, Str
     shape.collect::<Option<Lengths>>().ok_or_else(|| "an axis is there twice".into())
 }
 
-/// Returns the shape without these dimensions of length 1.
+/// Returns the shape without these dimensions of length 1, or without all dimensions of length 1 if `axes` is
+/// empty.
 pub(super) fn squeezed(axes: &[i64], x: TensorView<'_>) -> Result<Lengths, String> {
     let dimensions = x.shape().len();
     let mut gone = vec![false; dimensions];
@@ -231,13 +234,13 @@ pub(super) fn squeezed(axes: &[i64], x: TensorView<'_>) -> Result<Lengths, Strin
     Ok(x.shape().iter().enumerate().filter(keeps).map(|(_, length)| *length).collect())
 }
 
-/// Returns a tensor of the shape that `x` names, of one repeated element.
+/// Returns a tensor that repeats one element. `x` holds its shape.
 pub(super) fn fill(with: &Elements, x: TensorView<'_>) -> Result<Tensor, String> {
     let lengths = integers(x)?;
     if lengths.iter().any(|length| *length < 0) {
         return Err("a length is below 0".into());
     }
-    // What no address reaches is too large in any case.
+    // A length beyond `usize` is too large in any case.
     let shape: Vec<usize> =
         lengths.into_iter().map(|length| usize::try_from(length).unwrap_or(usize::MAX)).collect();
     let all = room(&shape)?;

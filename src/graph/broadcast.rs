@@ -1,4 +1,4 @@
-//! Functions of two tensors that are broadcast against each other, in loops that the compiler makes vectors of.
+//! Functions of two tensors that are broadcast against each other, in loops that the compiler vectorizes.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,12 @@ use crate::cpu::{Loops, widest};
 /// How the elements of an operand repeat over a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
-    /// The operand's elements, as many as the number says, come in their order, again and again. The number is the
-    /// result's number of elements where nothing repeats.
+    /// The operand's elements come in their order, again and again. The number says after how many elements they
+    /// start again; if nothing repeats, it is the number of elements of the result.
     Period(usize),
-    /// Each element of the operand stands for as many adjacent elements of the result as the number says.
+    /// Each element of the operand stands for this number of adjacent elements of the result.
     Run(usize),
-    /// Another order.
+    /// The elements repeat in another order.
     Other,
 }
 
@@ -36,7 +36,7 @@ impl Repeat {
     }
 }
 
-/// Returns what `f` makes of each pair of elements, broadcast to `shape`.
+/// Returns the results of `f` for each pair of elements of two operands that are broadcast to `shape`.
 pub(super) fn pairs<T: Clone, U: Clone + Default>(
     (a, of_a): (&[T], &[usize]),
     (b, of_b): (&[T], &[usize]),
@@ -56,7 +56,7 @@ pub(super) fn pairs<T: Clone, U: Clone + Default>(
     }
 }
 
-/// Returns what `f` makes of each element of `whole` with the element of `other` that is repeated there.
+/// Returns the results of `f` for each element of `whole` and the element of `other` that is broadcast to it.
 fn with_whole<T, U: Clone + Default>(
     whole: &[T],
     other: &[T],
@@ -70,7 +70,7 @@ fn with_whole<T, U: Clone + Default>(
     }
 }
 
-/// Pairs of the elements of `whole` with those of `other`, which come again after each period.
+/// Applies `f` to the elements of `whole` and those of `other`, which start again after each period.
 struct WithPeriod<'o, T, F> {
     whole: &'o [T],
     other: &'o [T],
@@ -91,7 +91,7 @@ impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithPeriod<'_, T, F> {
     }
 }
 
-/// Pairs of the elements of `whole` with those of `other`, each of which is there for a run of elements.
+/// Applies `f` to the elements of `whole` and those of `other`, each of which is used for a run of elements.
 struct WithRuns<'o, T, F> {
     whole: &'o [T],
     other: &'o [T],
@@ -113,7 +113,8 @@ impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithRuns<'_, T, F> {
     }
 }
 
-/// Puts what `f` makes of each pair of elements into the place of the first, whose shape is that of both.
+/// Applies `f` to each pair of elements, and writes the result over the element of `a`. `shape` is the shape of
+/// `a` and of the result.
 pub(super) fn pairs_in_place<T>(
     a: &mut [T],
     (b, of_b): (&[T], &[usize]),
@@ -168,12 +169,12 @@ impl<T, F: Fn(&T, &T) -> T> Loops for InPlaceWithRuns<'_, T, F> {
     }
 }
 
-/// Returns what `f` makes of each element.
+/// Returns the results of `f` for each element.
 pub(super) fn each<T, U: Clone + Default>(x: &[T], f: impl Fn(&T) -> U) -> Vec<U> {
     widest(Each { x, f })
 }
 
-/// Puts what `f` makes of each element into its place.
+/// Replaces each element by the result of `f`.
 pub(super) fn each_in_place<T>(x: &mut [T], f: impl Fn(&T) -> T) {
     widest(EachInPlace { x, f });
 }

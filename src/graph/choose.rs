@@ -1,4 +1,4 @@
-//! Operators that choose slices by truth values, or put elements at places.
+//! Operators that select slices by truth values, or replace elements at indices.
 
 use super::{
     arrange::{gather, places_along},
@@ -7,7 +7,7 @@ use super::{
     view::{ElementsView, TensorView},
 };
 
-/// Returns the slices of an axis whose truth value is true. Truth values may be fewer than slices.
+/// Returns the slices of an axis for which `condition` is true. `condition` may be shorter than the axis.
 pub(super) fn compress(axis: i64, x: TensorView<'_>, condition: TensorView<'_>) -> Result<Tensor, String> {
     let ElementsView::Bool(truths) = condition.elements() else {
         return Err(format!("its condition is of {}, not of truth values", condition.dtype()));
@@ -21,8 +21,8 @@ pub(super) fn compress(axis: i64, x: TensorView<'_>, condition: TensorView<'_>) 
     gather(axis, x, places.view())
 }
 
-/// Returns `x` with the elements of `updates` along an axis at the places that `places` names, of the same shape.
-/// Where a place is named twice, the last one counts.
+/// Returns `x` with elements along an axis replaced by those of `updates`. `places` has the shape of `updates`
+/// and holds the index of each update along the axis. If an index occurs twice, the last update counts.
 pub(super) fn scatter_elements(
     axis: i64,
     x: TensorView<'_>,

@@ -10,7 +10,7 @@ use super::{
 
 /// Returns a text in quotation marks.
 fn quoted(text: &str) -> String {
-    // Letters and signs that every reader of DOT takes.
+    // Characters that not every reader of DOT takes become spaces.
     let plain: String = text
         .chars()
         .map(|c| if c.is_control() || matches!(c, '"' | '\\' | '<' | '>') { ' ' } else { c })

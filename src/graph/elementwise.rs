@@ -21,8 +21,8 @@ fn types(a: TensorView<'_>, b: TensorView<'_>) -> String {
     format!("it does not take {} and {}", a.dtype(), b.dtype())
 }
 
-/// Calls a loop with the function that an operator is for floats. There is one loop for each operator, so that the
-/// compiler makes vectors of it.
+/// Calls a loop with the function of an operator on floats. Each operator gets a loop of its own, so that the
+/// compiler vectorizes it.
 macro_rules! of_floats {
     ($how:expr, $loop:ident($($argument:expr),+)) => {
         match $how {
@@ -39,8 +39,8 @@ macro_rules! of_floats {
     };
 }
 
-/// Puts what an operator makes of two tensors of floats into the first one. Returns `false`, and changes nothing, if the
-/// operator is not for floats, or if the result has another type or shape.
+/// Applies an operator to two tensors of floats, and writes the result over the first. Returns `false`, and changes
+/// nothing, if the operator is not for floats, or if the result has another type or shape.
 pub(super) fn binary_in_place(how: Binary, a: &mut Tensor, b: TensorView<'_>) -> bool {
     let logic = matches!(how, Binary::And | Binary::Or | Binary::Xor);
     if logic || !broadcasts_to(b.shape(), a.shape()) {
@@ -59,7 +59,7 @@ pub(super) fn binary_in_place(how: Binary, a: &mut Tensor, b: TensorView<'_>) ->
     true
 }
 
-/// Returns what an operator makes of two tensors.
+/// Applies an operator to two tensors.
 pub(super) fn binary(how: Binary, a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
     let shape = shape_of(a.shape(), b.shape())?;
     let (of_a, of_b) = (a.shape(), b.shape());
@@ -118,7 +118,7 @@ pub(super) fn binary(how: Binary, a: TensorView<'_>, b: TensorView<'_>) -> Resul
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Returns how two tensors compare.
+/// Compares two tensors element by element.
 pub(super) fn compare(how: Compare, a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
     let shape = shape_of(a.shape(), b.shape())?;
     let (of_a, of_b) = (a.shape(), b.shape());
@@ -145,7 +145,7 @@ pub(super) fn compare(how: Compare, a: TensorView<'_>, b: TensorView<'_>) -> Res
     Tensor::new(shape, Elements::Bool(truths)).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Returns what an operator makes of a float, computed in doubles.
+/// Applies an operator to a float, in doubles.
 fn of_float(how: Unary, v: f64) -> f64 {
     match how {
         Unary::Abs => v.abs(),
@@ -176,8 +176,8 @@ fn of_float(how: Unary, v: f64) -> f64 {
     }
 }
 
-/// Calls a loop with the function that an operator is for floats of 32 bits: those of [`functions`], or the library's in
-/// doubles. The first five have the same result in either type.
+/// Calls a loop with the function of an operator on floats of 32 bits: one of [`functions`], or the standard
+/// library's in doubles. The first five have the same result in either type.
 macro_rules! of_f32 {
     ($how:expr, $loop:ident($argument:expr)) => {
         match $how {
@@ -196,8 +196,8 @@ macro_rules! of_f32 {
     };
 }
 
-/// Puts what an operator makes of each float into its place. Returns `false`, and changes nothing, if the result has
-/// another type, or if the tensor is not of floats.
+/// Applies an operator to each float in place. Returns `false`, and changes nothing, if the result has another type,
+/// or if the tensor is not of floats.
 pub(super) fn unary_in_place(how: Unary, x: &mut Tensor) -> bool {
     match (how, x.parts_mut().1) {
         (Unary::IsNan | Unary::Not, _) => return false,
@@ -208,7 +208,7 @@ pub(super) fn unary_in_place(how: Unary, x: &mut Tensor) -> bool {
     true
 }
 
-/// Returns what an operator makes of each element.
+/// Applies an operator to each element.
 pub(super) fn unary(how: Unary, x: TensorView<'_>) -> Result<Tensor, String> {
     let refused = || Err(format!("it does not take {}", x.dtype()));
     let elements = match (how, x.elements()) {
@@ -299,10 +299,10 @@ pub(super) fn choose(
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Compares up to which a lookup goes without a table of its keys.
+/// Up to this number of comparisons, a lookup makes no table of its keys.
 const FEW_COMPARES: usize = 1024;
 
-/// Returns the value of each element, by its key.
+/// Returns the value of each element, found by its key.
 pub(super) fn lookup(
     x: TensorView<'_>,
     keys: &Elements,

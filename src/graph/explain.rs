@@ -1,4 +1,4 @@
-//! Why a graph's forests, products and types are what they are: the estimates that they were chosen by.
+//! Explains a graph's forests, products and types: the estimates by which they were chosen.
 
 use super::{
     interpret::GraphError,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::cost::{NumberType, PRODUCTS};
 
-/// What [`Passes`] made of a graph, and why.
+/// What [`Passes`] changed in a graph, and the estimates that decided.
 ///
 /// ```
 /// use fangorn::graph::{Graph, GraphExplanation, Passes};
@@ -32,15 +32,15 @@ use crate::cost::{NumberType, PRODUCTS};
 pub struct GraphExplanation {
     /// Number of rows of the batch that the estimates of forests are for.
     pub rows: usize,
-    /// The forests, with both ways of each.
+    /// The forests, each with the estimates for walks and for products of matrices.
     pub forests: Vec<ForestWays>,
-    /// The products with a weight that the rewritten graph has, with both ways of each.
+    /// The rewritten graph's products with a weight, each with the estimates for a dense and a sparse product.
     pub products: Vec<ProductWays>,
     /// What each pass did.
     pub changes: Vec<PassChange>,
 }
 
-/// A product with a weight, dense or skipping the weight's zeros.
+/// A product with a weight, and its estimates: as a dense product, and if the weight's zeros are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProductWays {
     /// The name of its node.
@@ -55,7 +55,7 @@ pub struct ProductWays {
     pub smallest_type: NumberType,
     /// Estimated seconds of a row as a dense product.
     pub dense: f64,
-    /// Estimated seconds of a row where zeros are skipped.
+    /// Estimated seconds of a row if zeros are skipped.
     pub skipping: f64,
     /// Whether zeros are skipped.
     pub skips: bool,

@@ -1,4 +1,4 @@
-//! The interpreter: what a graph means.
+//! The interpreter, which defines what a graph computes.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::forest::{Forest, reference};
 
-/// The error of a graph that is not whole, or that does not take its inputs.
+/// Why a graph can't be read, verified or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct GraphError {
-    /// The node, the input or the output.
+    /// The place of the error: a node, an input, an output, or a line.
     pub place: String,
     /// What is wrong.
     pub cause: String,
@@ -36,10 +36,10 @@ impl GraphError {
     }
 }
 
-/// What evaluates the forests and the products of a graph.
+/// Evaluates the forests and the matrix products of a graph.
 pub(super) trait Evaluator: reduce::Products {
-    /// Returns the values of rows, `rows x width`, and the class of each row as a place among the labels, each if it is
-    /// wanted.
+    /// Returns the values of rows, `rows x width`, and their class numbers. `wanted` says which of the two are needed;
+    /// the other may be empty.
     fn forest(
         &self,
         forest: &Forest,
@@ -51,7 +51,7 @@ pub(super) trait Evaluator: reduce::Products {
     fn leaf_slots(&self, forest: &Forest, rows: TensorView<'_>) -> Result<Vec<u32>, String>;
 }
 
-/// The interpreter of forests, and products in order.
+/// Evaluates forests by the reference interpreter, and products by their definition.
 struct Reference;
 
 impl reduce::Products for Reference {}
@@ -98,12 +98,12 @@ impl Evaluator for Reference {
     }
 }
 
-/// What reads the results of each node.
+/// What reads the results of each node of a graph.
 #[derive(Clone, Debug)]
 pub(super) struct Uses {
-    /// The last node that reads a result; above all nodes where an output is it.
+    /// The last node that reads a result of the node, or `usize::MAX` if a result is an output.
     last: Vec<usize>,
-    /// Whether anything reads the first and the second result.
+    /// Whether a node or an output reads the first result, and the second.
     wanted: Vec<[bool; 2]>,
 }
 
@@ -146,8 +146,8 @@ impl Graph {
         Ok(outputs)
     }
 
-    /// Evaluates a graph that verifies, given the uses of its results, and puts its outputs in the place of what is in
-    /// `outputs`.
+    /// Evaluates a graph that verifies, given the uses of its results, and replaces the contents of `outputs` by its
+    /// outputs.
     pub(super) fn run_with(
         &self,
         inputs: &[TensorView<'_>],
@@ -177,7 +177,7 @@ impl Graph {
                 let call = |operands: &[TensorView<'_>]| evaluate(&node.operator, operands, context, results);
                 with_views(&node.operands, view, call).map_err(refused)?;
             }
-            // What no later node reads gives its memory back.
+            // Results that no later node reads are freed.
             for operand in &node.operands {
                 if let Operand::Node(of, _) = operand
                     && uses.last[*of as usize] == at
@@ -188,7 +188,7 @@ impl Graph {
             }
         }
         let output = |operand| view(operand, (self, inputs), (&made.results, &made.places)).to_tensor();
-        // The only output is the tensor itself; of several, two may be the same tensor.
+        // An only output is moved. Several are copied, because two may be the same tensor.
         match self.outputs[..] {
             [GraphOutput { operand: Operand::Node(at, result), .. }] => {
                 let results = &mut made.results[made.places[at as usize] as usize];
@@ -246,15 +246,15 @@ impl Results {
     const NONE: Self = Self([None, None]);
 }
 
-/// What the nodes so far have made.
+/// The results of the nodes that were evaluated so far.
 struct Made {
     results: SmallVec<[Results; 4]>,
-    /// The place of each node's results among `results`. Two nodes share a place where one has changed the only result of
-    /// the other.
+    /// The index in `results` of each node's results. Two nodes share an index if one has changed the only result of
+    /// the other in place.
     places: SmallVec<[u32; 16]>,
 }
 
-/// Returns the view of an operand, given the results of earlier nodes and their places.
+/// Returns the view of an operand, given the results of earlier nodes and their indices.
 fn view<'t>(
     operand: Operand,
     (graph, inputs): (&'t Graph, &[TensorView<'t>]),
@@ -263,7 +263,7 @@ fn view<'t>(
     match operand {
         Operand::Input(at) => inputs[at as usize],
         Operand::Weight(at) => graph.weights[at as usize].view(),
-        // What nothing reads may have no tensor, and what is read has one.
+        // A result that nothing reads may have no tensor; every other result has one.
         Operand::Node(at, result) => {
             let results = &results[places[at as usize] as usize];
             results.0[result as usize].as_ref().map_or(TensorView::NONE, Tensor::view)
@@ -315,7 +315,7 @@ impl Made {
     }
 }
 
-/// The most operands whose views need no memory of their own.
+/// The maximum number of operands whose views need no allocation.
 const FEW_OPERANDS: usize = 4;
 
 /// Calls a function with the views of operands.
@@ -338,8 +338,8 @@ fn unused_afterwards(operands: &[Operand], at: usize, uses: &Uses) -> Option<usi
     (uses.last[*of as usize] == at && !others.contains(first)).then_some(*of as usize)
 }
 
-/// Evaluates an operator with as many operands as it takes, into `results`: a tensor is moved once, since moving what was
-/// just written takes long.
+/// Evaluates an operator with as many operands as it takes. It writes into `results`, so that a tensor is moved only
+/// once: moving a tensor that was just written is slow.
 fn evaluate(
     operator: &Operator,
     operands: &[TensorView<'_>],
@@ -347,7 +347,7 @@ fn evaluate(
     results: &mut Results,
 ) -> Result<(), String> {
     let x = operands[0];
-    // Only these operators make more elements than they take.
+    // These results can be far larger than the operands, so their sizes are checked first.
     match (operator, operands) {
         (Operator::MatMul, [a, b]) => {
             let many = |t: TensorView<'_>| t.elements().len() / t.shape().last().copied().unwrap_or(1).max(1);
@@ -418,7 +418,7 @@ fn evaluate(
             let (values, classes) = evaluator.forest(forest, x, wanted)?;
             let width = values.len().checked_div(*rows);
             let width = width.unwrap_or_else(|| forest.transform.width(forest.outputs as usize));
-            // A forest that is no classifier has class 0, and one of several outputs that of the first.
+            // A forest that is no classifier has class 0. If each output has a class, the first counts.
             let a_row = classes.len().checked_div(*rows).unwrap_or(0).max(1);
             let mut classes: Vec<i64> = classes.into_iter().step_by(a_row).map(i64::from).collect();
             classes.resize(*rows, 0);

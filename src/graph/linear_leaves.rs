@@ -1,4 +1,4 @@
-//! Forests whose leaves are linear models of the row, as LightGBM's `linear_tree` makes them.
+//! Forests whose leaves are linear models of the row, as LightGBM trains them with `linear_tree`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::forest::{Aggregate, Forest, Real, Targets, ZERO_ZONE, reference};
 pub struct LeafModels {
     /// The constant of each leaf.
     pub constants: Vec<Real>,
-    /// For each leaf, where its terms begin; then where the last leaf's end.
+    /// For each leaf, the index of its first term; at the end, the number of terms.
     pub offsets: Vec<usize>,
     /// The column of each term.
     pub columns: Vec<u32>,
@@ -24,7 +24,7 @@ pub struct LeafModels {
 }
 
 impl Default for LeafModels {
-    /// Returns the models of no leaf.
+    /// Returns a list without models.
     fn default() -> Self {
         Self { constants: Vec::new(), offsets: vec![0], columns: Vec::new(), coefficients: Vec::new() }
     }
@@ -54,11 +54,11 @@ impl LeafModels {
 
 /// A forest whose leaves are linear models of the row.
 ///
-/// In each tree a row reaches a leaf, as in any forest. The tree gives the leaf's constant plus the sum of its
-/// coefficients times the row's values, term by term in `f64`. If a value that a term reads is NaN, the tree gives
-/// the leaf value that the forest has. Values in the [zone of zeros](ZERO_ZONE) count as 0, as they do in LightGBM.
-/// A margin is the base score of its output, plus what the trees of this output give, in their order. The forest's
-/// scale, transform and classes play no part.
+/// In each tree a row reaches a leaf, as in any forest. The tree adds the leaf's constant plus the sum of its
+/// coefficients times the row's values, term by term in `f64`. If a value that a term reads is NaN, the tree adds the
+/// forest's leaf value instead. Values in the [zone of zeros](ZERO_ZONE) count as 0, as they do in LightGBM. A margin
+/// is the base score of its output, plus what the trees of this output add, in their order. The forest's scale,
+/// transform and classes are ignored.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -95,11 +95,12 @@ pub struct LinearLeaves {
 }
 
 impl LinearLeaves {
-    /// Puts models on the leaves of a forest, whose leaf values count where a value of a model is missing.
+    /// Gives the leaves of a forest linear models. A leaf value of the forest replaces its model if a value that the
+    /// model reads is missing.
     ///
     /// # Errors
     /// The forest does not verify, its leaves hold several values, it does not sum its trees, or the models don't fit
-    /// it: there is another number of them than of leaves, lengths contradict each other, a column is not below the
+    /// it: the number of models is not that of leaves, lengths contradict each other, a column is not below the
     /// number of columns, or a number is not finite.
     pub fn new(forest: Arc<Forest>, models: LeafModels) -> Result<Self, String> {
         forest.verify().map_err(|e| format!("in the forest, {e}"))?;
@@ -128,7 +129,7 @@ impl LinearLeaves {
         }
     }
 
-    /// Returns the forest, whose leaf values count where a value of a leaf's model is missing.
+    /// Returns the forest. Its leaf values count if a value that a leaf's model reads is missing.
     pub fn forest(&self) -> &Arc<Forest> {
         &self.forest
     }
@@ -138,7 +139,7 @@ impl LinearLeaves {
         &self.models
     }
 
-    /// Returns the margins of rows, and the leaf id of each row in each tree if `ids` is set. `slots` finds the leaf
+    /// Returns the margins of rows and, if `ids` is set, the leaf id of each row in each tree. `slots` finds the leaf
     /// slot that each row reaches in each tree.
     pub(super) fn evaluate(
         &self,
@@ -183,7 +184,7 @@ impl LinearLeaves {
         all
     }
 
-    /// Returns what a leaf gives for a row that reaches it.
+    /// Returns what a leaf adds to the margin of a row that reaches it.
     fn value<T: reference::Input>(&self, slot: u32, row: &[T]) -> f64 {
         let mut sum = self.models.constants[slot as usize].0;
         for (column, coefficient) in self.models.terms(slot as usize) {
@@ -197,7 +198,7 @@ impl LinearLeaves {
         sum
     }
 
-    /// Returns the leaf id of each leaf slot that was reached.
+    /// Returns the leaf id of each leaf slot in `reached`.
     fn ids(&self, reached: &[u32]) -> Vec<i64> {
         let mut of_slots = vec![0; self.forest.leaf_count()];
         for tree in &self.forest.trees {

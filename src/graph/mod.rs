@@ -1,5 +1,5 @@
-//! Graphs of tensor operators, which classical models become: scalers, encoders, linear models, support vector
-//! machines, and forests among them.
+//! Graphs of tensor operators. Classical models are read as such graphs: scalers, encoders, linear models, support
+//! vector machines, forests and others.
 //!
 //! It is the extended computational graph (ECG) of CMLCompiler (Wen et al., ICS 2023, section 3.2): each node
 //! has weights, whose density and smallest exact type are known, a kind of operator, and a type. What may come
@@ -10,17 +10,17 @@
 //! |---|---|
 //! | `tensor` | tensors and their types |
 //! | `operator` | operators and their kinds |
-//! | `model` | graphs, and whether one is whole |
-//! | `types` | the type and the shape of each tensor, before rows are there |
+//! | `model` | graphs, and the check that one is whole |
+//! | `types` | the type and the shape of each tensor, found before there are rows |
 //! | `text`, `parse` | the text of a graph, and its reader |
 //! | `dot` | the picture of a graph, for Graphviz |
 //! | `passes` | rewrites that keep what a graph computes |
 //! | `interpret` | the interpreter, which defines what a graph means |
-//! | `explain` | why forests, products and types of a graph are what they are |
+//! | `explain` | the estimates by which a graph's forests, products and types were chosen |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `linear_leaves` | forests whose leaves are linear models |
 //! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
-//! | `view` | tensors that are borrowed: what operators take |
+//! | `view` | borrowed tensors, which operators take |
 //! | `by_rows` | whether a batch can be evaluated in parts |
 //! | `networks` | convolutions, pooling, and the normalization of layers |
 //! | `broadcast` | loops over tensors that are broadcast against each other |

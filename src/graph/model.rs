@@ -1,4 +1,4 @@
-//! Graphs: inputs, weights, nodes in an order in which each comes after its operands, and outputs.
+//! Graphs: inputs, weights, nodes, each after its operands, and outputs.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::{
     tensor::{Dtype, Tensor},
 };
 
-/// What a node reads.
+/// A tensor that a node reads or that a graph returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// An input of the graph.
+    /// An input of the graph, by its index.
     Input(u32),
-    /// A weight.
+    /// A weight of the graph, by its index.
     Weight(u32),
-    /// A node, and which of its results.
+    /// A result of a node: the index of the node, and that of the result.
     Node(u32, u32),
 }
 
@@ -26,7 +26,8 @@ pub struct GraphInput {
     pub name: String,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// The lengths of its dimensions; `None` for the number of rows, or where any number may come.
+    /// The lengths of its dimensions. `None` stands for a length that may differ from batch to batch, such as
+    /// the number of rows.
     pub shape: Vec<Option<usize>>,
 }
 
@@ -35,7 +36,7 @@ pub struct GraphInput {
 pub struct GraphOutput {
     /// The name.
     pub name: String,
-    /// Where it comes from.
+    /// The tensor that is returned.
     pub operand: Operand,
 }
 
@@ -44,9 +45,9 @@ pub struct GraphOutput {
 pub struct Node {
     /// Where the node comes from, for messages: the node's name or its place in a file.
     pub name: String,
-    /// What it does.
+    /// The operator.
     pub operator: Operator,
-    /// What it reads.
+    /// The tensors that the operator reads, in its order.
     pub operands: Vec<Operand>,
 }
 
@@ -68,24 +69,24 @@ pub struct Node {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
-    /// What the user gives.
+    /// The tensors that the caller passes.
     pub inputs: Vec<GraphInput>,
-    /// Tensors of the model.
+    /// The constant tensors of the model.
     pub weights: Vec<Arc<Tensor>>,
-    /// Operators, each after its operands.
+    /// The operators with their operands. Each node comes after the nodes that it reads.
     pub nodes: Vec<Node>,
-    /// What the user gets.
+    /// The tensors that the caller gets.
     pub outputs: Vec<GraphOutput>,
 }
 
 impl Graph {
-    /// Adds an input.
+    /// Adds an input, and returns it as an operand.
     pub fn input(&mut self, name: &str, dtype: Dtype, shape: impl Into<Vec<Option<usize>>>) -> Operand {
         self.inputs.push(GraphInput { name: name.to_owned(), dtype, shape: shape.into() });
         Operand::Input(self.inputs.len() as u32 - 1)
     }
 
-    /// Adds a weight.
+    /// Adds a weight, and returns it as an operand.
     pub fn weight(&mut self, tensor: impl Into<Arc<Tensor>>) -> Operand {
         self.weights.push(tensor.into());
         Operand::Weight(self.weights.len() as u32 - 1)
@@ -108,7 +109,7 @@ impl Graph {
         self.outputs.push(GraphOutput { name: name.to_owned(), operand });
     }
 
-    /// Returns the tensor of an operand that is a weight.
+    /// Returns the tensor of an operand that is a weight, or `None` for another operand.
     pub fn weight_of(&self, operand: Operand) -> Option<&Tensor> {
         match operand {
             Operand::Weight(at) => self.weights.get(at as usize).map(|weight| &**weight),
@@ -116,11 +117,11 @@ impl Graph {
         }
     }
 
-    /// Checks that the graph is whole: every operand is there and comes before its node, each operator has as
-    /// many operands as it takes, of types and shapes that it takes, and there is an output.
+    /// Checks that the graph is whole: every operand exists and comes before the node that reads it, each
+    /// operator has as many operands as it takes, of types and shapes that it takes, and there is an output.
     ///
     /// # Errors
-    /// The first thing that is wrong, and where.
+    /// The error names the first thing that is wrong, and its place.
     pub fn verify(&self) -> Result<(), GraphError> {
         self.types().map(drop)
     }

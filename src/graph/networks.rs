@@ -10,9 +10,9 @@ use crate::cpu::{Loops, widest};
 /// A window that moves over images, `rows x channels x height x width`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// Pixels from one place of the window to the next, down and across.
+    /// Pixels from one position of the window to the next, down and across.
     pub strides: [usize; 2],
-    /// Pixels around the image, which are 0: above, to the left, below, to the right.
+    /// Number of pixels that are added around the image, all 0: above, to the left, below, to the right.
     pub padding: [usize; 4],
     /// Pixels from one pixel of the window to the next, down and across.
     pub dilations: [usize; 2],
@@ -22,10 +22,11 @@ impl Window {
     /// A window that moves by one pixel, without padding.
     pub const PLAIN: Self = Self { strides: [1, 1], padding: [0; 4], dilations: [1, 1] };
 
-    /// Returns the number of places down or across of a window of so many pixels.
+    /// Returns the number of positions of a window of `size` pixels, down (`axis` 0) or across (`axis` 1) an image of
+    /// `length` pixels.
     ///
     /// # Errors
-    /// A step is 0, the image has no pixels, or the window is larger than the image with its padding.
+    /// A stride or a dilation is 0, the image has no pixels, or the window is larger than the image with its padding.
     pub(super) fn places(&self, axis: usize, length: usize, size: usize) -> Result<usize, String> {
         let (stride, dilation) = (self.strides[axis], self.dilations[axis]);
         let padded =
@@ -41,14 +42,14 @@ impl Window {
         }
     }
 
-    /// Returns the pixel of the image at a pixel of a place of the window; `None` in the padding.
+    /// Returns the pixel of the image under pixel `at` of the window at position `place`, or `None` in the padding.
     fn pixel(&self, axis: usize, place: usize, at: usize, length: usize) -> Option<usize> {
         let padded = place * self.strides[axis] + at * self.dilations[axis];
         padded.checked_sub(self.padding[axis]).filter(|pixel| *pixel < length)
     }
 
-    /// Returns the pixels of the image that the window sees at a place, down or across. `size` is the window's length, and
-    /// `length` the image's. However large the window is, there are no more pixels than the image has.
+    /// Returns the pixels of the image that the window covers at a position, down or across. `size` is the window's
+    /// length, and `length` the image's. However large the window is, there are no more pixels than the image has.
     fn inside(
         &self,
         axis: usize,
@@ -64,21 +65,21 @@ impl Window {
     }
 }
 
-/// What a window makes of its pixels, channel by channel.
+/// How pooling combines the pixels of a window, channel by channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pool {
     /// Pixels of the window, down and across.
     pub size: [usize; 2],
-    /// How it moves.
+    /// How the window moves.
     pub window: Window,
-    /// What becomes of its pixels.
+    /// How its pixels are combined.
     pub how: Pooling,
 }
 
-/// What becomes of the pixels of a window.
+/// How the pixels of a window are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pooling {
-    /// The greatest pixel. A missing one stays missing.
+    /// The greatest pixel, or NaN if a pixel is NaN.
     Greatest,
     /// The mean of the pixels inside the image.
     Mean,
@@ -87,7 +88,7 @@ pub enum Pooling {
 }
 
 impl Pooling {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Greatest, Self::Mean, Self::MeanWithPadding];
 
     /// Returns the name in a graph's text.
@@ -104,10 +105,10 @@ fn images(x: TensorView<'_>) -> Result<[usize; 4], String> {
     x.shape().try_into().map_err(|_| format!("it takes images of four dimensions, not shape {:?}", x.shape()))
 }
 
-/// Returns the products of each place of a window with each filter, plus the filter's bias. A filter sees the channels of
-/// its group: `weights` are `filters x channels of a group x height x width`.
+/// Returns a convolution: the products of each position of a window with each filter, plus the filter's bias. A
+/// filter reads the channels of its group: `weights` are `filters x channels of a group x height x width`.
 ///
-/// The pixels that a place sees are put into a column, so that a convolution is a product of matrices.
+/// The pixels under each position are copied into a column, so that a convolution is a product of matrices.
 pub(super) fn convolve(
     window: &Window,
     groups: usize,
@@ -171,8 +172,9 @@ pub(super) fn convolve(
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Puts the pixels that each place of a window sees into a column: a line for each channel and pixel of the window, with
-/// an element for each place. The lengths are those of the image and of the window, and the numbers of places.
+/// Copies the pixels under each position of a window into a column. `columns` has a line for each channel and pixel
+/// of the window, with an element for each position. The last argument holds the lengths of the image, the lengths of
+/// the window, and the numbers of positions.
 fn fill_columns<T: Copy + Default>(
     window: &Window,
     image: &[T],
@@ -197,7 +199,7 @@ fn fill_columns<T: Copy + Default>(
     }
 }
 
-/// Returns what a window makes of the pixels at each of its places.
+/// Combines the pixels of a window at each of its positions.
 pub(super) fn pool(pool: &Pool, x: TensorView<'_>) -> Result<Tensor, String> {
     let [rows, channels, height, width] = images(x)?;
     let Pool { size, window, how } = pool;
@@ -228,8 +230,8 @@ pub(super) fn pool(pool: &Pool, x: TensorView<'_>) -> Result<Tensor, String> {
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Returns lines of the last axis with mean 0 and variance 1, times a scale, plus a bias (Ba, Kiros and Hinton, Layer
-/// Normalization, 2016). Sums are in doubles.
+/// Scales each line of the last axis to mean 0 and variance 1, multiplies it by a scale, and adds a bias (Ba, Kiros
+/// and Hinton, Layer Normalization, 2016). Sums are in doubles.
 pub(super) fn layer_norm(epsilon: f64, operands: &[TensorView<'_>]) -> Result<Tensor, String> {
     let x = operands[0];
     let width = x.shape().last().copied().ok_or("a scalar has no last axis")?;

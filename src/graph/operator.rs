@@ -1,4 +1,4 @@
-//! Operators of a graph, and the five kinds of them that rewrites go by.
+//! Operators of a graph, and their five kinds.
 
 use std::{fmt, sync::Arc};
 
@@ -13,13 +13,13 @@ use crate::{forest::Forest, sparse::SparseMatrix};
 /// The kind of an operator (CMLCompiler, table 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Compares elements and gives truth values.
+    /// Compares elements and returns truth values.
     Comparison,
-    /// Gives places of elements.
+    /// Returns indices of elements.
     Indices,
     /// Keeps the order of elements.
     Monotonic,
-    /// Makes one element of many.
+    /// Combines many elements into one.
     Reduction,
     /// Everything else.
     Arithmetic,
@@ -47,7 +47,7 @@ pub enum Unary {
     Erf,
     Exp,
     Floor,
-    /// `x` times the part of a normal distribution below `x`.
+    /// `x` times the probability that a standard normal variable is below `x`.
     Gelu,
     IsNan,
     Log,
@@ -64,7 +64,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 17] = [
         Self::Abs,
         Self::Ceil,
@@ -105,7 +105,7 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 11] = [
         Self::Add,
         Self::Subtract,
@@ -133,12 +133,12 @@ pub enum Compare {
 }
 
 impl Compare {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 5] =
         [Self::Equal, Self::Less, Self::LessOrEqual, Self::Greater, Self::GreaterOrEqual];
 }
 
-/// What a reduction makes of the elements along an axis.
+/// How a reduction combines the elements along its axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Reduction {
@@ -156,7 +156,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 9] = [
         Self::Sum,
         Self::Mean,
@@ -175,7 +175,7 @@ impl Reduction {
 pub enum Distance {
     /// The sum of squares of differences.
     SquaredEuclidean,
-    /// Its root.
+    /// The root of the sum of squares of differences.
     Euclidean,
     /// The sum of absolute differences.
     Manhattan,
@@ -184,115 +184,116 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::SquaredEuclidean, Self::Euclidean, Self::Manhattan, Self::Chebyshev];
 }
 
-/// An operator. Axes count from the first dimension; a negative one counts from the last.
+/// An operator of a graph. Axis 0 is the first dimension, and axis -1 the last.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operator {
-    /// Each element by itself.
+    /// Applies a function to each element.
     Unary(Unary),
-    /// Two tensors, broadcast against each other.
+    /// Takes two tensors, which are broadcast against each other, element by element.
     Binary(Binary),
-    /// Two tensors, broadcast against each other.
+    /// Takes two tensors, which are broadcast against each other, element by element.
     Compare(Compare),
-    /// The second operand where the first is true, and the third elsewhere.
+    /// Takes each element from the second operand where the first is true, and from the third elsewhere.
     Where,
-    /// Another type of elements.
+    /// Converts the elements to another type.
     Cast(Dtype),
-    /// The product of matrices: of the last two dimensions.
+    /// The matrix product over the last two dimensions.
     MatMul,
-    /// The product with a weight of which most elements are 0, `outputs x columns`: the matrix of a product, transposed.
-    /// It gives what the product of matrices gives, for rows with NaN and infinities too.
+    /// The matrix product with a sparse weight, which is stored transposed: `outputs x columns`. It gives the results
+    /// of [`Operator::MatMul`], also for rows with NaN or infinity.
     SparseMatMul(Arc<SparseMatrix<f64>>),
-    /// Elements along an axis become one. The axis stays with length 1 if `keep` is set.
+    /// Combines the elements along some axes into one.
     Reduce {
-        /// What they become.
+        /// How the elements are combined.
         how: Reduction,
-        /// The axes; empty for all.
+        /// The axes. Empty for all axes.
         axes: Vec<i64>,
-        /// Whether the axes stay.
+        /// Whether the axes stay in the result, with length 1.
         keep: bool,
     },
-    /// Exponentials along an axis, divided by their sum.
+    /// The softmax along an axis: exponentials, divided by their sum.
     Softmax {
         /// The axis.
         axis: i64,
     },
-    /// The place of the greatest or the least element along an axis; of equal ones the first or the last.
+    /// The index of the greatest or the least element along an axis.
     ArgExtreme {
         /// The axis.
         axis: i64,
-        /// Whether the axis stays.
+        /// Whether the axis stays in the result, with length 1.
         keep: bool,
-        /// Whether the greatest is meant.
+        /// Whether to find the greatest element. Otherwise the least is found.
         greatest: bool,
-        /// Whether the last of equal ones is meant.
+        /// Whether the last of equal elements counts. Otherwise the first counts.
         last: bool,
     },
-    /// The greatest or the least `k` elements along an axis in order, and their places.
+    /// The greatest or the least `k` elements along an axis, in order, and their indices.
     TopK {
         /// The axis.
         axis: i64,
-        /// How many.
+        /// The number of elements.
         k: usize,
-        /// Whether the greatest are meant.
+        /// Whether to return the greatest elements. Otherwise the least are returned.
         greatest: bool,
     },
-    /// Slices at these places of an axis. Places are the second operand.
+    /// Selects slices of an axis. The second operand holds their indices.
     Gather {
         /// The axis.
         axis: i64,
     },
-    /// Elements along an axis, at the place that each element of the second operand names.
+    /// Selects elements along an axis. The second operand has the shape of the result and holds their indices.
     GatherElements {
         /// The axis.
         axis: i64,
     },
-    /// Tensors one after the other along an axis.
+    /// Joins tensors along an axis.
     Concat {
         /// The axis.
         axis: i64,
     },
-    /// Another shape of the same elements: -1 for what is left, 0 for the length at the same place.
+    /// Changes the shape. A length of -1 becomes the one that fits the number of elements, and a length of 0 stays as
+    /// in the operand.
     Reshape(Vec<i64>),
-    /// The shape that the second operand names, as [`Operator::Reshape`] has it.
+    /// Changes the shape like [`Operator::Reshape`], to the lengths that the second operand holds.
     ReshapeAs,
-    /// Sums of the elements along an axis up to each place.
+    /// The cumulative sums along an axis, each element included in its sum.
     CumulativeSum {
         /// The axis.
         axis: i64,
     },
-    /// Dimensions in another order.
+    /// Reorders the dimensions. The list holds, for each dimension of the result, the operand's dimension.
     Transpose(Vec<usize>),
     /// Every `step`th slice of an axis from `start` up to `end`.
     Slice {
         /// The axis.
         axis: i64,
-        /// The first slice.
+        /// The index of the first slice. A negative index counts from the end.
         start: i64,
-        /// The slice after the last one.
+        /// The index at which slices end; it is not included. A negative index counts from the end.
         end: i64,
-        /// The distance between slices; not 0.
+        /// The distance between slices. It is not 0; if it is negative, the slices come in reverse order.
         step: i64,
     },
-    /// Dimensions of length 1 at these places of the result.
+    /// Inserts dimensions of length 1, which are these dimensions of the result.
     Unsqueeze(Vec<i64>),
-    /// The shape without these dimensions of length 1; without all such where none are named.
+    /// Removes these dimensions, whose length is 1. An empty list removes all dimensions of length 1.
     Squeeze(Vec<i64>),
-    /// The lengths of dimensions, as integers.
+    /// The lengths of the operand's dimensions, as integers.
     Shape,
-    /// A tensor of the shape that the operand names, of one repeated element.
+    /// A tensor that repeats one element. The operand holds its shape.
     Fill(Elements),
-    /// Each element, looked up in `keys`, gives the value at the same place. An element that is no key gives
-    /// `other`; without one it is refused.
+    /// Looks each element up in `keys`, and replaces it by the value with the same index. An element that is no key
+    /// becomes `other`, or is refused if `other` is empty.
     Lookup {
         /// The keys, all different.
         keys: Elements,
-        /// As many values.
+        /// The values, one for each key.
         values: Elements,
-        /// One value, or none.
+        /// The value of elements that are no key, or no element.
         other: Elements,
     },
     /// Distances of each row of the first operand to each row of the second.
@@ -304,42 +305,46 @@ pub enum Operator {
         /// Number of classes. Pairs come in the order (0, 1), (0, 2), …, (1, 2), ….
         classes: usize,
     },
-    /// The slices of an axis whose truth value, in the second operand, is true. Truth values may be fewer than slices.
+    /// Selects the slices of an axis for which the second operand, a list of truth values, is true. The list may be
+    /// shorter than the axis.
     Compress {
         /// The axis.
         axis: i64,
     },
-    /// The first operand with elements of the third along an axis, at the places that the second names.
+    /// The first operand with some elements replaced along an axis. The second operand holds their indices, and the
+    /// third the new elements.
     ScatterElements {
         /// The axis.
         axis: i64,
     },
-    /// The solution of a system of linear equations: a square matrix, and right-hand sides as columns.
+    /// The solution of a system of linear equations. The first operand is its square matrix, and the second holds
+    /// right-hand sides as columns.
     Solve,
-    /// The products of each place of a window with each filter: images, `rows x channels x height x width`, filters,
-    /// `filters x channels of a group x height x width`, and a number for each filter, which may be left out.
+    /// A convolution. The operands are images, `rows x channels x height x width`; filters, `filters x channels of a
+    /// group x height x width`; and, optionally, a bias for each filter.
     Convolve {
         /// How the window moves.
         window: Window,
-        /// Groups of channels, each with as many filters that see no others.
+        /// Number of groups of channels. Each group has the same number of filters, and they read no other channels.
         groups: usize,
     },
-    /// What a window makes of the pixels of images, channel by channel.
+    /// Combines the pixels of a window that moves over images, channel by channel.
     Pool(Pool),
-    /// Lines of the last axis with mean 0 and variance 1, times the second operand, plus the third.
+    /// Scales each line of the last axis to mean 0 and variance 1, multiplies it by the second operand, and adds the
+    /// third.
     LayerNorm {
         /// What is added to the variance.
         epsilon: f64,
     },
     /// An operator on texts, or on tokens.
     Texts(TextOperator),
-    /// A forest on rows: its values, `rows x width`, and its class as a place among its labels, `rows`.
+    /// A forest. It returns the values of rows, `rows x width`, and the class number of each row, `rows`.
     Forest(Arc<Forest>),
-    /// The leaf slot that each row reaches in each tree of a forest, `rows x trees`: its place among the leaves of all
+    /// The leaf slot that each row reaches in each tree of a forest, `rows x trees`. Slots number the leaves of all
     /// trees, in the order of the trees and of their nodes.
     LeafSlots(Arc<Forest>),
-    /// A forest whose leaves are linear models, on rows: its margins in doubles, `rows x outputs`, and the leaf id of
-    /// each row in each tree, `rows x trees`.
+    /// A forest whose leaves are linear models. It returns the margins of rows in doubles, `rows x outputs`, and the
+    /// leaf id of each row in each tree, `rows x trees`.
     LinearLeaves(Arc<LinearLeaves>),
 }
 
@@ -373,7 +378,7 @@ impl Operator {
         matches!(self, Self::SparseMatMul(_))
     }
 
-    /// Returns the number of operands, at least and at most.
+    /// Returns the least and the greatest number of operands.
     pub fn operands(&self) -> (usize, usize) {
         match self {
             Self::Binary(_) | Self::Compare(_) | Self::MatMul | Self::Gather { .. } | Self::Distances(_) => {
@@ -395,7 +400,7 @@ impl Operator {
         }
     }
 
-    /// Returns the forest of an operator that has one.
+    /// Returns the operator's forest, or `None` if it has none.
     pub(super) fn forest(&self) -> Option<&Arc<Forest>> {
         match self {
             Self::Forest(forest) | Self::LeafSlots(forest) => Some(forest),

@@ -32,7 +32,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// The text is none, or has another number of elements than its shape.
+    /// The text describes no tensor, or its shape does not fit its number of elements.
     pub fn parse(text: &str) -> Result<Self, GraphError> {
         let mut cursor = Cursor::new(text);
         let read = tensor(&mut cursor).and_then(|tensor| cursor.end().map(|()| tensor));
@@ -41,8 +41,8 @@ impl Tensor {
 }
 
 impl Graph {
-    /// Reads the text that `to_string` writes. Comments after `//` and blank lines are left out, and a node may be
-    /// written without the types of its results.
+    /// Reads the text that `to_string` writes. Comments after `//` and blank lines are ignored. A node may be written
+    /// without the types of its results.
     ///
     /// ```
     /// use fangorn::graph::Graph;
@@ -100,7 +100,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Reads a line. Returns the types of results that a node's line gives.
+    /// Reads a line. For a node, returns the types of its results if the line gives them.
     fn read(&mut self, line: &str, forests: &[Arc<Forest>]) -> Result<Option<Vec<TensorType>>, String> {
         let mut types = None;
         let mut cursor = Cursor::new(line);
@@ -278,7 +278,7 @@ fn operation(cursor: &mut Cursor<'_>, forests: &[Arc<Forest>]) -> Result<(Operat
     }
 }
 
-/// Passes over an attribute's value: up to a comma or a bracket that the value does not hold.
+/// Skips an attribute's value, up to the comma or bracket after it.
 fn skip(cursor: &mut Cursor<'_>) -> Result<(), String> {
     let mut depth = 0usize;
     loop {
@@ -451,10 +451,10 @@ fn trees(attributes: &mut Attributes<'_>, forests: &[Arc<Forest>]) -> Result<Arc
     Ok(Arc::clone(forest))
 }
 
-/// Rows of values with their columns, compressed: where each begins and the last one ends, columns, and values.
+/// Compressed rows: the index at which each row begins and the last one ends, the columns, and the values.
 type Terms = (Vec<usize>, Vec<u32>, Vec<f64>);
 
-/// Reads rows of `column:value`, compressed: where each begins and the last one ends, columns, and values.
+/// Reads rows of `column:value` as compressed rows.
 fn terms(attributes: &mut Attributes<'_>, name: &str) -> Result<Terms, String> {
     let element = |cursor: &mut Cursor<'_>| {
         let column: u32 = cursor.parse()?;

@@ -1,17 +1,17 @@
 //! Regular expressions of tokenizers: the part of RE2's language without flags, names, Unicode classes and references.
 //!
-//! Of the matches that begin first, the longest counts, as ONNX Runtime's tokenizer has it. `\w`, `\d`, `\s` and `\b`
-//! are about ASCII. A search takes time with the product of the text's length and the pattern's.
+//! Of the matches that begin first, the longest counts, as in ONNX Runtime's tokenizer. `\w`, `\d`, `\s` and `\b` know
+//! ASCII only. The time of a search grows with the product of the text's length and the pattern's.
 
 use std::sync::Arc;
 
-/// The most ranges of a class of characters.
+/// The maximum number of ranges of a class of characters.
 const MOST_RANGES: usize = 1 << 9;
-/// The most steps of a compiled pattern.
+/// The maximum number of steps of a compiled pattern.
 const MOST_STEPS: usize = 1 << 12;
-/// The most groups inside each other.
+/// The maximum depth of groups inside each other.
 const MOST_DEPTH: usize = 64;
-/// The most repetitions that a pattern may ask for by number, as RE2 has it.
+/// The greatest number that a pattern may give as a count of repetitions, as in RE2.
 const MOST_REPETITIONS: u32 = 1000;
 
 /// A compiled pattern.
@@ -29,9 +29,9 @@ impl PartialEq for Pattern {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// One character.
+    /// Reads one character of a class.
     One(Arc<Class>),
-    /// A place between characters.
+    /// Tests the boundary before the next character.
     Edge(Edge),
     /// Goes on at both steps.
     Split(usize, usize),
@@ -39,7 +39,7 @@ enum Step {
     Match,
 }
 
-/// Characters, as ranges.
+/// A class of characters, as ranges.
 #[derive(Clone, Debug)]
 struct Class {
     ranges: Vec<(char, char)>,
@@ -92,10 +92,11 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns where the first match at or after a place begins and ends: the longest of those that begin first.
+    /// Returns the byte offsets at which a match begins and ends. It is the first match at or after the offset `from`,
+    /// and the longest of those that begin there.
     pub(super) fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let mut found: Option<(usize, usize)> = None;
-        // Steps with where their match began, the earliest first.
+        // Steps, each with the offset at which its match began, the earliest first.
         let mut threads: Vec<(usize, usize)> = Vec::new();
         let mut at = from;
         let mut stack = Vec::new();
@@ -153,7 +154,7 @@ fn holds(edge: Edge, before: Option<char>, next: Option<char>) -> bool {
     }
 }
 
-/// Adds the steps of a tree. Each ends at the step after them.
+/// Appends the steps of a tree. A match of the tree goes on at the step after them.
 fn compile(tree: &Tree, steps: &mut Vec<Step>) -> Result<(), String> {
     if steps.len() > MOST_STEPS {
         return Err(format!("it has more than {MOST_STEPS} steps"));
@@ -185,7 +186,7 @@ fn compile(tree: &Tree, steps: &mut Vec<Step>) -> Result<(), String> {
             for _ in 0..*least {
                 let before = steps.len();
                 compile(of, steps)?;
-                // Nothing, however often, is nothing.
+                // A part without steps has none when it is repeated, either.
                 if steps.len() == before {
                     return Ok(());
                 }
@@ -218,7 +219,7 @@ const DIGITS: &[(char, char)] = &[('0', '9')];
 const WORDS: &[(char, char)] = &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')];
 const SPACES: &[(char, char)] = &[('\t', '\n'), ('\u{c}', '\r'), (' ', ' ')];
 
-/// Returns the characters that are in none of the ranges, which ascend.
+/// Returns the characters that are in none of the ranges. The ranges must ascend.
 fn others(ranges: &[(char, char)]) -> Vec<(char, char)> {
     let mut found = Vec::new();
     let mut next = Some('\0');
@@ -278,7 +279,7 @@ impl PatternReader<'_> {
         }
     }
 
-    /// Reads what says how often a part comes.
+    /// Reads the repetition after a part, if there is one.
     fn repeated(&mut self, part: Tree) -> Result<Tree, String> {
         let (least, most) = match self.rest.chars().next() {
             Some('*') => (0, None),
@@ -286,13 +287,13 @@ impl PatternReader<'_> {
             Some('?') => (0, Some(1)),
             Some('{') => match self.counts()? {
                 Some(counts) => counts,
-                // A brace that is no count is a brace.
+                // A brace that begins no count stands for itself.
                 None => return Ok(part),
             },
             _ => return Ok(part),
         };
         self.after_count();
-        // The longest match counts, so a mark for the shortest changes nothing.
+        // The longest match counts, so a `?` that asks for the shortest changes nothing.
         self.take("?");
         if self.rest.starts_with(['*', '+', '?']) {
             return Err(format!("a repetition of a repetition before `{}` is not supported", self.rest));
@@ -300,14 +301,14 @@ impl PatternReader<'_> {
         Ok(Tree::Repeat { of: Box::new(part), least, most })
     }
 
-    /// Passes over the count itself.
+    /// Skips the text of the repetition.
     fn after_count(&mut self) {
         let brace = self.rest.starts_with('{');
         let end = if brace { self.rest.find('}').map_or(self.rest.len(), |end| end + 1) } else { 1 };
         self.rest = &self.rest[end..];
     }
 
-    /// Returns the numbers in braces, or `None` where the brace is no count.
+    /// Returns the least and the greatest count in braces, or `None` if the brace begins no count.
     fn counts(&self) -> Result<Option<(u32, Option<u32>)>, String> {
         let Some(end) = self.rest.find('}') else { return Ok(None) };
         let inside = &self.rest[1..end];
@@ -419,7 +420,7 @@ impl PatternReader<'_> {
     }
 }
 
-/// Returns the characters that an escape stands for, and whether it stands for all others.
+/// Returns a set of characters, and whether the escape stands for all characters outside the set.
 fn escape(escaped: Option<char>) -> Result<(Vec<(char, char)>, bool), String> {
     let one = |character| Ok((vec![(character, character)], false));
     match escaped {

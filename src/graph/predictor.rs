@@ -29,9 +29,9 @@ const PART_ROWS: [usize; 2] = [64, 4096];
 
 /// A graph that is rewritten by [`Passes`], and whose forests are compiled for this machine's CPU.
 ///
-/// Where each row's outputs depend on that row alone, a batch is evaluated in parts, whose tensors stay in a cache, and
-/// several threads evaluate parts at the same time. Products of matrices of floats with eight columns or more are summed
-/// in floats, forests by the contract [`Any`](crate::sum::Contract::Any), and all other sums in doubles.
+/// If each row's outputs depend on that row alone, a batch is evaluated in parts, whose tensors stay in a cache, and
+/// several threads evaluate parts at the same time. Products of matrices of floats with eight columns or more are
+/// summed in floats, forests under the contract [`Any`](crate::sum::Contract::Any), and all other sums in doubles.
 ///
 /// ```
 /// use fangorn::graph::{Dtype, Elements, Graph, GraphPredictor, Operator, Tensor, Unary};
@@ -53,7 +53,7 @@ pub struct GraphPredictor {
     forests: Vec<CompiledForest>,
     /// Whether each row's outputs depend on that row alone.
     by_rows: bool,
-    /// Rows of a part; `None` where the batch is evaluated as a whole.
+    /// Number of rows of a part, or `None` if a batch is evaluated as a whole.
     part: Option<usize>,
     /// Whether the threads of the current rayon pool evaluate parts.
     several_threads: bool,
@@ -104,8 +104,8 @@ impl GraphPredictor {
         &self.graph
     }
 
-    /// Returns whether the outputs of a part of a batch are that part of the batch's outputs, so that a caller may hand
-    /// over rows part by part. A graph for which this is not known counts as one for which it is not so.
+    /// Returns whether a caller may predict a batch part by part, because a row's outputs do not depend on other rows.
+    /// Returns `false` if this is not known.
     pub fn goes_by_rows(&self) -> bool {
         self.by_rows
     }
@@ -126,10 +126,11 @@ impl GraphPredictor {
         Ok(outputs)
     }
 
-    /// Evaluates the graph as [`predict`](Self::predict) does, into the memory of tensors of an earlier call. After an
-    /// error there may be other tensors in `outputs`, or none.
+    /// Evaluates the graph like [`predict`](Self::predict), and replaces the contents of `outputs`. Tensors that an
+    /// earlier call has left there give their memory to the new ones. After an error, the contents of `outputs` are
+    /// unspecified.
     ///
-    /// The system clears new memory before it gives it away, which takes a good part of the time of a scaler.
+    /// This saves time, because the system clears new memory: for a scaler that is a good part of the whole time.
     ///
     /// # Errors
     /// Those of [`predict`](Self::predict).
@@ -157,7 +158,8 @@ impl GraphPredictor {
         self.graph.run_with(&inputs, self, &self.uses, outputs)
     }
 
-    /// Evaluates a batch in parts of so many rows, into the memory of earlier outputs.
+    /// Evaluates a batch of `rows` rows in parts of `part` rows. `earlier` holds the outputs of an earlier call, whose
+    /// memory is reused.
     fn in_parts(
         &self,
         inputs: &[Tensor],
@@ -206,8 +208,8 @@ impl GraphPredictor {
     }
 }
 
-/// Returns the rows of a part of a batch, whose tensors shall stay in a cache. Returns `None` if forests alone read the
-/// inputs: they go through a batch in parts of their own.
+/// Returns the number of rows of a part, so that the tensors of a part stay in a cache. Returns `None` if only forests
+/// read the inputs, because forests divide a batch themselves.
 fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
     let mut readers = graph
         .nodes
@@ -220,7 +222,7 @@ fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
     let nodes = (0u32..).zip(&graph.nodes).flat_map(|(at, node)| {
         (0..node.operator.results() as u32).map(move |result| Operand::Node(at, result))
     });
-    // What a row takes in the largest tensor, and in what is made of it.
+    // Bytes of one row of a tensor.
     let bytes = |operand: Operand| {
         let found = types.of(operand);
         let mut row = found.shape.as_ref()?.iter().skip(1).map(|length| length.unwrap_or(1));
@@ -245,7 +247,7 @@ struct Output {
     elements: Elements,
 }
 
-/// The place of a part in an output.
+/// The elements of an output that one part fills.
 enum Slot<'o> {
     Bool(&'o mut [bool]),
     I32(&'o mut [i32]),
@@ -255,7 +257,7 @@ enum Slot<'o> {
     Text(&'o mut [Arc<str>]),
 }
 
-/// Returns room for so many elements: that of an earlier output, with what it held, or new room.
+/// Returns `count` elements: the memory of an earlier output, with its old elements, or new memory.
 fn room<T: Clone + Default>(earlier: Option<Vec<T>>, count: usize) -> Vec<T> {
     if let Some(mut room) = earlier.filter(|earlier| earlier.capacity() >= count) {
         room.resize(count, T::default());
@@ -267,8 +269,8 @@ fn room<T: Clone + Default>(earlier: Option<Vec<T>>, count: usize) -> Vec<T> {
 }
 
 impl Output {
-    /// Makes room for an output of so many rows, of which this is a part, where an earlier output has its memory if it
-    /// is of the same type. Returns `None` if it is too large.
+    /// Makes room for an output of `rows` rows, given one part of it. The memory of an earlier output of the same type
+    /// is reused. Returns `None` if the output is too large.
     fn new(part: &Tensor, rows: usize, earlier: Option<Tensor>) -> Option<Self> {
         let shape = [&[rows], &part.shape()[1..]].concat();
         let all = count(&shape).filter(|all| *all <= MOST_ELEMENTS)?;
@@ -288,7 +290,7 @@ impl Output {
         Some(Self { shape, elements })
     }
 
-    /// Returns the places of parts of so many rows.
+    /// Returns the slots of the parts, each of `part` rows.
     fn slots(&mut self, part: usize) -> Box<dyn Iterator<Item = Slot<'_>> + '_> {
         let length = part * self.shape[1..].iter().product::<usize>();
         if length == 0 {
@@ -311,7 +313,7 @@ impl Output {
 }
 
 impl Slot<'_> {
-    /// Puts a part there. Returns `None` if it has another type or length.
+    /// Copies a part into the slot. Returns `None` if the part has another type or length.
     fn fill(self, part: Tensor) -> Option<()> {
         fn put<T: Clone>(to: &mut [T], from: &[T]) -> Option<()> {
             (to.len() == from.len()).then(|| to.clone_from_slice(from))

@@ -1,4 +1,4 @@
-//! Operators that make one element of many: reductions, places of extremes, products of matrices, distances.
+//! Operators that combine many elements into one: reductions, indices of extremes, products of matrices, distances.
 //!
 //! Sums of floats are in doubles, and are rounded once. Products of matrices are summed as [`Products`] says.
 
@@ -14,14 +14,14 @@ use crate::{
     sparse::SparseMatrix,
 };
 
-/// Returns an axis as the number of its dimension.
+/// Returns the index of an axis's dimension. A negative axis counts from the end.
 pub(super) fn axis_of(axis: i64, dimensions: usize) -> Result<usize, String> {
     let from_front = if axis < 0 { axis.checked_add(dimensions as i64) } else { Some(axis) };
     let found = from_front.and_then(|axis| usize::try_from(axis).ok()).filter(|axis| *axis < dimensions);
     found.ok_or_else(|| format!("there is no axis {axis} among {dimensions} dimensions"))
 }
 
-/// A tensor as an axis with what lies before it and after it: lengths.
+/// The length of an axis, and the products of the lengths before it and after it.
 struct Split {
     before: usize,
     length: usize,
@@ -36,7 +36,7 @@ impl Split {
         Ok((axis, Self { before: product(before), length: rest[0], after: product(&rest[1..]) }))
     }
 
-    /// Returns the places of the elements along the axis, for each place before and after it.
+    /// Returns the indices of the elements of each line along the axis.
     fn lines(&self) -> impl Iterator<Item = impl Iterator<Item = usize> + Clone + use<'_>> {
         let Self { before, length, after } = *self;
         (0..before).flat_map(move |b| {
@@ -54,7 +54,7 @@ fn made(shape: impl AsRef<[usize]>, dtype: Dtype, values: Vec<f64>) -> Result<Te
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Returns the elements along axes as one.
+/// Combines the elements along axes into one.
 pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: TensorView<'_>) -> Result<Tensor, String> {
     let dimensions = x.shape().len();
     let mut dropped: SmallVec<[bool; 4]> = smallvec![axes.is_empty(); dimensions];
@@ -104,7 +104,7 @@ pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: TensorView<'_>
         Reduction::Mean => found.iter_mut().for_each(|v| *v /= reduced as f64),
         Reduction::L2 => found.iter_mut().for_each(|v| *v = v.sqrt()),
         Reduction::LogSumExp => {
-            // The greatest element goes out of the sum, so that no exponential overflows.
+            // The greatest element is subtracted first, so that no exponential overflows.
             let mut sums = vec![0.0; groups];
             for (value, group) in values.iter().zip(of_group()) {
                 let greatest = if found[group].is_finite() { found[group] } else { 0.0 };
@@ -119,10 +119,10 @@ pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: TensorView<'_>
     made(shape, x.dtype(), found)
 }
 
-/// Sums that are added up at the same time.
+/// Number of partial sums that are added up at the same time.
 const LANES: usize = 8;
 
-/// Returns the sum of what `f` makes of the elements of a line.
+/// Returns the sum of `f` over the elements of a line.
 #[inline(always)]
 pub(super) fn line_sum<T: Copy + Into<f64>>(line: &[T], f: impl Fn(f64) -> f64) -> f64 {
     let mut sums = [0.0; LANES];
@@ -154,7 +154,8 @@ impl<T: Copy + Into<f64>, F: Fn(f64) -> f64> Loops for LineSums<'_, T, F> {
     }
 }
 
-/// Returns a sum over the last axes of floats, for each place of the others; `None` for another reduction.
+/// Returns sums of floats over the last axes, one for each index of the other axes. Returns `None` for other axes or
+/// types, or for a reduction that is no sum.
 fn last_axes(how: Reduction, dropped: &[bool], x: TensorView<'_>) -> Option<Vec<f64>> {
     let kept = dropped.iter().take_while(|dropped| !**dropped).count();
     if dropped[kept..].contains(&false) || x.elements().is_empty() {
@@ -211,7 +212,7 @@ impl Loops for SoftmaxLines<'_> {
     }
 }
 
-/// Returns exponentials along an axis, divided by their sum.
+/// Returns the softmax along an axis: exponentials, divided by their sum.
 pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     let (_, split) = Split::of(x, axis)?;
     if let (1, 1.., ElementsView::F32(values)) = (split.after, split.length, x.elements()) {
@@ -243,7 +244,7 @@ pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     made(x.shape(), x.dtype(), values)
 }
 
-/// Returns sums along an axis up to each place.
+/// Returns the cumulative sums along an axis.
 pub(super) fn cumulative_sum(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     let (_, split) = Split::of(x, axis)?;
     let mut values = doubles(x)?;
@@ -257,7 +258,7 @@ pub(super) fn cumulative_sum(axis: i64, x: TensorView<'_>) -> Result<Tensor, Str
     made(x.shape(), x.dtype(), values)
 }
 
-/// Returns the place of the greatest or the least element along an axis.
+/// Returns the index of the greatest or the least element along an axis.
 pub(super) fn arg_extreme(
     axis: i64,
     keep: bool,
@@ -283,7 +284,7 @@ pub(super) fn arg_extreme(
         for (place, at) in line.enumerate() {
             let value = values[at];
             let better = if greatest { value > best.1 } else { value < best.1 };
-            // The first NaN is the extreme, as numpy has it.
+            // The first NaN is the extreme, as in numpy.
             if place == 0 || (!best.1.is_nan() && (better || value.is_nan() || last && value == best.1)) {
                 best = (place as i64, value);
             }
@@ -294,10 +295,10 @@ pub(super) fn arg_extreme(
     Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Elements that are compared at the same time.
+/// Number of elements that are compared at the same time.
 const COMPARED: usize = 16;
 
-/// Returns the place of the first NaN of a line, or else of the first of its greatest or least elements.
+/// Returns the index of the first NaN of a line, or else of the first of its greatest or least elements.
 #[inline(always)]
 fn extreme(line: &[f32], greatest: bool) -> usize {
     let sign = if greatest { 1.0 } else { -1.0 };
@@ -340,7 +341,7 @@ impl Loops for Extremes<'_> {
     #[inline(always)]
     fn run(self) -> Vec<i64> {
         let mut out = defaults(self.values.len() / self.length);
-        // A loop: what a closure inside an iterator's method does may be compiled without the wider vectors.
+        // A plain loop, because a closure inside an iterator's method may be compiled without the wider vectors.
         for (line, out) in self.values.chunks_exact(self.length).zip(&mut out) {
             *out = extreme(line, self.greatest) as i64;
         }
@@ -348,7 +349,7 @@ impl Loops for Extremes<'_> {
     }
 }
 
-/// Returns the greatest or the least `k` elements along an axis in order, and their places. Of equal ones the
+/// Returns the greatest or the least `k` elements along an axis, in order, and their indices. Of equal elements the
 /// first comes first.
 pub(super) fn top(axis: i64, k: usize, greatest: bool, x: TensorView<'_>) -> Result<[Tensor; 2], String> {
     let (axis, split) = Split::of(x, axis)?;
@@ -378,9 +379,9 @@ pub(super) fn top(axis: i64, k: usize, greatest: bool, x: TensorView<'_>) -> Res
     Ok([values, places])
 }
 
-/// How products of row-major matrices are summed: `m x k` by `k x n` into the `m x n` elements of `out`, given
-/// `[m, k, n]`. The methods are the definition: each element is summed in doubles, in the order of the columns of `a`,
-/// and rounded once.
+/// How products of row-major matrices are summed. The product of an `m x k` and a `k x n` matrix goes into the `m x n`
+/// elements of `out`; `lengths` is `[m, k, n]`. The default methods define the result: each element is summed in
+/// doubles, in the order of the columns of `a`, and rounded once.
 pub(super) trait Products {
     /// A product of floats.
     fn floats(&self, a: &[f32], b: &[f32], out: &mut [f32], lengths: [usize; 3]) {
@@ -414,7 +415,7 @@ pub(super) fn matmul(
     if a.dtype() != b.dtype() {
         return Err(format!("it does not take {} and {}", a.dtype(), b.dtype()));
     }
-    // Two matrices, as most products are.
+    // Most products are of two matrices.
     if let (&[m, k], &[other, n], ElementsView::F32(va), ElementsView::F32(vb)) =
         (a.shape(), b.shape(), a.elements(), b.elements())
         && k == other
@@ -423,7 +424,7 @@ pub(super) fn matmul(
         products.floats(va, vb, &mut out, [m, k, n]);
         return Tensor::new([m, n], Elements::F32(out)).ok_or_else(|| "the shape is too large".into());
     }
-    // A vector is a row on the left and a column on the right, and its dimension goes away.
+    // A vector is a row on the left and a column on the right. The added dimension is not in the result.
     let (mut of_a, mut of_b) = (Lengths::from_slice(a.shape()), Lengths::from_slice(b.shape()));
     let (row, column) = (of_a.len() == 1, of_b.len() == 1);
     if row {
@@ -451,7 +452,7 @@ pub(super) fn matmul(
     if column {
         shape.pop();
     }
-    // All rows of the first are one matrix where the second is one.
+    // If the second operand is a single matrix, all rows of the first are multiplied at once.
     let (m, many, many_a) = match many_b.is_empty() {
         true => (of_a[..of_a.len() - 1].iter().product(), Lengths::new(), &[][..]),
         false => (m, many, many_a),
@@ -477,7 +478,7 @@ pub(super) fn matmul(
     made(shape, a.dtype(), out)
 }
 
-/// Returns the product of rows with a weight of which most elements are 0. A row of `weights` is an output's.
+/// Returns the product of rows with a sparse weight. `weights` has a row for each output.
 pub(super) fn sparse_matmul(x: TensorView<'_>, weights: &SparseMatrix<f64>) -> Result<Tensor, String> {
     let (width, inner) = weights.shape();
     let mut shape = x.shape().to_vec();
@@ -489,7 +490,7 @@ pub(super) fn sparse_matmul(x: TensorView<'_>, weights: &SparseMatrix<f64>) -> R
     let values = doubles(x)?;
     let mut out = vec![0.0f64; count(&shape).ok_or("the shape is too large")?];
     for (row, sums) in values.chunks_exact(inner.max(1)).zip(out.chunks_exact_mut(width.max(1))) {
-        // NaN and infinities times 0 are NaN, and anything else is 0.
+        // NaN and infinities times 0 are NaN, and any other value times 0 is 0.
         let all_finite = row.iter().map(|value| value * 0.0).sum::<f64>() == 0.0;
         for (output, sum) in sums.iter_mut().enumerate() {
             *sum = weights.row(output).fold(0.0, |sum, (column, weight)| sum + row[column] * weight);
@@ -504,7 +505,7 @@ pub(super) fn sparse_matmul(x: TensorView<'_>, weights: &SparseMatrix<f64>) -> R
     made(shape, x.dtype(), out)
 }
 
-/// Returns the probabilities of classes from those of their pairs.
+/// Returns the probabilities of classes, given those of pairs of classes.
 pub(super) fn couple_pairs(classes: usize, x: TensorView<'_>) -> Result<Tensor, String> {
     let pairs = classes.saturating_mul(classes.saturating_sub(1)) / 2;
     let [rows, columns] = x.shape() else { return Err("pairs are the columns of rows".into()) };

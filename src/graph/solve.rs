@@ -5,11 +5,11 @@ use super::{
     view::TensorView,
 };
 
-/// The most unknowns of a system. The time goes with their third power.
+/// The maximum number of unknowns of a system. The time grows with their third power.
 const MOST_UNKNOWNS: usize = 1 << 12;
 
-/// Returns `x` of `a x = b`, where `a` is a square matrix and `b` has a row for each unknown: by elimination with the
-/// greatest pivot of each column, in doubles.
+/// Solves `a x = b` for `x`, where `a` is a square matrix and `b` has a row for each unknown. It uses Gaussian
+/// elimination with the greatest pivot of each column, in doubles.
 pub(super) fn solve(a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
     let (&[n, columns], [rows, ..]) = (a.shape(), b.shape()) else {
         return Err(format!("shapes {:?} and {:?} are no system of equations", a.shape(), b.shape()));

@@ -98,7 +98,7 @@ impl Elements {
     }
 }
 
-/// The length of each dimension. Four and fewer need no memory of their own.
+/// The length of each dimension. Up to four lengths need no allocation.
 pub(super) type Lengths = SmallVec<[usize; 4]>;
 
 /// A tensor, row-major. A scalar has no dimensions and one element.
@@ -117,7 +117,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Makes a tensor; `None` if the shape has another number of elements.
+    /// Makes a tensor. Returns `None` if the shape does not fit the number of elements.
     pub fn new(shape: impl AsRef<[usize]>, elements: Elements) -> Option<Self> {
         let shape = shape.as_ref();
         (count(shape)? == elements.len()).then(|| Self { shape: Lengths::from_slice(shape), elements })
@@ -133,7 +133,7 @@ impl Tensor {
         &self.elements
     }
 
-    /// Returns the elements, and gives up the shape.
+    /// Returns the elements without the shape.
     pub fn into_elements(self) -> Elements {
         self.elements
     }
@@ -152,7 +152,8 @@ impl Tensor {
         (&self.shape, &mut self.elements)
     }
 
-    /// Returns the rows at these places, in their order: slices of the first dimension.
+    /// Returns the rows, slices of the first dimension, with these indices and in their order. Returns `None` if
+    /// there is no such row.
     ///
     /// ```
     /// use fangorn::graph::{Elements, Tensor};
@@ -177,7 +178,7 @@ impl Tensor {
         self.elements.dtype()
     }
 
-    /// Returns the part of the elements that are not 0, `false` or empty.
+    /// Returns the fraction of elements that are not 0, `false` or an empty text.
     pub fn density(&self) -> f64 {
         let filled = match &self.elements {
             Elements::Text(texts) => texts.iter().filter(|text| !text.is_empty()).count(),
@@ -189,7 +190,7 @@ impl Tensor {
     /// Returns the smallest type of numbers that holds every element exactly; `None` for texts.
     pub fn smallest_type(&self) -> Option<NumberType> {
         let values = self.elements.doubles()?;
-        // Doubles do not hold all integers of 64 bits.
+        // Not every 64-bit integer is a double.
         if let Elements::I64(integers) = &self.elements
             && integers.iter().zip(&values).any(|(integer, value)| i128::from(*integer) != *value as i128)
         {
@@ -199,16 +200,16 @@ impl Tensor {
     }
 }
 
-/// The most elements of a tensor. A batch whose tensors would be larger is refused.
+/// The maximum number of elements of a tensor. A batch whose tensors would be larger is refused.
 pub(super) const MOST_ELEMENTS: usize = if usize::BITS < 64 { 1 << 26 } else { 1 << 28 };
 
-/// Bytes up to which glibc's `malloc` has memory at hand for a thread, and `calloc` has none.
+/// Up to so many bytes glibc's `malloc` takes memory from a cache of the thread, and `calloc` does not.
 const SMALL: usize = 1024;
 
-/// Returns so many default elements.
+/// Returns `count` default elements.
 #[inline]
 pub(super) fn defaults<T: Clone + Default>(count: usize) -> Vec<T> {
-    // Large memory comes cleared from the system.
+    // The system hands out large memory cleared.
     if count > SMALL / size_of::<T>().max(1) {
         return vec![T::default(); count];
     }
@@ -217,7 +218,7 @@ pub(super) fn defaults<T: Clone + Default>(count: usize) -> Vec<T> {
     elements
 }
 
-/// Returns the number of elements of a shape; `None` if it does not fit.
+/// Returns the number of elements of a shape, or `None` if it overflows.
 pub(super) fn count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |count, length| count.checked_mul(*length))
 }
@@ -231,9 +232,10 @@ pub(super) fn room(shape: &[usize]) -> Result<usize, String> {
     all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time"))
 }
 
-/// Returns the shape that two shapes broadcast to, aligned at their last dimensions; `None` if they don't.
+/// Returns the shape that two shapes broadcast to, aligned at their last dimensions, or `None` if they don't
+/// broadcast.
 pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Lengths> {
-    // Mostly one of them is the shape already.
+    // Mostly one of the shapes is the result already.
     for (from, to) in [(b, a), (a, b)] {
         if broadcasts_to(from, to) {
             return Some(Lengths::from_slice(to));
@@ -259,8 +261,8 @@ pub(super) fn broadcasts_to(from: &[usize], to: &[usize]) -> bool {
         && from.iter().rev().zip(to.iter().rev()).all(|(from, to)| from == to || *from == 1)
 }
 
-/// Returns, for each element of a tensor of shape `to`, the place of the element of a tensor of shape `from`
-/// that is broadcast there.
+/// Returns, for each element of a tensor of shape `to`, the index of the element of a tensor of shape `from` that is
+/// broadcast to it.
 pub(super) fn places<'s>(from: &'s [usize], to: &'s [usize]) -> impl Iterator<Item = usize> + 's {
     let mut strides: Lengths = smallvec![0; to.len()];
     let mut stride = 1;

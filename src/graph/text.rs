@@ -60,7 +60,7 @@ pub(super) fn typed(elements: &Elements) -> String {
     format!("{}{}", elements.dtype(), list(elements))
 }
 
-/// Returns what a graph's text says of an operator after its operands.
+/// Returns an operator's attributes, as a graph's text lists them after the operands.
 fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
     match operator {
         Operator::Cast(dtype) => vec![format!("to={dtype}")],
@@ -184,7 +184,8 @@ impl Graph {
         found
     }
 
-    /// Returns the text without trees, and with the beginnings of long lists of numbers, for people.
+    /// Returns a short text for readers. It leaves out the nodes of trees, and all but the beginnings of long lists
+    /// of numbers.
     pub fn summary(&self) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.
@@ -240,14 +241,14 @@ impl Graph {
 
 impl fmt::Display for Graph {
     /// Writes the whole graph, with all elements of its weights and the nodes of its trees, as [`Graph::parse`]
-    /// reads it. A comment gives for each weight the part of elements that are not 0 and the smallest type that
-    /// holds them exactly, and for each node its kind and the type that it computes in.
+    /// reads it. A comment gives for each weight the fraction of elements that are not 0 and the smallest type that
+    /// holds them exactly. For each node it gives the kind and the type that the node computes in.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, true)
     }
 }
 
-/// Writes the type of the elements and the shape, where the number of dimensions is known.
+/// Writes the type of the elements, and the shape if the number of dimensions is known.
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lengths = self.shape.as_ref().map(|lengths| shape(lengths.iter().copied()));

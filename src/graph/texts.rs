@@ -1,4 +1,4 @@
-//! Operators on texts: their case, words that are left out, tokens, counts of n-grams, and hashes.
+//! Operators on texts: change of case, removal of stop words, tokenization, counts of n-grams, and hashes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,10 +12,10 @@ use super::{
     view::{ElementsView, TensorView},
 };
 
-/// An operator on texts. Counts of n-grams are for integers as well.
+/// An operator on texts. `CountNgrams` takes integers as well.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextOperator {
-    /// Changes the case and leaves texts out: a list, or one row, of texts.
+    /// Changes the case of texts and drops stop words. With stop words it takes a list, or a matrix of one row.
     Normalize(Arc<Normalizer>),
     /// Splits each text, and gives tokens a dimension of their own. Rows with fewer tokens are padded.
     Tokenize(Arc<Tokenizer>),
@@ -23,14 +23,15 @@ pub enum TextOperator {
     CountNgrams(Arc<Ngrams>),
     /// The hash of each text: `MurmurHash3_x86_32`.
     Hash {
-        /// The number that the hash begins with.
+        /// The seed of the hash function.
         seed: u32,
-        /// Whether hashes are integers of 64 bits from 0, and not signed ones of 32 bits.
+        /// Whether a hash is stored as a non-negative 64-bit integer. Otherwise it is a signed 32-bit integer.
         positive: bool,
     },
 }
 
-/// What becomes of letters. A letter whose other case has several letters stays as it is.
+/// The case that letters get. A letter whose upper case has several characters stays as it is. Of a lower case with
+/// several characters, the first is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Case {
@@ -67,12 +68,12 @@ impl Case {
     }
 }
 
-/// Changes the case of texts, and leaves out those that are stop words.
+/// Drops the texts that are stop words, and changes the case of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Normalizer {
-    /// What becomes of letters.
+    /// The case that letters get.
     pub case: Case,
-    /// Whether a text has to be a stop word in its own case to be left out.
+    /// Whether texts are compared with stop words case-sensitively. Otherwise both are compared in lower case.
     pub exact: bool,
     /// The stop words.
     pub stopwords: Vec<Arc<str>>,
@@ -94,7 +95,7 @@ impl Normalizer {
         let mut kept = texts.iter().filter(|text| !stops.contains(&compared(text))).peekable();
         let elements = match kept.peek() {
             Some(_) => changed(&mut kept),
-            // A list of nothing is one empty text.
+            // If every text is a stop word, the result is one empty text.
             None if !texts.is_empty() => Elements::Text(vec!["".into()]),
             None => Elements::Text(Vec::new()),
         };
@@ -109,11 +110,11 @@ impl Normalizer {
 /// Where a tokenizer finds tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tokens {
-    /// Each character is one.
+    /// Each character is a token.
     Characters,
-    /// Whatever a pattern matches.
+    /// Each match of a pattern is a token.
     Matches(Pattern),
-    /// Whatever is between the matches of patterns.
+    /// The texts between the matches of patterns are tokens.
     Between(Vec<Pattern>),
 }
 
@@ -122,11 +123,11 @@ pub enum Tokens {
 pub struct Tokenizer {
     /// Where tokens are.
     pub tokens: Tokens,
-    /// The fewest characters of a token, above 0.
+    /// The least number of characters of a token, at least 1.
     pub least: usize,
-    /// Whether tokens stand between the marks `\x02` and `\x03`.
+    /// Whether `\x02` stands before the first token of each text, and `\x03` after the last.
     pub mark: bool,
-    /// What stands after the last token of a text that has fewer than others.
+    /// The text that fills the places after the last token, in a text with fewer tokens than the longest.
     pub padding: Arc<str>,
 }
 
@@ -147,7 +148,7 @@ impl Tokenizer {
                     if taken {
                         found.push(token);
                     }
-                    // After a token that is too short the search goes on at its second character.
+                    // After a match that is too short, the search goes on at its second character.
                     let Some(next) = (if taken { Some(end) } else { after(text, start) }) else { break };
                     from = next;
                 }
@@ -180,7 +181,7 @@ impl Tokenizer {
     fn evaluate(&self, x: TensorView<'_>, texts: &[Arc<str>]) -> Result<Tensor, String> {
         let rows: Vec<Vec<&str>> = texts.iter().map(|text| self.of(text)).collect();
         let most = rows.iter().map(Vec::len).max().unwrap_or(0);
-        // Without a token in any text there are no marks, unless each character is a token.
+        // If no text has a token, the marks are left out, except with [`Tokens::Characters`].
         let characters = matches!(self.tokens, Tokens::Characters);
         let marks = self.mark && (most > 0 || characters);
         let width = most + if marks { 2 } else { 0 };
@@ -205,19 +206,19 @@ impl Tokenizer {
     }
 }
 
-/// Returns the place after the character at a place, or `None` at the end.
+/// Returns the byte offset after the character at the offset `at`, or `None` at the end of the text.
 fn after(text: &str, at: usize) -> Option<usize> {
     text[at..].chars().next().map(|character| at + character.len_utf8())
 }
 
-/// What counts become.
+/// How the number of occurrences of an n-gram becomes an element of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weighing {
-    /// How often an n-gram comes.
+    /// The number of occurrences of the n-gram.
     Count,
-    /// The weight of an n-gram that comes, or 1 without weights.
+    /// The weight of an n-gram that occurs, 1 if there are no weights; 0 for an n-gram that does not occur.
     Presence,
-    /// How often an n-gram comes, times its weight.
+    /// The number of occurrences of the n-gram, times its weight.
     WeightedCount,
 }
 
@@ -233,21 +234,21 @@ impl Weighing {
     }
 }
 
-/// N-grams, as ONNX's operator `TfIdfVectorizer` has them, and what their counts become.
+/// The n-grams of ONNX's operator `TfIdfVectorizer`, the columns that count them, and how counts are weighted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ngrams {
     weighing: Weighing,
     /// The fewest and the most tokens of an n-gram that is counted.
     lengths: [usize; 2],
-    /// The most tokens between two tokens of an n-gram.
+    /// The most tokens that are skipped between one token of an n-gram and the next.
     skips: usize,
-    /// The tokens of all n-grams, integers or texts: first those of one token, then those of two, and so on.
+    /// The tokens of all n-grams, integers or texts: first the n-grams of one token, then those of two, and so on.
     pool: Elements,
     /// Where in the pool the n-grams of each length begin.
     starts: Vec<usize>,
     /// The column of each n-gram.
     columns: Vec<usize>,
-    /// The weight of each n-gram, or none.
+    /// The weight of each n-gram. Empty if n-grams have no weights.
     weights: Vec<f32>,
 }
 
@@ -261,11 +262,12 @@ struct NgramTree {
 
 impl Ngrams {
     /// Makes n-grams. `lengths` are the fewest and the most tokens of an n-gram that is counted; `skips` is the most
-    /// tokens between two of its tokens. `pool` has the tokens of n-grams, those of one token first, and `starts` where
-    /// the n-grams of each length begin. Each has a column and, if there are any, a weight.
+    /// tokens that may be skipped between one token and the next. `pool` holds the tokens of all n-grams, n-grams of
+    /// one token first. `starts` holds where in `pool` the n-grams of each length begin. `columns` has an entry for
+    /// each n-gram. `weights` has one for each, or is empty.
     ///
     /// # Errors
-    /// The lists do not fit each other.
+    /// The tokens are neither integers nor texts, `lengths` is out of range, or the lists' lengths do not agree.
     pub fn new(
         weighing: Weighing,
         lengths: [usize; 2],
@@ -347,7 +349,7 @@ impl Ngrams {
         let all = count(&[rows, width]).filter(|all| *all <= MOST_ELEMENTS);
         let all =
             all.ok_or_else(|| format!("{rows} rows of {width} columns are too many; predict fewer rows"))?;
-        // Tokens become numbers; one that is in no n-gram becomes none.
+        // Tokens are replaced by numbers. A token of the input that is in no n-gram becomes `None`.
         let (tokens, known): (Vec<u32>, Vec<Option<u32>>) = match (&self.pool, x.elements()) {
             (Elements::Text(pool), ElementsView::Text(x)) => numbers(pool, x),
             (Elements::I64(pool), ElementsView::I64(x)) => numbers(pool, x),
@@ -361,7 +363,7 @@ impl Ngrams {
         made(shape, Elements::F32(found))
     }
 
-    /// Adds the n-grams of a row.
+    /// Adds the n-grams of a row to `counts`.
     fn count(&self, tree: &NgramTree, row: &[Option<u32>], counts: &mut [f32]) {
         let [mut least, most] = self.lengths;
         for distance in 1..=self.skips.saturating_add(1).min(row.len().max(1)) {
@@ -396,7 +398,8 @@ impl Ngrams {
     }
 }
 
-/// Returns a number for each token of the pool, equal ones the same, and the numbers of tokens that are in it.
+/// Returns a number for each token of the pool, the same for equal tokens; and for each token of `x` its number, or
+/// `None` if the pool lacks it.
 fn numbers<T: Eq + std::hash::Hash>(pool: &[T], x: &[T]) -> (Vec<u32>, Vec<Option<u32>>) {
     let mut of: HashMap<&T, u32> = HashMap::new();
     let tokens = pool
@@ -409,7 +412,7 @@ fn numbers<T: Eq + std::hash::Hash>(pool: &[T], x: &[T]) -> (Vec<u32>, Vec<Optio
     (tokens, x.iter().map(|token| of.get(token).copied()).collect())
 }
 
-/// Returns the hash of bytes that `MurmurHash3_x86_32` gives.
+/// Returns the `MurmurHash3_x86_32` hash of bytes.
 fn murmur(bytes: &[u8], seed: u32) -> u32 {
     let scrambled = |word: u32| word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
     let (words, rest) = bytes.as_chunks::<4>();
@@ -514,7 +517,7 @@ impl TextOperator {
         }
     }
 
-    /// Returns what a graph's text says of the operator after its operand.
+    /// Returns the operator's attributes, names and values, as a graph's text lists them after the operand.
     pub(super) fn attributes(&self) -> Vec<(&'static str, String)> {
         let list = |texts: &[Arc<str>]| format!("{texts:?}");
         match self {

@@ -15,8 +15,8 @@ use crate::forest::{Forest, reference};
 pub struct TensorType {
     /// The type of its elements.
     pub dtype: Dtype,
-    /// The lengths of its dimensions: `None` for a length that the rows decide. The whole is `None` where the
-    /// number of dimensions is not known.
+    /// The lengths of its dimensions, or `None` if their number is not known. A length is `None` if it depends
+    /// on the rows.
     pub shape: Option<Vec<Option<usize>>>,
 }
 
@@ -31,17 +31,17 @@ impl TensorType {
         Self { dtype, shape }
     }
 
-    /// Returns the length of the last dimension.
+    /// Returns the length of the last dimension, if it is known.
     pub fn width(&self) -> Option<usize> {
         self.shape.as_ref()?.last().copied().flatten()
     }
 
-    /// Returns the number of elements, where no length depends on the rows.
+    /// Returns the number of elements, or `None` if a length depends on the rows.
     pub(super) fn count(&self) -> Option<usize> {
         product_of(self.shape.as_ref()?.iter().copied())
     }
 
-    /// Returns the number of dimensions.
+    /// Returns the number of dimensions, if it is known.
     pub fn dimensions(&self) -> Option<usize> {
         self.shape.as_ref().map(Vec::len)
     }
@@ -75,7 +75,7 @@ impl GraphTypes {
         Ok(())
     }
 
-    /// Returns the types of the results that an operator would have.
+    /// Returns the types of the results that an operator has for these operands.
     pub(super) fn results_of(
         &self,
         operator: &Operator,
@@ -118,7 +118,7 @@ impl GraphTypes {
 }
 
 impl Graph {
-    /// Returns the type of each tensor, and what is known of its shape before rows are there.
+    /// Returns the type of each tensor, and what is known of its shape before there are rows.
     ///
     /// # Errors
     /// The graph is not whole, or an operator does not take operands of these types or shapes. The error names
@@ -386,7 +386,7 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
     }
 }
 
-/// Returns the numbers of places of a window over an image.
+/// Returns how many positions a window has over an image, along its height and its width.
 fn places(
     window: &Window,
     image: &[Option<usize>],
@@ -404,7 +404,7 @@ fn places(
     Ok(found)
 }
 
-/// Returns the number of rows, where it is known, of a tensor that a forest takes.
+/// Returns the number of rows of a tensor that a forest takes, if it is known.
 fn rows_of(x: &TensorType, forest: &Forest) -> Result<Option<usize>, String> {
     number(x)?;
     let columns = forest.features.len();
@@ -437,7 +437,7 @@ fn product(a: &Shape, b: &Shape) -> Result<Shape, String> {
     Ok(Some(shape))
 }
 
-/// Returns the shape that lengths, -1 and 0 among them, make of a shape.
+/// Returns the shape that [`Operator::Reshape`] with these lengths gives a tensor of this shape.
 fn reshaped(shape: &Shape, lengths: &[i64]) -> Result<Vec<Option<usize>>, String> {
     let all = shape.as_ref().and_then(|shape| product_of(shape.iter().copied()));
     let cannot = || format!("shape {shape:?} does not become {lengths:?}");
@@ -458,7 +458,7 @@ fn reshaped(shape: &Shape, lengths: &[i64]) -> Result<Vec<Option<usize>>, String
             found[at] = Some(all / others);
         }
     }
-    // Where the rows stay, the rest is divided without them.
+    // If the first length stays, the length of -1 follows from the other lengths.
     if let (Some((None, inner)), Some((0, _))) =
         (shape.as_ref().and_then(|shape| shape.split_first()), lengths.split_first())
         && let Some(at) = lengths.iter().position(|length| *length == -1)
@@ -472,7 +472,7 @@ fn reshaped(shape: &Shape, lengths: &[i64]) -> Result<Vec<Option<usize>>, String
     Ok(found)
 }
 
-/// Returns the product of lengths, if all are known and it fits.
+/// Returns the product of lengths, or `None` if one is not known or the product overflows.
 fn product_of(mut lengths: impl Iterator<Item = Option<usize>>) -> Option<usize> {
     lengths.try_fold(1usize, |product, length| product.checked_mul(length?))
 }

@@ -1,10 +1,10 @@
-//! Tensors that are borrowed, whole or some rows of them: what operators take.
+//! Borrowed tensors, whole or only some of their rows. Operators take these.
 
 use std::sync::Arc;
 
 use super::tensor::{Dtype, Elements, Tensor};
 
-/// Elements that are borrowed.
+/// Borrowed elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ElementsView<'t> {
     Bool(&'t [bool]),
@@ -15,7 +15,7 @@ pub(super) enum ElementsView<'t> {
     Text(&'t [Arc<str>]),
 }
 
-/// A tensor that is borrowed, row-major.
+/// A borrowed tensor, row-major.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TensorView<'t> {
     shape: &'t [usize],
@@ -44,7 +44,7 @@ impl Tensor {
         TensorView { shape: self.shape(), elements: self.elements().view() }
     }
 
-    /// Returns rows from `first` on, as many as the shape has, borrowed.
+    /// Returns a view of the rows from `first` on. `shape` is the shape of the view.
     ///
     /// # Panics
     /// The tensor has no rows, or too few of them.
@@ -58,7 +58,7 @@ impl Tensor {
 }
 
 impl<'t> TensorView<'t> {
-    /// No tensor: a list of no elements.
+    /// Stands for no tensor: a list without elements.
     pub(super) const NONE: Self = Self { shape: &[0], elements: ElementsView::F32(&[]) };
 
     /// Returns the length of each dimension.
@@ -82,7 +82,7 @@ impl<'t> TensorView<'t> {
     }
 }
 
-/// Calls a generic expression on the elements of whatever type.
+/// Evaluates a generic expression on the elements, whatever their type is.
 macro_rules! each {
     ($elements:expr, $values:ident => $then:expr) => {
         match $elements {
@@ -143,7 +143,7 @@ impl ElementsView<'_> {
         })
     }
 
-    /// Returns runs of so many adjacent elements, from each of these places on.
+    /// Returns `length` adjacent elements from each of these indices on.
     ///
     /// # Panics
     /// A run ends past the end.
@@ -163,7 +163,8 @@ impl ElementsView<'_> {
         }
     }
 
-    /// Returns the elements of dimensions with these lengths and strides, row-major, from a place on.
+    /// Returns the elements of dimensions with these lengths and strides, row-major, from the index `first`
+    /// on.
     ///
     /// # Panics
     /// An element is past the end.
@@ -178,10 +179,10 @@ impl ElementsView<'_> {
         }
     }
 
-    /// Returns the elements at these places, in their order.
+    /// Returns the elements with these indices, in their order.
     ///
     /// # Panics
-    /// A place is past the end.
+    /// An index is past the end.
     pub(super) fn at(self, places: impl Iterator<Item = usize>) -> Elements {
         match self {
             Self::Bool(values) => Elements::Bool(places.map(|at| values[at]).collect()),
@@ -194,14 +195,15 @@ impl ElementsView<'_> {
     }
 }
 
-/// Returns the elements of dimensions with these lengths and strides, from a place on.
+/// Returns the elements of dimensions with these lengths and strides, from the index `first` on.
 fn strided<T: Clone>(values: &[T], first: usize, dimensions: &[[usize; 2]]) -> Vec<T> {
     let all: usize = dimensions.iter().map(|[length, _]| length).product();
     let mut found = Vec::with_capacity(all);
     if all == 0 {
         return found;
     }
-    // Two dimensions are one if the last element of an inner line is next to the first of the following one.
+    // Two dimensions become one if the inner stride also leads from the last element of an inner line to the
+    // first of the next line.
     let mut merged: Vec<[usize; 2]> = Vec::with_capacity(dimensions.len() + 1);
     for [length, stride] in dimensions.iter().copied().filter(|[length, _]| *length != 1) {
         match merged.last_mut() {

@@ -1,5 +1,5 @@
-//! Rows that don't stand in memory as a predictor reads them: blocks of them are written out, each into a buffer that
-//! stays in a core's cache where a row has up to 1024 columns.
+//! Predicts rows that memory does not hold in a form that a predictor reads. They are written block by block into a
+//! buffer, which fits a core's cache if a row has at most 1024 `f32` columns.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Bytes of a block of rows that are written out.
+/// Bytes of the buffer of one block of rows.
 const BLOCK_BYTES: usize = 1 << 18;
 
-/// The most rows of a block.
+/// The maximum number of rows of a block.
 const MOST_ROWS: usize = 4096;
 
 /// Rows that are written out block by block.
@@ -23,21 +23,22 @@ pub(super) trait BlockSource<T>: Sync {
     /// Returns the number of rows and of columns.
     fn shape(&self) -> [usize; 2];
 
-    /// Returns the distances between rows and between columns of a block of so many rows; `by_ranks`: the trees read ranks.
+    /// Returns the strides between rows and between columns in the buffer of a block of `rows` rows. `by_ranks` says
+    /// whether the trees read ranks.
     fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2];
 
-    /// Returns a buffer of so many values, as [`write`](Self::write) wants it.
+    /// Returns a buffer of `length` values, in the state that [`write`](Self::write) expects.
     fn buffer(&self, length: usize) -> Vec<T>;
 
     /// Writes some rows into a buffer.
     fn write(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]);
 
-    /// Makes a buffer, into which these rows were written, one for the next rows.
+    /// Resets a buffer into which these rows were written, so that it can take the next rows.
     fn clear(&self, _rows: Range<usize>, _strides: [usize; 2], _buffer: &mut [T]) {}
 }
 
 impl Predictor {
-    /// Returns what `predict` makes of each row: `width` results.
+    /// Calls `predict` on each block of rows, and returns `width` results for each row.
     pub(super) fn in_blocks<T: Row, R: Clone + Default + Send>(
         &self,
         source: &impl BlockSource<T>,

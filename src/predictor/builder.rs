@@ -71,7 +71,7 @@ impl<'f> PredictorBuilder<'f> {
     }
 
     /// Sets how the forest is walked, by the number of rows in a batch. A batch whose size lies between two
-    /// buckets runs by the schedule that takes less time by the [costs](crate::cost).
+    /// of the given sizes runs with the schedule that is estimated to take less time ([costs](crate::cost)).
     ///
     /// ```
     /// use fangorn::{
@@ -100,14 +100,14 @@ impl<'f> PredictorBuilder<'f> {
         self
     }
 
-    /// Sets what sums promise. The default is [`Contract::Any`].
+    /// Sets the contract that sums keep. The default is [`Contract::Any`].
     pub fn sum(mut self, sum: Contract) -> Self {
         self.sum = sum;
         self
     }
 
-    /// Sets how many rows come to each leaf. The directives `tileNodes(n, probability)`,
-    /// `tileNodes(n, hybrid)`, `peelWalk(v, 90%)` and `sort(likely_leaf)` need it.
+    /// Sets the profile, which says how many rows reach each leaf. The directives `tileNodes(n,
+    /// probability)`, `tileNodes(n, hybrid)`, `peelWalk(v, 90%)` and `sort(likely_leaf)` need it.
     ///
     /// ```
     /// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, schedule::Schedule};
@@ -174,8 +174,8 @@ impl<'f> PredictorBuilder<'f> {
     /// # Errors
     /// The forest does not verify; the schedule's directives contradict each other; the layout or
     /// [`FixedPoint`](crate::sum::FixedPoint) sums can't hold the forest; the profile is of another forest;
-    /// an environment variable that picks kernels or checks has a value that means nothing; or plain walks
-    /// fail their check too, which is [`Error::SelfCheck`].
+    /// an environment variable that selects kernels or checks has an unknown value; or plain walks fail their
+    /// check too, which is [`Error::SelfCheck`].
     pub fn build(self) -> Result<Predictor> {
         let strictness = Strictness::from_environment()?;
         self.build_checked_by(strictness, |predictor, check| self.first_difference(predictor, check))
@@ -248,7 +248,7 @@ impl<'f> PredictorBuilder<'f> {
         let mut last = None;
         for (rows, schedule) in schedules.buckets() {
             match last.replace(schedule) {
-                // The bucket before serves these batches as well.
+                // The bucket before has the same schedule, so its programs run these batches as well.
                 Some(last) if last == schedule => {}
                 _ => buckets.push((rows, programs(schedule)?)),
             }

@@ -1,4 +1,4 @@
-//! Classes: the producer's own, from margins that are summed in any order.
+//! Finds the classes that the producer would return, from margins that are summed in any order.
 
 use super::Predictor;
 use crate::{
@@ -7,36 +7,38 @@ use crate::{
     forest::{ClassRule, Forest, Transform, reference},
 };
 
-/// Rows whose leaves are summed again at a time.
+/// How many rows are summed again at a time.
 const ROWS_AT_A_TIME: usize = 4096;
-/// Margins that are read at a time, by each thread.
+/// How many margins each thread computes before they are read.
 const MARGINS_AT_A_TIME: usize = 1 << 15;
-/// How far margins lie apart, beside the rounding of their sums, that a softmax does not round to equal values.
+/// If two margins differ by more than this, apart from the rounding of their sums, a softmax does not round them to
+/// equal values.
 const SOFTMAX_SLACK: f64 = 1e-5;
 
-/// What decides the class of a row by its margins, where they are not so close to another class that the producer's own
-/// rounding decides.
+/// How the class of a row follows from its margins. A row so close to another class that the producer's own rounding
+/// decides is left undecided.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassDecision {
     rule: DecisionRule,
-    /// For each output, how far a margin may be from the producer's, and as much again for what rounds after it.
+    /// For each output, twice the greatest distance between a margin and the producer's own. The second half covers
+    /// what is rounded after the sum.
     doubt: Vec<f64>,
 }
 
 #[derive(Clone, Debug)]
 enum DecisionRule {
-    /// The place of the largest margin, where it is larger by the slack.
+    /// The class is the index of the largest margin, if that exceeds every other margin by more than the slack.
     Largest { slack: f64 },
-    /// Class 1 of an output from this margin on.
+    /// An output has class 1 if its margin is at least `cut`.
     Over { cut: f64 },
-    /// The leaf of the only tree: the class by slot, or so many classes.
+    /// The forest has one tree, whose leaf decides: `classes` holds `a_row` classes for each slot.
     Leaf { classes: Vec<u32>, a_row: usize },
-    /// The producer's own sums decide.
+    /// Margins never decide: every row is summed again as the producer sums it.
     ProducerSums,
 }
 
 impl ClassDecision {
-    /// Returns the decision of a forest. Takes time for each leaf.
+    /// Returns the decision rule of a forest. If it has one tree, the time is linear in the number of leaves.
     pub(crate) fn new(forest: &Forest) -> Self {
         let outputs = forest.outputs as usize;
         // A scale that is no ordinary float may make different margins equal.
@@ -56,7 +58,7 @@ impl ClassDecision {
             }
             (ClassRule::Largest, Transform::Identity) => DecisionRule::Largest { slack: 0.0 },
             (ClassRule::Largest, _) if reads_margins => DecisionRule::Largest { slack: 0.0 },
-            // These never fall as the margin rises, and an output's class does not depend on the others.
+            // These transforms never fall as the margin rises, and an output's class does not depend on the others.
             (ClassRule::Over { .. }, Transform::Identity | Transform::Sigmoid | Transform::SigmoidPair)
                 if rises =>
             {
@@ -91,7 +93,7 @@ impl ClassDecision {
     }
 }
 
-/// The place of the largest margin, if no other comes near it.
+/// Finds the index of the largest margin, or `None` if another margin comes near it.
 struct Largest<'m> {
     margins: &'m [f32],
     doubt: &'m [f64],
@@ -113,19 +115,20 @@ impl Loops for Largest<'_> {
         let most = most.into_iter().fold(f32::NEG_INFINITY, f32::max);
         let best = self.margins.iter().position(|margin| *margin == most)?;
         let least = f64::from(most) - self.doubt[best] - self.slack;
-        // A NaN is near everything.
+        // A NaN counts as near to every margin.
         let below =
             self.margins.iter().zip(self.doubt).map(|(m, doubt)| u32::from(f64::from(*m) + doubt < least));
         (below.sum::<u32>() as usize + 1 == self.margins.len()).then_some(best as u32)
     }
 }
 
-/// Returns the least `f32` margin that is of class 1, the same for each output; `None` if there is none or all are.
+/// Returns the least `f32` margin of class 1, which is the same for each output. Returns `None` if no finite margin or
+/// every finite margin is of class 1.
 fn cut(forest: &Forest) -> Option<f64> {
     let outputs = forest.outputs as usize;
     let class =
         |margin: f32| reference::classes_of_sums(forest, &vec![f64::from(margin); outputs]).first().copied();
-    // Numbers in the order of the floats that they stand for.
+    // Keys are integers in the order of the floats that they stand for.
     let float = |key: i32| f32::from_bits((if key < 0 { i32::MIN - key } else { key }) as u32);
     let (mut low, mut high) = (-0x7f7f_ffff, 0x7f7f_ffff);
     if class(float(low))? != 0 || class(float(high))? != 1 {
@@ -142,9 +145,10 @@ fn cut(forest: &Forest) -> Option<f64> {
 }
 
 impl Predictor {
-    /// Returns the classes of contiguous rows, one or one for each output; none if the forest is no classifier. They
-    /// are the producer's own: [`reference::classes_of_slots`] of the leaves that a row reaches. Only rows whose margins
-    /// lie close to another class are summed again as the producer sums them.
+    /// Returns the classes of contiguous rows: for each row one class, or one for each output. The result is empty if
+    /// the forest is no classifier. The classes are the producer's own, as [`reference::classes_of_slots`] returns them
+    /// for the leaves that a row reaches. Only rows whose margins are close to another class are summed again as the
+    /// producer sums them.
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the results.
@@ -175,7 +179,7 @@ impl Predictor {
         }
         let rows = Rows::new(values, columns)?;
         let a_row = if matches!(decision.rule, DecisionRule::Over { .. }) { outputs } else { 1 };
-        // Margins that stay in a cache until they are read.
+        // So many rows that their margins stay in a cache until they are read.
         let part =
             (MARGINS_AT_A_TIME / outputs).clamp(64, ROWS_AT_A_TIME) * self.plans.large().threads() as usize;
         let (mut classes, mut open) = (Vec::with_capacity(rows.len() * a_row), Vec::new());

@@ -1,4 +1,5 @@
-//! Predictions of tables: a slice for each column, and no rows are made of them.
+//! Predicts tables, given as one slice for each column. The table is never copied as a whole: a thread copies one
+//! block of rows at a time.
 
 use std::ops::Range;
 
@@ -10,11 +11,11 @@ use crate::{
     table::{Column, Number},
 };
 
-/// Values between two columns of a block. Columns whose distance is a power of two would share a few places of the
-/// closest cache.
+/// Unused values between two columns of a block. Without them, columns whose distance is a power of two would
+/// compete for a few sets of the L1 cache.
 const GAP: usize = 16;
 
-/// Columns with as many rows each.
+/// The columns of a table, all with the same number of rows.
 struct Columns<'c, 'a> {
     columns: &'c [Column<'a>],
     rows: usize,
@@ -58,8 +59,8 @@ impl Predictor {
     /// what values are; [`Column`] has an example.
     ///
     /// # Errors
-    /// There is another number of columns than the forest has features, columns have different numbers of rows, or there is
-    /// no memory for the results.
+    /// The number of columns is not the forest's number of features, columns have different numbers of rows, or
+    /// there is no memory for the results.
     pub fn values_of_columns(&self, columns: &[Column<'_>]) -> Result<Vec<f32>> {
         let width = self.width();
         self.of_columns(
@@ -84,8 +85,8 @@ impl Predictor {
         )
     }
 
-    /// Returns the leaf slot that each row of a table reaches in each tree, `rows x trees`, trees in the producer's order,
-    /// given the table's columns in the model's order.
+    /// Returns the leaf slot that each row of a table reaches in each tree, `rows x trees`, trees in the
+    /// producer's order. The table is given as its columns in the model's order.
     ///
     /// # Errors
     /// Those of [`values_of_columns`](Self::values_of_columns).
@@ -99,8 +100,8 @@ impl Predictor {
         )
     }
 
-    /// Returns what `singles` or `doubles` make of each row: `width` results. Rows are doubles where the producer compares
-    /// in doubles, and rounding a value to a float could change a comparison.
+    /// Predicts blocks of rows with `singles` or `doubles`, and returns `width` results for each row. Rows are
+    /// `f64` if the producer compares in `f64` and rounding a value to `f32` could change a comparison.
     fn of_columns<R: Clone + Default + Send>(
         &self,
         columns: &[Column<'_>],

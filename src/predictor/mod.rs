@@ -23,10 +23,10 @@ pub use builder::PredictorBuilder;
 pub(crate) use classes::ClassDecision;
 
 /// A forest ready to predict on the CPU. It is immutable and `Send + Sync`. A prediction takes no lock and
-/// allocates nothing but its output and scratch that each thread keeps. The scratch holds margins where a row
-/// has more or fewer values than margins, partial sums where the schedule runs trees in parallel, totals
-/// where a sum is not in `f32`, and slots where margins are the least or largest leaf or where the walks come
-/// in another order than the sum.
+/// allocates nothing but its output and scratch that each thread keeps. The scratch holds margins if a row has
+/// more or fewer values than margins, partial sums if the schedule runs trees in parallel, totals if sums are not
+/// in `f32`, and leaf slots if a margin is the least or largest leaf value or if the walks come in another order
+/// than the sum.
 ///
 /// ```
 /// use fangorn::{Predictor, import};
@@ -41,8 +41,8 @@ pub(crate) use classes::ClassDecision;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Predictor {
-    /// The program that the schedule asks for. For batches that are too small for ranks there may be another
-    /// one, with the same loops on values.
+    /// The program that the schedule asks for. For batches that are too small for ranks there may be a second
+    /// program, with the same loops on values.
     plans: Plans,
     sum: Contract,
     summing: Summing,
@@ -90,9 +90,9 @@ impl Predictor {
         PredictorBuilder::new(forest)
     }
 
-    /// Runs a self-check of any extent again, and returns the first difference from the reference
-    /// interpreter. It calls `progress` with the number of rounds done and of all rounds. A model that
-    /// compares in `f64` is checked with `f64` rows after `f32` rows.
+    /// Runs a self-check of any extent again, and returns the first difference from the reference interpreter.
+    /// After each round it calls `progress` with the number of rounds done and the number of all rounds. A model
+    /// that compares in `f64` is checked with `f64` rows after `f32` rows.
     pub fn run_check(
         &self,
         forest: &Forest,
@@ -107,8 +107,8 @@ impl Predictor {
         }
     }
 
-    /// Runs a check. Its batches are small, so of several schedules each plan is checked by itself, whatever
-    /// batches it serves.
+    /// Runs a check. A check's batches are small and would all go to one plan. So if there are several schedules,
+    /// each plan is checked by itself.
     fn difference<T: Row + check::Cell>(
         &self,
         check: &Check<'_>,
@@ -175,8 +175,8 @@ impl Predictor {
         self.on_threads(rows, || self.plans.of(rows).engines(&zeros))
     }
 
-    /// Returns the visit of each row to each tree, `rows x trees`, trees in the producer's order. It records
-    /// the run that makes the margins of these rows by [`Contract::Any`]: see [`Program::trace`].
+    /// Returns the visit of each row to each tree, `rows x trees`, trees in the producer's order. It records the
+    /// run that computes the margins of these rows under [`Contract::Any`]: see [`Program::trace`].
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the
@@ -187,8 +187,7 @@ impl Predictor {
         Ok(out)
     }
 
-    /// Returns the predictor's warnings about itself: none, or that its self-check failed and slower code
-    /// serves.
+    /// Returns the predictor's warnings. There is one if its self-check failed and slower code runs instead.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -249,13 +248,13 @@ impl Predictor {
     /// Writes the values of rows with any strides into `out`, `rows x width`.
     ///
     /// # Errors
-    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn values_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.on_threads(rows.len(), || self.values_by(rows, self.plans.of(rows.len()).leaves(), out))
     }
 
-    /// Like [`Predictor::values_into`], but with other leaf values, by slot, if the contract is
-    /// [`Contract::Any`]. Stricter contracts are about the forest's own leaf values, and keep to them.
+    /// Like [`Predictor::values_into`], but under [`Contract::Any`] with the leaf values `leaves`, in slot order.
+    /// Stricter contracts always use the forest's own leaf values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn values_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
         self.values_by(rows, self.contract_leaves(leaves), out)
@@ -281,8 +280,7 @@ impl Predictor {
         self.predict_with(rows, self.contract_leaves(leaves), values, Some(epilogue), out)
     }
 
-    /// Returns the leaf values that the contract is about: `leaves` by [`Contract::Any`], otherwise the
-    /// forest's own.
+    /// Returns the leaf values to add up: `leaves` under [`Contract::Any`], otherwise the forest's own.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn contract_leaves<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
         if self.sum == Contract::Any { leaves } else { self.plans.large().leaves() }
@@ -315,7 +313,7 @@ impl Predictor {
             self.end_in_place(out, outputs, values, epilogue);
             return Ok(());
         }
-        // A row has more or fewer margins than values, so the margins stand in scratch that the thread keeps.
+        // A row has more or fewer margins than values, so the margins go into scratch that the thread keeps.
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
         let needed = rows
@@ -378,7 +376,7 @@ impl Predictor {
     /// Writes raw margins into `out`, `rows x outputs`.
     ///
     /// # Errors
-    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.on_threads(rows.len(), || {
             let program = self.plans.of(rows.len());
@@ -420,15 +418,17 @@ impl Predictor {
         Ok(out)
     }
 
-    /// Writes the leaf slot that each row reaches in each tree into `out`, `rows x trees`, trees in the producer's order.
+    /// Writes into `out` the leaf slot that each row reaches in each tree, `rows x trees`, trees in the
+    /// producer's order.
     ///
     /// # Errors
-    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn leaf_slots_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.on_threads(rows.len(), || self.plans.of(rows.len()).slots(rows, out))
     }
 
-    /// Returns what each tree adds, `rows x trees x leaf width`, trees in the producer's order.
+    /// Returns the leaf values that each tree adds to a row's margins, `rows x trees x leaf width`, trees in the
+    /// producer's order.
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the
@@ -446,11 +446,11 @@ impl Predictor {
 
 /// Makes room for `width` results of each row.
 fn room<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
-    /// Below this number of results it does not ask first whether there is memory.
+    /// Below this number of results `room` does not check first that there is enough memory.
     const SURE: usize = 1 << 20;
     match rows.checked_mul(width) {
-        // Memory that the system hands out as zeros is first written by the thread that computes results, so
-        // it is not filled here.
+        // The system hands this memory out as zeros. It is not filled here, so that the threads that compute
+        // results are the first to write it.
         Some(count) if count < SURE || Vec::<T>::new().try_reserve_exact(count).is_ok() => {
             let mut room = vec![T::default(); count];
             prefer_large_pages(&mut room);
@@ -465,7 +465,7 @@ fn no_room(rows: usize, width: usize) -> Error {
     Error::Rows(format!("{what}; predict fewer rows at a time"))
 }
 
-/// Runs every batch by one of a predictor's programs.
+/// Runs every batch with one of a predictor's programs.
 struct PlanRunner<'p> {
     predictor: &'p Predictor,
     program: &'p Program,

@@ -5,18 +5,18 @@ use std::ops::Range;
 use super::{Predictor, blocks::BlockSource};
 use crate::{cpu::Row, error::Result, sparse::SparseMatrix};
 
-/// Values that are filled one after the other in the time of one that is found by its place
+/// How many adjacent values can be filled in the time of writing one value at an index that is looked up
 /// (`fangorn-benches sparse-rows`).
 const FILL: usize = 16;
 
-/// Sparse rows, and what a value is that they don't hold.
+/// Sparse rows, and the value of the elements that they don't store.
 struct SparseRows<'r, T> {
     rows: &'r SparseMatrix<T>,
     absent: T,
 }
 
 impl<T: Row + Default + PartialEq> SparseRows<'_, T> {
-    /// Returns the place in a buffer of each value that some rows hold.
+    /// Returns the stored values of some rows, each with its index in the buffer.
     fn places(&self, rows: Range<usize>, strides: [usize; 2]) -> impl Iterator<Item = (usize, T)> {
         rows.enumerate().flat_map(move |(row, of_matrix)| {
             let place = move |column| row * strides[0] + column * strides[1];
@@ -30,7 +30,8 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
         self.rows.shape().into()
     }
 
-    /// A copy of whole columns is faster than one of rows. Ranks are made from a few columns of a row at a time.
+    /// The buffer holds column after column, which is faster to copy. For ranks it holds row after row, because a
+    /// few columns of one row are ranked at a time.
     fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2] {
         if by_ranks { [self.rows.shape().1, 1] } else { [1, rows] }
     }
@@ -52,8 +53,8 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
 }
 
 impl Predictor {
-    /// Returns the values of sparse rows, `rows x width`. `absent` is what a value that a row does not hold is; the
-    /// model's producer says what it is with [`Forest::absent_value`](crate::Forest::absent_value).
+    /// Returns the values of sparse rows, `rows x width`. `absent` is the value of every element that a row does not
+    /// store; [`Forest::absent_value`](crate::Forest::absent_value) returns the one that the model's producer takes.
     ///
     /// ```
     /// use fangorn::{Predictor, import, sparse::SparseMatrix};
@@ -81,8 +82,8 @@ impl Predictor {
         self.in_blocks(&SparseRows { rows, absent }, self.width(), |block, out| self.values_into(block, out))
     }
 
-    /// Returns the margins of sparse rows, `rows x outputs`, as [`values_of_sparse`](Self::values_of_sparse) returns
-    /// values.
+    /// Returns the margins of sparse rows, `rows x outputs`. The arguments are those of
+    /// [`values_of_sparse`](Self::values_of_sparse).
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the results.

@@ -1,13 +1,13 @@
 //! The smallest types that products and their neighbours can be computed in exactly (dtype rewriting, CMLCompiler,
 //! section 4.3 and algorithm 1).
 //!
-//! An operand of integers has the smallest type that holds them: truth values of comparisons, places, weights. A
+//! An operand of integers has the smallest type that holds them: truth values of comparisons, indices, weights. A
 //! product has the greatest type of its operands, raised to the fastest one of the target
-//! ([`crate::cost::PRODUCT_SPEEDS`]). No bit of a result changes: a product becomes one of `f32` only where no partial
-//! sum goes beyond 2^24, so that every sum is exact in whatever order it is added.
+//! ([`crate::cost::PRODUCT_SPEEDS`]). No bit of a result changes: a product becomes one of `f32` only if no partial sum
+//! goes beyond 2^24, so that every sum is exact in whatever order it is added.
 //!
-//! What a product gives in `f32` is cast to the type that it had. Such a cast, like any cast from `f32` to `f64`, moves
-//! behind operators that are exact in `f32`, until it cancels or meets one that is not.
+//! The result of a product in `f32` is cast to the type that the product had. Such a cast, like any cast from `f32` to
+//! `f64`, moves after operators that are exact in `f32`, until it cancels or meets one that is not.
 
 use super::super::{
     interpret::GraphError,
@@ -68,7 +68,7 @@ struct Product {
     types: (Dtype, Dtype),
     /// The smallest types of its operands.
     operands: [NumberType; 2],
-    /// What no sum goes beyond.
+    /// A bound of the magnitude of every partial sum.
     sums: f64,
 }
 
@@ -105,7 +105,7 @@ impl Product {
         gains.then_some(Self { types: (from, to), operands: smallest, sums })
     }
 
-    /// Adds the product, and returns what it gives in the type that it had.
+    /// Adds the product, and returns its result, cast to the type that the product had.
     fn add(&self, new: &mut Rebuild, name: &str, operands: &[Operand]) -> Result<Operand, GraphError> {
         let (from, to) = self.types;
         let mut cast = Vec::with_capacity(operands.len());
@@ -128,7 +128,7 @@ impl std::fmt::Display for Product {
     }
 }
 
-/// Returns an operand, which a type holds exactly, in that type.
+/// Returns an operand in another type, which holds its elements exactly.
 fn in_type(new: &mut Rebuild, name: &str, operand: Operand, to: Dtype) -> Result<Operand, GraphError> {
     if let Some(weight) = new.graph.weight_of(operand)
         && let Some(values) = weight.elements().doubles()
@@ -151,8 +151,9 @@ fn in_type(new: &mut Rebuild, name: &str, operand: Operand, to: Dtype) -> Result
     }
 }
 
-/// Returns the operands of a node of doubles in `f32`, if doubles are all `f32` that were cast, and the operator is
-/// exact in `f32`. A cast goes away then, or moves behind the operator: `once` says which results one node reads.
+/// Returns the operands of a node in `f32`, if its operands of doubles are all cast from `f32` and the operator is
+/// exact in `f32`. The casts are then dropped, or move after the operator. `once` says which results are read only
+/// once.
 fn narrow(
     new: &mut Rebuild,
     known: &mut KnownIntegers,

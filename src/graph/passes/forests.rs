@@ -1,4 +1,4 @@
-//! Folds what comes before a forest into the questions of its splits.
+//! Folds the operators before a forest into the predicates of its splits.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,12 +14,12 @@ use crate::forest::{
     Prologue, Side, reference,
 };
 
-/// The most columns of a folded forest.
+/// The maximum number of columns of a folded forest.
 const MOST_COLUMNS: usize = 1 << 16;
-/// The most steps that are folded into one forest.
+/// The maximum number of steps that are folded into one forest.
 const MOST_STEPS: usize = 256;
 
-/// Folds what comes before each forest.
+/// Folds the operators before each forest.
 pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
     let mut new = Rebuild::of(old);
     for node in &old.nodes {
@@ -51,7 +51,7 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
     Ok(new.finish(old))
 }
 
-/// Columns side by side that come from one tensor.
+/// Adjacent columns that come from one tensor.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     operand: Operand,
@@ -86,7 +86,8 @@ impl ForestInput {
         self.columns_before(self.pieces.len())
     }
 
-    /// The type in which rows of a tensor are compared: integers and truth values are doubles.
+    /// Returns the type in which rows of a tensor are compared, or `None` for texts. Integers and truth
+    /// values are compared as doubles.
     fn compare(dtype: Dtype) -> Option<CompareType> {
         match dtype {
             Dtype::F32 => Some(CompareType::F32),
@@ -95,7 +96,7 @@ impl ForestInput {
         }
     }
 
-    /// Puts a forest in place of this one if the prologue can be folded.
+    /// Folds a prologue into the forest. Returns whether that is possible.
     fn after(&mut self, step: Prologue, dtype: Dtype) -> bool {
         let Some(rows) = Self::compare(dtype) else { return false };
         match self.forest.after(&[step], rows) {
@@ -107,7 +108,8 @@ impl ForestInput {
         }
     }
 
-    /// Pieces that are selections of one tensor become that tensor.
+    /// Replaces pieces that are selections of one tensor by that tensor, if this helps. Returns whether it
+    /// did.
     fn join(&mut self, new: &Rebuild) -> bool {
         let mut columns: Vec<u32> = Vec::with_capacity(self.width());
         let mut source = None;
@@ -124,7 +126,7 @@ impl ForestInput {
             return false;
         };
         let is_itself = self.pieces.len() == 1 && self.pieces[0].operand == source;
-        // Columns that a node computes are chosen before they are computed, by another pass.
+        // If a node computes the columns, another pass moves the selection before that node.
         let pays = self.pieces.len() > 1 || matches!(source, Operand::Input(_)) || self.can_step(new, source);
         if is_itself || !pays {
             return false;
@@ -137,7 +139,7 @@ impl ForestInput {
         true
     }
 
-    /// Whether a node is of a kind that is folded.
+    /// Returns whether a node is of a kind that can be folded.
     fn can_step(&self, new: &Rebuild, operand: Operand) -> bool {
         new.node_of(operand).is_some_and(|node| match &node.operator {
             Operator::Cast(_) | Operator::Where | Operator::Unary(Unary::Relu) => true,
@@ -148,7 +150,7 @@ impl ForestInput {
         })
     }
 
-    /// A piece that is tensors side by side becomes a piece for each.
+    /// Replaces a piece that joins tensors side by side by a piece for each tensor. Returns whether it did.
     fn split(&mut self, new: &Rebuild, at: usize) -> bool {
         let piece = self.pieces[at];
         let Some(mut node) = new.node_of(piece.operand) else { return false };
@@ -172,7 +174,7 @@ impl ForestInput {
             Some(Piece { operand: *operand, width: found.width().filter(|_| fits)? })
         };
         let Some(pieces) = node.operands.iter().map(wide).collect::<Option<Vec<_>>>() else { return false };
-        // Inputs may claim any width where that of all together is not known.
+        // The widths must add up, because inputs may claim any width.
         let widths = pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.width));
         if widths != Some(piece.width) {
             return false;
@@ -181,7 +183,8 @@ impl ForestInput {
         true
     }
 
-    /// Folds arithmetic, an imputer or a selection before a piece, and a cast where there is one piece.
+    /// Folds arithmetic, a ReLU, an imputer or a selection before a piece, or a cast if there is only one
+    /// piece. Returns whether it did.
     fn piece_step(&mut self, new: &Rebuild, at: usize) -> bool {
         let piece = self.pieces[at];
         let Some(node) = new.node_of(piece.operand) else { return false };
@@ -264,7 +267,7 @@ impl ForestInput {
         }
     }
 
-    /// A cast of every piece from one type to another.
+    /// Folds a cast of every piece from one type to another. Returns whether it did.
     fn joint_cast(&mut self, new: &Rebuild) -> bool {
         let cast = |piece: &Piece| match new.node_of(piece.operand) {
             Some(node) => match node.operator {
@@ -286,8 +289,8 @@ impl ForestInput {
         true
     }
 
-    /// Missing values of the columns from `first` on take the side of the value that replaces them. A value
-    /// that is itself missing replaces nothing.
+    /// Folds an imputer: missing values of the columns from `first` on take the side of the value that
+    /// replaces them. A value that is itself missing replaces nothing.
     fn impute(&mut self, first: usize, values: &[f64]) {
         let Forest { trees, sets, compare, .. } = Arc::make_mut(&mut self.forest);
         for node in trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
@@ -300,9 +303,10 @@ impl ForestInput {
         }
     }
 
-    /// Columns from `first` on are rectified before the splits: what is below 0 is 0. So no value is below a threshold that
-    /// is 0 or less, or equal to one below 0, and what is equal to 0 is at most 0. Everything else stays. Returns `false`,
-    /// and changes nothing, if a split asks anything else of them.
+    /// Folds a ReLU of `width` columns from `first` on, which turns values below 0 into 0. So no value is
+    /// less than a threshold of at most 0, or equal to a number below 0; and a value is equal to 0 if it was
+    /// at most 0. Other predicates stay. Returns `false`, and changes nothing, if a split of these columns
+    /// has a predicate other than `Less`, `Equal` and `Always`.
     fn rectify(&mut self, first: usize, width: usize) -> bool {
         let inside = |feature: u32| (first..first + width).contains(&(feature as usize));
         let asks_else = |node: &Node| match node {
@@ -412,7 +416,7 @@ fn numbers(weight: &Tensor, width: usize) -> Option<Vec<f64>> {
     }
 }
 
-/// Returns the tensor that arithmetic with a weight changes, and the steps in their order.
+/// Returns the tensor that arithmetic with a weight starts from, and the steps in their order.
 #[allow(clippy::type_complexity, reason = "a tensor, and operations with their numbers")]
 fn arithmetic(
     new: &Rebuild,
@@ -445,7 +449,7 @@ fn arithmetic(
     }
 }
 
-/// Returns the values that replace missing ones, if that is what a choice does.
+/// Returns the values that replace missing ones, if a `Where` with these operands replaces missing values.
 fn imputed(new: &Rebuild, condition: Operand, yes: Operand, no: Operand, width: usize) -> Option<Vec<f64>> {
     let is_nan = new.node_of(condition)?;
     let asks = is_nan.operator == Operator::Unary(Unary::IsNan) && is_nan.operands[0] == no;
@@ -462,7 +466,7 @@ struct OneHot {
     truncates: bool,
 }
 
-/// Returns whether lengths make `rows x k` of `rows x 1 x k`.
+/// Returns whether a reshape to these lengths turns `rows x 1 x k` into `rows x k`.
 fn drops_the_middle(shape: Option<&[Option<usize>]>, lengths: &[i64]) -> bool {
     match (shape, lengths) {
         (Some([_, Some(1), Some(k)]), [-1 | 0, to]) => usize::try_from(*to) == Ok(*k),
@@ -470,7 +474,7 @@ fn drops_the_middle(shape: Option<&[Option<usize>]>, lengths: &[i64]) -> bool {
     }
 }
 
-/// Returns the encoder that gives a tensor, `rows x categories` or `rows x 1 x categories`.
+/// Returns the encoder whose result is a tensor of `rows x categories` or `rows x 1 x categories`.
 fn one_hot(new: &Rebuild, operand: Operand) -> Option<OneHot> {
     let mut node = new.node_of(operand)?;
     if let Operator::Reshape(lengths) = &node.operator {

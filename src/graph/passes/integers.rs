@@ -1,4 +1,4 @@
-//! What is known of the integers in a graph's tensors, without running it.
+//! Bounds of the integers in a graph's tensors, found without running it.
 
 use super::super::{
     model::Operand,
@@ -15,9 +15,9 @@ pub(super) struct Integers {
     pub(super) greatest: f64,
 }
 
-/// Every integer up to this one is a double.
+/// Every integer of at most this magnitude is a double.
 const EXACT_DOUBLES: f64 = 9_007_199_254_740_992.0;
-/// Every integer up to this one is an `f32`.
+/// Every integer of at most this magnitude is an `f32`.
 pub(super) const EXACT_FLOATS: f64 = 16_777_216.0;
 
 impl Integers {
@@ -28,7 +28,7 @@ impl Integers {
         self.least.abs().max(self.greatest.abs())
     }
 
-    /// Returns the bounds of elements, if all are integers that are doubles.
+    /// Returns the bounds of elements, if all are integers and doubles represent them exactly.
     fn of(elements: &Elements) -> Option<Self> {
         let values = elements.doubles().filter(|values| !values.is_empty())?;
         let integer = |value: &f64| value.fract() == 0.0 && value.abs() < EXACT_DOUBLES;
@@ -38,12 +38,12 @@ impl Integers {
         })
     }
 
-    /// Returns the bounds of both together.
+    /// Returns bounds that hold for the elements of both.
     fn or(self, other: Self) -> Self {
         Self { least: self.least.min(other.least), greatest: self.greatest.max(other.greatest) }
     }
 
-    /// Returns the bounds that values of two intervals have, where the extremes are at the intervals' ends.
+    /// Returns the bounds of `f` on two intervals, if its extremes are at the intervals' ends.
     fn ends(self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
         let ends = [
             f(self.least, other.least),
@@ -74,7 +74,7 @@ impl Integers {
     }
 }
 
-/// The bounds of the tensors of a graph that grows.
+/// The bounds of the tensors of a graph that is being built.
 #[derive(Default)]
 pub(super) struct KnownIntegers {
     weights: Vec<Option<Option<Integers>>>,
@@ -82,7 +82,7 @@ pub(super) struct KnownIntegers {
 }
 
 impl KnownIntegers {
-    /// Returns the bounds of an operand of the new graph; `None` if it may hold anything but integers.
+    /// Returns the bounds of an operand of the new graph, or `None` if it may hold anything but integers.
     pub(super) fn of(&mut self, new: &Rebuild, operand: Operand) -> Option<Integers> {
         while self.nodes.len() < new.graph.nodes.len() {
             let found = self.of_next(new);
@@ -117,7 +117,7 @@ impl KnownIntegers {
         found
     }
 
-    /// Returns the bounds of an operator's first result, whatever its type holds.
+    /// Returns the bounds of an operator's first result, before it is rounded or wrapped to its type.
     fn first_result(&mut self, new: &Rebuild, operator: &Operator, operands: &[Operand]) -> Option<Integers> {
         let (x, second) = (operands[0], operands.get(1).copied());
         match operator {
@@ -201,12 +201,12 @@ impl KnownIntegers {
         all.try_fold(first, |so_far, other| Some(so_far.or(other?)))
     }
 
-    /// Returns what no partial sum of a product's elements goes beyond, in whatever order they are added.
-    /// [`KnownIntegers::of`] was asked for the operands before.
+    /// Returns a bound of the magnitude of every partial sum of a product's elements, in whatever order they are
+    /// added. [`KnownIntegers::of`] must have been called for the operands before.
     pub(super) fn sums(&mut self, new: &Rebuild, a: Operand, b: Operand) -> Option<f64> {
         let of_a = self.of_known(new, a)?.magnitude();
         let of_b = self.of_known(new, b)?.magnitude();
-        // The columns of a weight say more than its greatest element.
+        // The columns of a weight give a tighter bound than its greatest element.
         let of_columns = new.graph.weight_of(b).and_then(greatest_column);
         let sum = match of_columns {
             Some(column) => column * of_a,
@@ -215,7 +215,8 @@ impl KnownIntegers {
         sum.is_finite().then_some(sum)
     }
 
-    /// Returns what no partial sum along axes goes beyond. [`KnownIntegers::of`] was asked for `x` before.
+    /// Returns a bound of the magnitude of every partial sum along axes. [`KnownIntegers::of`] must have been
+    /// called for `x` before.
     pub(super) fn sum_along(&mut self, new: &Rebuild, x: Operand, axes: &[i64]) -> Option<f64> {
         let magnitude = self.of_known(new, x)?.magnitude();
         let shape = new.type_of(x).shape.as_ref()?;
@@ -236,7 +237,7 @@ fn greatest_column(weight: &Tensor) -> Option<f64> {
     Some(sums.into_iter().fold(0.0, f64::max))
 }
 
-/// Returns the bounds of whatever a type holds.
+/// Returns the bounds of all values of a type, or `None` for a type that holds more than small integers.
 fn of_dtype(dtype: Dtype) -> Option<Integers> {
     match dtype {
         Dtype::Bool => Some(Integers::TRUTHS),
@@ -245,7 +246,7 @@ fn of_dtype(dtype: Dtype) -> Option<Integers> {
     }
 }
 
-/// Returns the bounds of places along an axis.
+/// Returns the bounds of indices along an axis.
 fn places(new: &Rebuild, x: Operand, axis: i64) -> Option<Integers> {
     let shape = new.type_of(x).shape.as_ref()?;
     let length = shape[axis_of(axis, shape.len()).ok()?]?;

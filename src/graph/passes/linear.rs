@@ -55,7 +55,7 @@ pub(super) fn merge(old: &Graph) -> Result<Graph, GraphError> {
     Ok(new.finish(old))
 }
 
-/// Returns matrices of as many rows beside each other.
+/// Returns one matrix that holds matrices side by side. All have the same number of rows.
 fn side_by_side(weights: &[&Tensor]) -> Option<Tensor> {
     let views: Vec<_> = weights.iter().map(|weight| weight.view()).collect();
     let joined = super::super::arrange::concat(1, &views).ok()?;

@@ -1,5 +1,5 @@
-//! Small forests as products of matrices: which way each split sends a row, which leaf each tree's answers lead
-//! to, and the sum of the leaves' values.
+//! Small forests as products of matrices: the side to which each split sends a row, the leaf of each tree that these
+//! sides lead to, and the sum of the leaf values.
 
 use super::super::{
     interpret::GraphError,
@@ -14,12 +14,12 @@ use crate::{
     schedule::cpu_facts,
 };
 
-/// The most elements of the matrix from splits to leaves.
+/// The maximum number of elements of the matrix from splits to leaves.
 const MOST_ELEMENTS: usize = 1 << 22;
 
-/// Forests become products of matrices (CMLCompiler, section 3.3, with the columns of splits gathered, since
-/// a product with zeros and ones makes NaN of a row that has one missing value): every forest that can if `every` is
-/// set, and otherwise those whose products take less time than their walk on the target.
+/// Forests become products of matrices (CMLCompiler, section 3.3, with the columns of splits gathered, since a
+/// product with zeros and ones turns all columns of a row with a missing value into NaN). If `every` is set, every
+/// forest that can is rewritten, and otherwise those whose products take less time than their walks on the target.
 pub(super) fn of_forests(old: &Graph, target: GraphTarget, every: bool) -> Result<Graph, GraphError> {
     let wants_class = wants_class(old);
     let mut new = Rebuild::of(old);
@@ -41,7 +41,7 @@ pub(super) fn of_forests(old: &Graph, target: GraphTarget, every: bool) -> Resul
     Ok(new.finish(old))
 }
 
-/// Returns for each node whether its second result is read: of a forest, the class.
+/// Returns for each node whether its second result is read. The second result of a forest is the class.
 fn wants_class(old: &Graph) -> Vec<bool> {
     let mut wants_class = vec![false; old.nodes.len()];
     let of_outputs = old.outputs.iter().map(|output| output.operand);
@@ -53,18 +53,18 @@ fn wants_class(old: &Graph) -> Vec<bool> {
     wants_class
 }
 
-/// A forest of a graph, its two ways, and the one that it takes.
+/// A forest of a graph, the estimates of its walks and of products of matrices, and the choice between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestWays {
     /// The name of its node.
     pub name: String,
     /// The numbers that describe it.
     pub facts: ForestFacts,
-    /// Number of its sums.
+    /// Number of the forest's margins of a row.
     pub outputs: usize,
-    /// Both ways for a batch, with their estimates.
+    /// The estimates of both ways for a batch.
     pub choice: ForestChoice,
-    /// Why it can't be products of matrices.
+    /// Why the forest can't become products of matrices. `None` if it can.
     pub refused: Option<&'static str>,
     /// Whether it becomes products of matrices.
     pub products: bool,
@@ -76,8 +76,8 @@ impl ForestWays {
         (facts, target.forest_choice(&facts, forest.outputs as usize, rows))
     }
 
-    /// Returns the ways of a graph's forests for batches of `rows` rows. `on` says whether [`Pass::Matrices`] is on,
-    /// and `every` whether it takes every forest.
+    /// Returns the estimates of a graph's forests for batches of `rows` rows. `on` says whether [`Pass::Matrices`]
+    /// is on, and `every` whether it rewrites every forest that it can.
     ///
     /// [`Pass::Matrices`]: super::Pass::Matrices
     pub(super) fn of(
@@ -103,7 +103,7 @@ impl ForestWays {
     }
 }
 
-/// Returns why a forest can't be products of matrices.
+/// Returns why a forest can't become products of matrices, or `None` if it can.
 fn refusal(forest: &Forest, wants_class: bool) -> Option<&'static str> {
     let mut nodes = forest.trees.iter().flat_map(|tree| &tree.nodes);
     let splits = nodes.clone().filter(|node| node.slot().is_none()).count();
@@ -131,7 +131,7 @@ fn refusal(forest: &Forest, wants_class: bool) -> Option<&'static str> {
     }
 }
 
-/// Whether the class of a row can be said with the operators of a graph.
+/// Returns whether a graph has operators for the class of a row.
 fn has_class(forest: &Forest) -> bool {
     match forest.classes.rule {
         ClassRule::None => false,
@@ -145,16 +145,17 @@ struct Matrices {
     columns: Vec<i64>,
     thresholds: Vec<f64>,
     missing_left: Vec<bool>,
-    /// `splits x leaves`: 1 where a leaf is on the left of a split, -1 on the right, 0 where it is below neither.
+    /// `splits x leaves`: 1 if a leaf is on the left below a split, -1 if on the right, and 0 if it is not below the
+    /// split.
     sides: Vec<f32>,
-    /// How many splits a leaf is on the left of.
+    /// For each leaf, the number of splits that have it on the left.
     lefts: Vec<f32>,
-    /// `leaves x outputs`.
+    /// `leaves x outputs`: what each leaf adds to each output.
     values: Vec<f64>,
 }
 
 impl Matrices {
-    /// Returns `None` for a forest that asks other questions than for thresholds.
+    /// Returns the matrices of a forest, or `None` if it has predicates other than `Less`.
     fn of(forest: &Forest) -> Option<Self> {
         let leaves = forest.leaf_count();
         let all = forest.trees.iter().flat_map(|tree| &tree.nodes);

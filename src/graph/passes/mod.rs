@@ -1,4 +1,4 @@
-//! Passes that rewrite a graph into one that computes the same with less.
+//! Passes that rewrite a graph into one that computes the same with less work.
 //!
 //! Each pass is a function from a graph to a graph, has a switch, and a file of examples in
 //! `tests/filetests/graphs`. [`Pass::ALL`] has them in the order in which they run. After each of them, nodes and
@@ -8,13 +8,13 @@
 //! |---|---|
 //! | `simple` | constant folding, common subexpressions, redundant operators |
 //! | `selections` | columns: chains of selections, columns that nothing reads |
-//! | `forests` | what comes before a forest, folded into its splits |
+//! | `forests` | operators before a forest, folded into its splits |
 //! | `linear` | linear models of one input, merged into one product |
 //! | `sparse` | products with weights that are mostly 0 |
 //! | `matrices` | small forests as three products of matrices |
 //! | `dtypes` | the smallest types that products are exact in |
-//! | `integers` | what is known of the integers in tensors |
-//! | `rebuild` | how a pass makes its graph |
+//! | `integers` | bounds of the integers in tensors |
+//! | `rebuild` | how a pass builds its new graph |
 
 mod dtypes;
 mod forests;
@@ -42,27 +42,27 @@ pub use matrices::ForestWays;
 pub enum Pass {
     /// An operator whose operands are all weights becomes a weight.
     Constants,
-    /// Of equal weights and of nodes that compute the same, one stays.
+    /// Equal weights become one weight, and nodes that compute the same become one node.
     Duplicates,
-    /// Operators that change nothing or that cancel go (redundant elimination, CMLCompiler, section 4.3): casts
-    /// of what has the type already, chains of casts and of reshapes, pairs of transposes, and functions that
-    /// keep the order before the place of the extreme.
+    /// Operators that change nothing or that cancel are removed (redundant elimination, CMLCompiler, section 4.3):
+    /// casts to the type that a tensor already has, chains of casts and of reshapes, pairs of transposes, a softmax
+    /// before an argmax, and similar ones.
     Redundant,
-    /// Chains of selections become one, and a selection moves before operators that go element by element, so
-    /// that no column is computed that nothing reads.
+    /// Chains of column selections become one selection. A selection moves before elementwise operators, so that
+    /// columns that nothing reads are not computed.
     Columns,
-    /// Scalers, casts, imputers, selections and one-hot encoders before a forest go into the questions of its
+    /// Scalers, casts, imputers, selections and one-hot encoders before a forest are folded into the predicates of its
     /// splits. Every row reaches the leaves that it reached before.
     Forests,
     /// Products of one tensor with several weights become one product, and slices of it.
     Products,
-    /// Products with weights that are mostly 0 skip them (sparse operator replacing, CMLCompiler, section 4.2).
+    /// Products with weights that are mostly 0 skip the zeros (sparse operator replacing, CMLCompiler, section 4.2).
     Sparse,
-    /// Small forests become three products of matrices (CMLCompiler, section 3.3). Margins keep the contract of
-    /// their sums. By default only those do whose products take less time than their walk: [`Passes::default`].
+    /// Small forests become three products of matrices (CMLCompiler, section 3.3). Margins keep the contract of their
+    /// sums. By default only forests whose products take less time than their walks are rewritten: [`Passes::default`].
     Matrices,
-    /// Products of integers are computed in the fastest type that is exact, and casts to doubles move behind what is
-    /// exact in floats (dtype rewriting, CMLCompiler, section 4.3).
+    /// Products of integers are computed in the fastest type that is exact, and casts to doubles move after operators
+    /// that are exact in floats (dtype rewriting, CMLCompiler, section 4.3).
     Dtypes,
 }
 
@@ -100,7 +100,7 @@ impl Pass {
         Self::ALL.into_iter().find(|pass| pass.name() == name)
     }
 
-    /// Returns the graph after this pass alone, for the CPU, without what no output needs any more.
+    /// Returns the graph after this pass alone, for the CPU, without nodes and weights that no output needs.
     ///
     /// # Errors
     /// The graph does not verify.
@@ -108,8 +108,9 @@ impl Pass {
         self.rewrite(graph, GraphTarget::Cpu, true).map(|(graph, _)| graph)
     }
 
-    /// Returns the graph after this pass, and what it did to single nodes if it says so. [`Pass::Matrices`] takes every
-    /// forest that it can if `every_forest` is set, and otherwise those whose products take less time.
+    /// Returns the graph after this pass, and a line for each node whose type [`Pass::Dtypes`] changed.
+    /// [`Pass::Matrices`] rewrites every forest that it can if `every_forest` is set, and otherwise those whose
+    /// products take less time.
     fn rewrite(
         self,
         graph: &Graph,
@@ -139,8 +140,8 @@ impl fmt::Display for Pass {
     }
 }
 
-/// Returns the graph after [`Pass::Sparse`] where every product with a weight skips the weight's zeros, whether it pays
-/// or not. `fangorn-benches products` measures with it what pays.
+/// Returns the graph with every product with a weight rewritten to skip the weight's zeros, even if that takes longer.
+/// `fangorn-benches products` uses it to measure when skipping is faster.
 ///
 /// # Errors
 /// The graph does not verify.
@@ -149,7 +150,7 @@ pub fn skip_zeros(graph: &Graph) -> Result<Graph, GraphError> {
     Ok(sparse::replace_where(graph, |_, _| true)?.used())
 }
 
-/// The passes that are on.
+/// A set of passes to run, and the target whose costs they use.
 ///
 /// ```
 /// use fangorn::graph::{Graph, Pass, Passes};
@@ -172,13 +173,13 @@ pub fn skip_zeros(graph: &Graph) -> Result<Graph, GraphError> {
 pub struct Passes {
     on: Vec<Pass>,
     target: GraphTarget,
-    /// Whether every forest becomes products that can, and not only where they take less time.
+    /// Whether every forest that can becomes products, even if these take more time than its walks.
     every_forest: bool,
 }
 
 impl Default for Passes {
-    /// All passes, for the CPU. [`Pass::Matrices`] takes the forests whose products take less time than their walk by
-    /// [`GraphTarget::forest_choice`], which is hardly ever so on CPUs.
+    /// All passes, for the CPU. [`Pass::Matrices`] rewrites only forests whose products take less time than their
+    /// walks, as [`GraphTarget::forest_choice`] estimates it. On CPUs there is hardly any.
     fn default() -> Self {
         Self { on: Pass::ALL.to_vec(), target: GraphTarget::Cpu, every_forest: false }
     }
@@ -213,12 +214,12 @@ impl fmt::Display for PassChange {
 }
 
 impl Passes {
-    /// Returns no pass.
+    /// Returns an empty set of passes, for the CPU.
     pub fn none() -> Self {
         Self { on: Vec::new(), target: GraphTarget::Cpu, every_forest: false }
     }
 
-    /// Switches passes on. With [`Pass::Matrices`] among them, every forest becomes products that can, whatever they
+    /// Switches passes on. If [`Pass::Matrices`] is among them, every forest that can becomes products, whatever they
     /// cost.
     #[must_use]
     pub fn with(mut self, passes: impl IntoIterator<Item = Pass>) -> Self {
@@ -229,7 +230,7 @@ impl Passes {
         self
     }
 
-    /// Chooses by the costs of this target, in place of the CPU's.
+    /// Sets the target whose costs the passes use. The default is the CPU.
     #[must_use]
     pub fn on(mut self, target: GraphTarget) -> Self {
         self.target = target;
@@ -249,13 +250,14 @@ impl Passes {
         self.on.contains(&pass)
     }
 
-    /// Returns the two ways of each forest of a graph for batches of `rows` rows, and the one that it takes.
+    /// Returns the estimates of walks and of products for each forest of a graph, for batches of `rows` rows, and the
+    /// choice between them.
     pub(super) fn forest_ways(&self, graph: &Graph, rows: usize) -> Vec<ForestWays> {
         ForestWays::of(graph, self.target, rows, (self.has(Pass::Matrices), self.every_forest))
     }
 
-    /// Returns the graph after the passes that are on, and what each one that changed it did. All passes run
-    /// again until none changes the graph, at most eight times.
+    /// Returns the graph after the passes, and a record of each pass that changed it. All passes run again until none
+    /// changes the graph, at most eight times.
     ///
     /// # Errors
     /// The graph does not verify.
@@ -286,7 +288,7 @@ impl Passes {
     }
 }
 
-/// Whether two graphs are alike, to the bit: NaN is NaN.
+/// Returns whether two graphs are equal to the bit, so that a NaN equals itself.
 fn same(a: &Graph, b: &Graph) -> bool {
     let weights = |(a, b): (&Arc<Tensor>, &Arc<Tensor>)| Arc::ptr_eq(a, b) || simple::equal_to_the_bit(a, b);
     let nodes = |(a, b): (&Node, &Node)| {
@@ -300,5 +302,5 @@ fn same(a: &Graph, b: &Graph) -> bool {
         && a.weights.iter().zip(&b.weights).all(weights)
 }
 
-/// The most times that all passes run.
+/// The maximum number of times that all passes run.
 const ROUNDS: usize = 8;

@@ -1,4 +1,4 @@
-//! How a pass makes its graph: node by node, in the old graph's order.
+//! Builds the new graph of a pass, node by node, in the old graph's order.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::super::{
     types::{GraphTypes, TensorType},
 };
 
-/// A graph that grows beside the old one.
+/// The new graph of a pass while it is built.
 pub(super) struct Rebuild {
     /// The new graph. Its inputs are the old graph's, and its weights begin with them.
     pub(super) graph: Graph,
     /// The types of the new graph.
     types: GraphTypes,
-    /// What each result of the old nodes is in the new graph.
+    /// For each result of the old nodes, the operand of the new graph that replaces it.
     found: Vec<Vec<Operand>>,
 }
 
@@ -31,7 +31,7 @@ impl Rebuild {
         Self { types: GraphTypes::of_leaves(&graph), graph, found: Vec::with_capacity(old.nodes.len()) }
     }
 
-    /// Returns what an operand of the old graph is in the new one.
+    /// Returns the operand of the new graph that replaces an operand of the old one.
     pub(super) fn operand(&self, old: Operand) -> Operand {
         match old {
             Operand::Node(at, result) => self.found[at as usize][result as usize],
@@ -49,7 +49,7 @@ impl Rebuild {
         self.types.of(operand)
     }
 
-    /// Returns the types of the results that an operator would have.
+    /// Returns the types of the results that an operator has for these operands.
     pub(super) fn results_of(
         &self,
         operator: &Operator,
@@ -66,7 +66,7 @@ impl Rebuild {
         }
     }
 
-    /// Says what the results of the next old node are.
+    /// Sets the operands that replace the results of the next old node.
     pub(super) fn becomes(&mut self, results: Vec<Operand>) {
         self.found.push(results);
     }
@@ -92,7 +92,7 @@ impl Rebuild {
         self.replace(&node.name, node.operator.clone(), operands)
     }
 
-    /// Adds a node in place of the next old one, with as many results.
+    /// Adds a node in place of the next old one. Both have the same number of results.
     pub(super) fn replace(
         &mut self,
         name: &str,
@@ -138,7 +138,7 @@ impl Graph {
                 node.operands.iter().for_each(|operand| mark(*operand, &mut nodes));
             }
         }
-        // The number of each thing that stays, among those that stay.
+        // The new index of each node or weight that stays.
         let numbers = |used: &[bool]| -> Vec<u32> {
             used.iter()
                 .scan(0, |next, used| Some(std::mem::replace(next, *next + u32::from(*used))))

@@ -1,4 +1,4 @@
-//! Selections of columns: chains of them, and selections before what is computed element by element.
+//! Merges chains of column selections, and moves selections before elementwise operators.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,12 +12,12 @@ use super::super::{
 use super::rebuild::Rebuild;
 use crate::forest::{Forest, Node};
 
-/// The most columns of a tensor from which columns are chosen. A file may claim any number.
+/// The maximum number of columns of a tensor from which columns are selected. A file may claim any number.
 const MOST_COLUMNS: usize = 1 << 24;
-/// How many operators a selection moves before.
+/// The maximum number of operators that one selection moves before.
 const MOST_STEPS: usize = 64;
 
-/// Returns the tensor of rows and the columns of it that an operand chooses, if that is all it does.
+/// If an operand selects columns of a tensor of rows, returns that tensor and the columns.
 pub(super) fn selection(new: &Rebuild, operand: Operand) -> Option<(Operand, Vec<usize>)> {
     let node = new.node_of(operand)?;
     let source = node.operands[0];
@@ -43,7 +43,7 @@ pub(super) fn selection(new: &Rebuild, operand: Operand) -> Option<(Operand, Vec
     }
 }
 
-/// Moves selections before what is computed element by element.
+/// Moves column selections before the operators that compute the columns.
 pub(super) fn columns(old: &Graph) -> Result<Graph, GraphError> {
     let mut uses: HashMap<Operand, usize> = HashMap::new();
     let of_outputs = old.outputs.iter().map(|output| output.operand);
@@ -66,17 +66,18 @@ pub(super) fn columns(old: &Graph) -> Result<Graph, GraphError> {
 
 struct Selections {
     new: Rebuild,
-    /// How many old nodes and outputs read an operand of the new graph.
+    /// For each operand of the new graph, the number of old nodes and outputs that read it.
     uses: HashMap<Operand, usize>,
 }
 
 impl Selections {
-    /// A node that chooses columns chooses them as early as it can.
+    /// Moves a node that selects columns as far forward as possible. Returns `false` if the node selects
+    /// nothing.
     fn chosen(&mut self, node: &super::super::model::Node) -> Result<bool, GraphError> {
         if !matches!(node.operator, Operator::Gather { .. } | Operator::Slice { .. }) {
             return Ok(false);
         }
-        // The node in the new graph is dropped again if nothing comes of it.
+        // If the selection moves, this node of the new graph is unused, and dropped later.
         let operands = self.new.operands(node);
         let as_it_is = self.new.node(&node.name, node.operator.clone(), operands)?;
         let found = match selection(&self.new, as_it_is[0]) {
@@ -87,7 +88,8 @@ impl Selections {
         Ok(true)
     }
 
-    /// A forest that reads some columns of what is computed gets those alone.
+    /// If a forest reads only some of the columns that a node computes, gives it only those. Returns whether it
+    /// did.
     fn forest(&mut self, node: &super::super::model::Node) -> Result<bool, GraphError> {
         let Operator::Forest(forest) = &node.operator else { return Ok(false) };
         let mut used = vec![false; forest.features.len()];
@@ -114,8 +116,7 @@ impl Selections {
         Ok(true)
     }
 
-    /// Returns columns of a tensor of rows, chosen before what computes them; `None` where nothing is gained by
-    /// it.
+    /// Returns columns of a tensor of rows, selected before they are computed; or `None` if that saves nothing.
     fn select(
         &mut self,
         source: Operand,
@@ -136,7 +137,8 @@ impl Selections {
                 None => self.gather(earlier, &columns).map(Some),
             };
         }
-        // What others read too is computed anyway, and more columns than there are cost more.
+        // If others read the tensor too, it is computed anyway. If columns are repeated, computing them earlier
+        // costs more.
         if self.uses.get(&source).copied().unwrap_or(0) > 1 || columns.len() > width {
             return Ok(None);
         }
@@ -149,7 +151,7 @@ impl Selections {
             | Operator::Where => {
                 let wide = |operand: &Operand| {
                     let found = self.new.type_of(*operand);
-                    // A list that is computed is none of columns: it may be one of rows.
+                    // A computed list may be a list of rows, so only a weight counts as a list of columns.
                     let is_weight = self.new.graph.weight_of(*operand).is_some();
                     match (found.dimensions()?, found.width()) {
                         (1, Some(length)) if length == width && is_weight => Some(true),
@@ -211,7 +213,7 @@ impl Selections {
         }
     }
 
-    /// Returns columns of a tensor or of a weight, one way or another.
+    /// Returns columns of a tensor or of a weight. If the selection can't move, a `Gather` selects them.
     fn columns_of(
         &mut self,
         source: Operand,

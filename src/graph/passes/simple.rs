@@ -15,7 +15,7 @@ use super::super::{
 };
 use super::rebuild::Rebuild;
 
-/// The most elements that a folded constant may have beyond those that it is made of.
+/// The maximum number of elements that a folded constant may have beyond those that it is computed from.
 const MOST_NEW_ELEMENTS: usize = 1 << 16;
 
 /// An operator whose operands are all weights becomes a weight.
@@ -33,7 +33,7 @@ pub(super) fn constants(old: &Graph) -> Result<Graph, GraphError> {
     Ok(new.finish(old))
 }
 
-/// Returns the results of a node whose operands are all weights.
+/// Returns the results of a node whose operands are all weights, or `None` if the node must stay.
 fn folded(new: &Rebuild, node: &Node) -> Option<Vec<Tensor>> {
     if node.operator.forest().is_some() {
         return None;
@@ -47,11 +47,11 @@ fn folded(new: &Rebuild, node: &Node) -> Option<Vec<Tensor>> {
     if alone.any(|result| result.count().is_none_or(|count| count > given + MOST_NEW_ELEMENTS)) {
         return None;
     }
-    // What can't be evaluated stays, and is an error when the graph runs.
+    // A node that can't be evaluated stays, and gives an error when the graph runs.
     node.operator.evaluate(&weights).ok()
 }
 
-/// Of equal weights and of nodes that compute the same, one stays.
+/// Equal weights become one weight, and nodes that compute the same become one node.
 pub(super) fn duplicates(old: &Graph) -> Result<Graph, GraphError> {
     let mut new = Rebuild::of(old);
     let mut weights: HashMap<u64, Vec<u32>> = HashMap::new();
@@ -125,7 +125,7 @@ fn hash(tensor: &Tensor) -> u64 {
     hasher.finish()
 }
 
-/// Operators that change nothing or that cancel go.
+/// Operators that change nothing or that cancel are removed.
 pub(super) fn redundant(old: &Graph) -> Result<Graph, GraphError> {
     let mut new = Rebuild::of(old);
     let mut readers = vec![0usize; old.nodes.len()];
@@ -151,17 +151,18 @@ pub(super) fn redundant(old: &Graph) -> Result<Graph, GraphError> {
     Ok(new.finish(old))
 }
 
-/// What a node of one operand becomes.
+/// What replaces a node.
 enum Simpler {
-    /// What is there already.
+    /// An operand that exists already.
     Operand(Operand),
     /// Another operator of one operand.
     Node(Operator, Operand),
-    /// Elements of a weight, along an axis and at these places.
+    /// Elements that are gathered from a weight along an axis, with these indices.
     Choice(i64, Tensor, Operand),
 }
 
-/// Returns what is simpler than an operator. `alone` says whether nothing else reads its first operand.
+/// Returns a simpler replacement of an operator, if there is one. `alone` says whether nothing else reads its
+/// first operand.
 fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand], alone: bool) -> Option<Simpler> {
     let x = operands[0];
     let read = new.type_of(x);
@@ -177,7 +178,7 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand], alone: bool
             let from = new.type_of(first).dtype;
             match widens(from, *through) {
                 true if from == *to => Some(Simpler::Operand(first)),
-                // A text says which type the number had.
+                // The text of a number depends on the number's type.
                 true if *to != Dtype::Text => Some(Simpler::Node(Operator::Cast(*to), first)),
                 _ => None,
             }
@@ -185,7 +186,7 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand], alone: bool
         (Operator::Reshape(lengths), Some((Operator::Reshape(_), first))) if !lengths.contains(&0) => {
             Some(Simpler::Node(Operator::Reshape(lengths.clone()), first))
         }
-        // A cast of chosen elements of a weight chooses elements of the cast weight.
+        // A cast of elements that are gathered from a weight becomes a cast of the weight.
         (Operator::Cast(to), Some((Operator::Gather { axis }, first))) if alone => {
             let weight = new.graph.weight_of(first)?;
             if weight.elements().len() > MOST_NEW_ELEMENTS {
@@ -194,7 +195,7 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand], alone: bool
             let found = Operator::Cast(*to).evaluate(&[weight]).ok()?.pop()?;
             Some(Simpler::Choice(*axis, found, new.node_of(x)?.operands[1]))
         }
-        // Places of extremes that keep their axis, and lose it.
+        // An index of an extreme that keeps its axis, and a reshape that drops the axis.
         (
             Operator::Reshape(lengths),
             Some((Operator::ArgExtreme { axis, keep: true, greatest, last }, first)),
@@ -214,7 +215,7 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand], alone: bool
         }
         (Operator::Unary(how), Some((Operator::Unary(earlier), first))) if how == earlier => match how {
             Unary::Not | Unary::Negate => Some(Simpler::Operand(first)),
-            // What these functions give, they leave as it is.
+            // A second call of these functions changes nothing.
             Unary::Abs | Unary::Relu | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Sign => {
                 Some(Simpler::Operand(x))
             }
@@ -237,7 +238,8 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand], alone: bool
     }
 }
 
-/// Returns whether lengths are those of a tensor that differs from batch to batch in its first one at most.
+/// Returns whether a reshape to these lengths keeps the shape. Only the first length of the tensor may differ
+/// from batch to batch.
 fn keeps_shape(x: &TensorType, lengths: &[i64]) -> bool {
     let same = |(at, (length, to)): (usize, (&Option<usize>, &i64))| match length {
         Some(length) => usize::try_from(*to) == Ok(*length) && *length > 0 || at == 0 && *to == 0,

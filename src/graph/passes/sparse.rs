@@ -11,13 +11,13 @@ use super::super::{
 use super::rebuild::Rebuild;
 use crate::{cost::PRODUCTS, sparse::SparseMatrix};
 
-/// Products with a weight whose zeros it pays to skip ([`PRODUCTS`]) skip them.
+/// Products with a weight skip its zeros if that is estimated to be faster ([`PRODUCTS`]).
 pub(super) fn replace(old: &Graph) -> Result<Graph, GraphError> {
     replace_where(old, |shape, filled| PRODUCTS.skipping_pays(shape, filled))
 }
 
-/// Products with a weight skip its zeros where `pays` says so, given its shape and the number of elements that are not
-/// 0.
+/// Products with a weight skip its zeros if `pays` returns true for the weight's shape and its number of elements that
+/// are not 0.
 pub(super) fn replace_where(
     old: &Graph,
     pays: impl Fn([usize; 2], usize) -> bool,
@@ -35,7 +35,7 @@ pub(super) fn replace_where(
     Ok(new.finish(old))
 }
 
-/// Returns the weight of a product in sparse rows, if that pays.
+/// Returns the weight of a product as sparse rows, transposed, if `pays` returns true for it.
 fn sparse(
     old: &Graph,
     operator: &Operator,
