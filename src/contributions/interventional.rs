@@ -1,15 +1,17 @@
-//! Contributions against a background of rows: what the features add where the others are those of a background row.
+//! Contributions against a background of rows: what features add if all other features have the values of a background
+//! row.
 //!
-//! With one background row, a leaf counts for a set of features if the row has the path's side at all splits on features of
-//! the set, and the background row at all other splits of the path. So of the path's features, those that only the row
-//! satisfies have to be in the set, those that only the background row satisfies must not be, and where neither does, the
-//! leaf never counts. With `a` of the former and `b` of the latter, each of the former gets `value (a - 1)! b! / (a + b)!`,
-//! and each of the latter loses `value a! (b - 1)! / (a + b)!` (Lundberg et al.: *From local explanations to global
-//! understanding with explainable AI for trees*, 2020, algorithm 3; Laberge, Pequignot: *Understanding Interventional
-//! TreeSHAP*, 2022).
+//! With one background row, a leaf counts for a set of features if the row has the path's side at all splits on
+//! features of the set, and the background row at all other splits of the path. So of the path's features, those that
+//! only the row satisfies have to be in the set, those that only the background row satisfies must not be, and if
+//! neither satisfies a feature, the leaf never counts. With `a` of the former and `b` of the latter, each of the
+//! former gets `value (a - 1)! b! / (a + b)!`, and each of the latter loses `value a! (b - 1)! / (a + b)!` (Lundberg
+//! et al.: *From local explanations to global understanding with explainable AI for trees*, 2020, algorithm 3;
+//! Laberge, Pequignot: *Understanding Interventional TreeSHAP*, 2022).
 //!
-//! A row satisfies some of a path's features, which is a pattern of bits. Rows with the same pattern at a leaf get the same
-//! from it, and background rows with the same pattern give the same, so a leaf is computed once for each two patterns.
+//! A row satisfies some of a path's features, which is a pattern of bits. Rows with the same pattern at a leaf get the
+//! same contributions from it, and background rows with the same pattern have the same effect. So a leaf is computed
+//! once for each pair of patterns.
 
 use std::collections::HashMap;
 
@@ -21,27 +23,27 @@ use crate::{
     forest::{Aggregate, CompareType, Forest, Node, Predicate, Side, Targets, reference},
 };
 
-/// The most features of a path, for they are the bits of a word.
+/// The maximum number of features of a path, because a pattern has a bit for each in one word.
 const MOST_FEATURES: usize = 64;
 
-/// The most rows of a block, and bytes of its values and sums.
+/// The greatest and the least number of rows of a block, and the bytes of its values and sums.
 const MOST_ROWS: usize = 2048;
 const LEAST_ROWS: usize = 16;
 const BLOCK_BYTES: usize = 16 << 20;
 
-/// Paths with at most so many features have a table of patterns; others have a map.
+/// A path with at most so many features has a table of patterns; a longer one has a map.
 const MOST_FEATURES_OF_TABLE: usize = 12;
 
 /// Explains a forest's margins against a background of rows: interventional SHAP values, as shap's `TreeExplainer` computes
 /// them with `feature_perturbation="interventional"`. It is immutable and `Send + Sync`.
 ///
-/// The contributions of a row are the mean over the background rows of the Shapley values of a game: a set of features has
-/// the margin of a row that takes these features from the row, and all others from the background row. The bias is the mean
-/// margin of the background. They add up to the row's margin, before the forest's scale and transform. The forest needs no
-/// covers.
+/// The contributions of a row are the mean over the background rows of the Shapley values of a game: the value of a
+/// set of features is the margin of a row that takes these features from the row, and all others from the background
+/// row. The bias is the mean margin of the background. They add up to the row's margin, before the forest's scale and
+/// transform. The forest needs no covers.
 ///
-/// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of different patterns
-/// of rows and background rows. Some hundred background rows are usual.
+/// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of different
+/// patterns of rows and background rows. A few hundred background rows are usual.
 ///
 /// ```
 /// use fangorn::{Predictor, contributions::Interventional, cpu::Rows, import};
@@ -75,10 +77,10 @@ impl Interventional {
     /// Prepares a forest and the background rows.
     ///
     /// # Errors
-    /// [`Error::Contributions`]: the margin is the least or largest leaf and no sum, or a path has more than 64 features.
-    /// [`Error::Rows`]: there are no background rows, or more than `u32::MAX`.
-    /// [`Error::Columns`]: they have another number of columns than the forest has features.
-    /// [`Error::Forest`]: the forest breaks a rule.
+    /// [`Error::Contributions`]: the margin is the least or largest leaf and no sum, or a path has more than 64
+    /// features. [`Error::Rows`]: there are no background rows, or more than `u32::MAX`. [`Error::Columns`]: the
+    /// background rows have another number of columns than the forest has features. [`Error::Forest`]: the forest
+    /// breaks a rule.
     pub fn new<T: Row>(forest: &Forest, background: &Rows<'_, T>) -> Result<Self> {
         forest.verify()?;
         if forest.aggregate != Aggregate::Sum {
@@ -143,7 +145,7 @@ impl Interventional {
     /// the threads of the current rayon pool.
     ///
     /// # Errors
-    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn contributions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         check_columns(&self.forest, rows)?;
         if rows.len().checked_mul(self.width()) != Some(out.len()) {
@@ -199,8 +201,8 @@ impl Interventional {
         }
     }
 
-    /// Walks a tree, and calls `take` at each leaf with the patterns of `count` rows, whose values are `values`, and of the
-    /// background. A path with too many features ends where it has them.
+    /// Walks a tree, and calls `take` at each leaf with the patterns of `count` rows, whose values are `values`, and
+    /// of the background. A path with too many features ends at the first that is too many.
     fn each_leaf(&self, tree: usize, values: &[f64], count: usize, take: &mut impl FnMut(LeafPatterns)) {
         let nodes = &self.forest.trees[tree].nodes;
         let root = LeafPatterns {
@@ -216,7 +218,7 @@ impl Interventional {
                 take(patterns);
                 continue;
             };
-            // Every column that a split reads is there.
+            // `columns` holds every column that a split reads.
             let column = self.columns.binary_search(&feature).unwrap_or(0);
             let place = patterns.features.iter().position(|f| *f as usize == column);
             let bit = place.unwrap_or(patterns.features.len());
@@ -232,8 +234,8 @@ impl Interventional {
                 Predicate::Less { .. } if !x.is_nan() => Side::Right,
                 _ => reference::side_of_cast(&self.forest.sets, predicate, missing, x),
             };
-            // A feature that is new on the path has its bit set on the side that a row takes; one that is not loses it on
-            // the other side.
+            // If a feature is new on the path, its bit is set on the side that a row takes. If not, its bit is cleared
+            // on the other side.
             let new = if place.is_none() { 1u64 << bit } else { 0 };
             let split = |patterns: &mut [u64], values: &[f64]| -> Vec<u64> {
                 let divide = |(pattern, x): (&mut u64, &f64)| {
@@ -254,7 +256,7 @@ impl Interventional {
                 ),
                 features: patterns.features.clone(),
             };
-            // A leaf comes off the stack at once, so that a chain keeps the stack short.
+            // Leaves are on top of the stack and leave it at once, so that the stack of a long chain stays short.
             let mut children = [(right, of_right), (left, patterns)];
             children.sort_by_key(|(child, _)| nodes[*child as usize].slot().is_some());
             open.extend(children);
@@ -262,30 +264,30 @@ impl Interventional {
     }
 }
 
-/// What rows and background rows satisfy of the features on the path to a leaf, a bit for each feature.
+/// Which features of the path to a leaf each row and each background row satisfies, a bit for each feature.
 struct LeafPatterns {
     /// The leaf.
     slot: u32,
-    /// The path's features, by their place in [`Interventional::columns`].
+    /// The path's features, as indices into [`Interventional::columns`].
     features: Vec<u32>,
     rows: Vec<u64>,
     background: Vec<u64>,
 }
 
-/// No shares: the leaf gives the row nothing.
+/// Stands for no shares: the leaf adds nothing to the row's contributions.
 const NOTHING: u32 = u32::MAX;
 
-/// A pattern without a place yet.
+/// Stands for a pattern whose shares have not been computed.
 const UNKNOWN: u32 = u32::MAX - 1;
 
-/// The shares of one leaf's value that its features get, for each pattern of rows.
+/// For each pattern of rows, the shares of a leaf's value that the features of its path get.
 #[derive(Default)]
 struct Shares {
-    /// For each row, the place of its shares.
+    /// For each row, the index of its pattern's shares in `found`.
     of_rows: Vec<u32>,
-    /// A number for each place and feature.
+    /// The shares: for each pattern, a number for each feature.
     found: Vec<f64>,
-    /// The place of each pattern, where there are few of them.
+    /// The index of each pattern's shares, if there are few patterns.
     table: Vec<u32>,
     map: HashMap<u64, u32>,
 }
@@ -295,7 +297,7 @@ impl Shares {
         let features = leaf.features.len();
         let mut sorted = leaf.background.clone();
         sorted.sort_unstable();
-        // Each pattern of the background, and its share of the rows.
+        // Each pattern of the background, and its share of the background rows.
         let all = sorted.len() as f64;
         let background: Vec<(u64, f64)> =
             sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as f64 / all)).collect();
@@ -320,7 +322,7 @@ impl Shares {
     }
 }
 
-/// Adds the shares of a leaf's value that `features` features get for a row's pattern. Returns their place.
+/// Adds the shares of a leaf's value that `features` features get for a row's pattern. Returns their index.
 fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &mut Vec<f64>) -> u32 {
     let full = full(features);
     let first = found.len();
@@ -345,7 +347,7 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
     (first / features) as u32
 }
 
-/// Adds a number to those of a pattern's features.
+/// Adds a number to the shares of a pattern's features.
 fn add_to(shares: &mut [f64], mut pattern: u64, added: f64) {
     while pattern != 0 {
         shares[pattern.trailing_zeros() as usize] += added;

@@ -5,8 +5,8 @@ use super::{
     program::{FIRST, MOST_POINTS, Pass, Step, StepKind, TreeProgram},
 };
 
-/// Registers of rows that take each step together, at most. What a step is, is asked once for all of them: a processor
-/// can't foresee the steps of a large tree.
+/// The maximum number of registers of rows that take each step together. The kind of a step is tested once for all of
+/// them, because a processor can't predict the steps of a large tree.
 pub(super) const MOST_REGISTERS: usize = 4;
 
 /// Registers that take each step together.
@@ -16,7 +16,8 @@ pub(super) type Registers<T> = [T; MOST_REGISTERS];
 pub(super) struct Scratch<V> {
     /// For each split of the tree, the rows that go left.
     pub(super) left: Vec<Registers<V>>,
-    /// For each split with its feature above it, the rows that took the path's sides at the splits above.
+    /// For each split whose feature has a split above, the rows that took the path's sides at the feature's splits
+    /// above.
     pub(super) reached: Vec<Registers<V>>,
     /// The two stacks, with a number for each level of the path, register and point.
     pub(super) stacks: Stacks<V>,

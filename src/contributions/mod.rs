@@ -3,7 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `reference` | the definition: two exact interpreters in `f64` |
-//! | `oblivious` | the order of questions in CatBoost's trees |
+//! | `oblivious` | the order of splits in CatBoost's trees |
 //! | `program` | a tree as a list of steps, made once for a model |
 //! | `quadrature` | points at which the steps are computed |
 //! | `lanes` | rows side by side in a register |
@@ -42,9 +42,9 @@ pub use interventional::Interventional;
 /// Explains a forest's margins: path-dependent SHAP values, as XGBoost's `pred_contribs` and LightGBM's `pred_contrib`
 /// compute them. It is immutable and `Send + Sync`.
 ///
-/// A row's contributions to a margin are one number for each feature, and a last one, the bias: the margin that is expected
-/// where nothing of the row is known. They add up to the row's margin, before the forest's scale and transform. What is
-/// expected at a split is the mean of its children, weighted by their [covers](crate::forest::Covers).
+/// A row's contributions to a margin are one number for each feature and, last, the bias: the expected margin if
+/// nothing of the row is known. They add up to the row's margin, before the forest's scale and transform. The expected
+/// value of a split is the mean of its children's, weighted by their [covers](crate::forest::Covers).
 ///
 /// Every leaf's share is an integral of a polynomial of the features on its path, computed by a Gauss quadrature that is
 /// exact for paths of up to 22 features and within 2^-30 for longer ones (Yu, Bifet, Read, Xu: *Linear TreeSHAP*, NeurIPS
@@ -70,9 +70,10 @@ pub use interventional::Interventional;
 pub struct Explainer {
     /// The program for rows that are compared in `f32`.
     singles: Program,
-    /// The program for `f64` rows, where the forest compares in `f64`.
+    /// The program for `f64` rows, if the forest compares in `f64`.
     doubles: Option<Program>,
-    /// What interactions need beside a program, made when they are first asked for. The programs have the same steps.
+    /// What interactions need besides a program. It is computed at the first call for interactions. Both programs have
+    /// the same steps, so they share it.
     pairs: OnceLock<Arc<Pairs>>,
     columns: usize,
     outputs: usize,
@@ -127,11 +128,11 @@ impl Explainer {
         Ok(out)
     }
 
-    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)`, the bias last. Large batches run on
-    /// the threads of the current rayon pool. Each thread takes scratch of at most some MB.
+    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)`, the bias last. Large batches run
+    /// on the threads of the current rayon pool. Each thread takes scratch of at most a few MB.
     ///
     /// # Errors
-    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn contributions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.check(rows, out, Some(self.width()), "contributions")?;
         match (T::doubles(rows), &self.doubles) {
@@ -141,8 +142,8 @@ impl Explainer {
         Ok(())
     }
 
-    /// Returns the number of interactions of a row, `outputs x (features + 1) x (features + 1)`, or `None` where it is beyond
-    /// `usize`.
+    /// Returns the number of interactions of a row, `outputs x (features + 1) x (features + 1)`, or `None` if it
+    /// overflows `usize`.
     pub fn interactions_width(&self) -> Option<usize> {
         self.width().checked_mul(self.columns + 1)
     }
@@ -150,12 +151,14 @@ impl Explainer {
     /// Returns the interactions of rows, `rows x outputs x (features + 1) x (features + 1)`, as XGBoost's
     /// `pred_interactions` computes them.
     ///
-    /// A row's interactions are a symmetric matrix. The cell of two features has half of what they add together and neither
-    /// adds alone (half of the Shapley interaction index; Lundberg, Erion, Lee: *Consistent Individualized Feature
-    /// Attribution for Tree Ensembles*, 2018, section 4). The diagonal has the rest of each feature's contribution, so that a
-    /// line of the matrix adds up to the contribution. The bias is in the last cell; the rest of the last line and column is 0.
+    /// A row's interactions are a symmetric matrix. The element of two features is half of what they add together and
+    /// neither adds alone (half of the Shapley interaction index; Lundberg, Erion, Lee: *Consistent Individualized
+    /// Feature Attribution for Tree Ensembles*, 2018, section 4). The diagonal holds the rest of each feature's
+    /// contribution, so that a row of the matrix adds up to a feature's contribution. The last element is the bias; the
+    /// other elements of the last row and column are 0.
     ///
-    /// The cost of a tree is `leaves x depth x ceil(depth / 2)`, whatever the number of columns, and that of writing the cells.
+    /// The cost of a tree is `leaves x depth x ceil(depth / 2)`, whatever the number of columns, plus the time to write
+    /// the results.
     ///
     /// ```
     /// use fangorn::{contributions::Explainer, cpu::Rows, import};
@@ -183,11 +186,11 @@ impl Explainer {
     }
 
     /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`; see
-    /// [`interactions`](Self::interactions). Large batches run on the threads of the current rayon pool. Each thread takes
-    /// scratch of some MB, or twice the size of the results of 16 rows where that is more.
+    /// [`interactions`](Self::interactions). Large batches run on the threads of the current rayon pool. Each thread
+    /// takes scratch of a few MB, or of twice the results of 16 rows if that is more.
     ///
     /// # Errors
-    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     /// [`Error::Contributions`]: the paths of the forest's trees have too many features.
     pub fn interactions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.check(rows, out, self.interactions_width(), "interactions")?;
@@ -205,7 +208,7 @@ impl Explainer {
         Ok(())
     }
 
-    /// Checks the rows, and that `out` has room for `width` values of each.
+    /// Checks the rows' number of columns, and that `out` has room for `width` values of each row.
     fn check<T: Row>(&self, rows: &Rows<'_, T>, out: &[f32], width: Option<usize>, what: &str) -> Result<()> {
         if rows.columns() != self.columns {
             return Err(Error::Columns { found: rows.columns(), expected: self.columns });
@@ -240,7 +243,7 @@ fn room(rows: usize, width: Option<usize>, what: &str) -> Result<Vec<f32>> {
     Ok(out)
 }
 
-/// Returns the share of the left child in the cover of its parent. Two children without cover share evenly.
+/// Returns the share of the left child in the cover of its parent. If neither child has cover, it is one half.
 fn ratio(forest: &Forest, tree: usize, left: u32, right: u32) -> f64 {
     let cover = |n: u32| forest.covers.as_ref().map_or(0.0, |covers| covers.tree(tree)[n as usize].0);
     let (left, right) = (cover(left), cover(right));

@@ -1,11 +1,12 @@
-//! Oblivious trees, which ask one question on each level. CatBoost's contributions begin at the last question, while the
-//! forest's trees begin at the first. Leaves are the same either way, but what is expected at a split is not.
+//! Oblivious trees, whose splits are the same on each level. CatBoost computes contributions with the last
+//! split at the root, while the forest's trees have the first split there. Leaves are the same either way,
+//! but the expected values of splits are not.
 
 use std::borrow::Cow;
 
 use crate::forest::{Covers, Forest, Node, Real, Tree};
 
-/// Returns the forest whose splits are explained: of CatBoost's models, oblivious trees with the last question at the root.
+/// Returns the forest that is explained. In CatBoost's oblivious trees, the last split is at the root.
 pub(super) fn explained(forest: &Forest) -> Cow<'_, Forest> {
     let Some(covers) = forest.covers.as_ref().filter(|_| forest.producer.library == "catboost") else {
         return Cow::Borrowed(forest);
@@ -26,8 +27,8 @@ pub(super) fn explained(forest: &Forest) -> Cow<'_, Forest> {
     Cow::Owned(turned)
 }
 
-/// Returns the nodes and covers of a tree with its questions in the other order, or `None` if it is not a full tree, level
-/// after level, with one question on each.
+/// Returns the nodes and covers of a tree with its levels in reverse order. Returns `None` if the tree is not
+/// complete, its nodes are not in level order, or a level has different splits.
 fn turn(tree: &Tree, covers: &[Real]) -> Option<(Vec<Node>, Vec<Real>)> {
     let leaves = tree.nodes.len().div_ceil(2);
     if !leaves.is_power_of_two() {
@@ -50,7 +51,7 @@ fn turn(tree: &Tree, covers: &[Real]) -> Option<(Vec<Node>, Vec<Real>)> {
     let mut nodes = tree.nodes.clone();
     let mut turned = covers.to_vec();
     for p in 0..leaves {
-        // The sides of a leaf's path are the bits of its place, the root's first.
+        // The sides of a leaf's path are the bits of its index, the root's first.
         let from = if levels == 0 { 0 } else { p.reverse_bits() >> (usize::BITS - levels) };
         nodes[leaves - 1 + p] = tree.nodes[leaves - 1 + from];
         turned[leaves - 1 + p] = covers[leaves - 1 + from];

@@ -1,34 +1,34 @@
-//! What interactions need beside a program: for each split, the features above it on its path.
+//! What interactions need besides a program: for each split, the features above it on its path.
 //!
 //! The interaction of two features is the integral of `value x path x g_a x g_b` over a leaf's points, where `g` is
-//! `(one - zero) / factor` (see `program`). A split adds `change` to the `g` of its own feature, so for each other feature
-//! above it, it adds the integral of `path x change x g x (below left - below right)` to their interaction. `g` has one of
-//! two values at a point: `(1 - zero) / (t + (1 - t) zero)` where the row takes the path's sides at all of the feature's
-//! splits, and `-1 / (1 - t)` elsewhere. The latter does not depend on the feature, so the integral with it is computed once
-//! for a split.
+//! `(one - zero) / factor` (see `program`). A split adds `change` to the `g` of its own feature, so for each other
+//! feature above it, it adds the integral of `path x change x g x (below left - below right)` to their interaction.
+//! `g` has one of two values at a point: `(1 - zero) / (t + (1 - t) zero)` if the row takes the path's sides at all
+//! of the feature's splits, and `-1 / (1 - t)` if not. The latter does not depend on the feature, so the integral
+//! with it is computed once for a split.
 
 use std::collections::HashMap;
 
 use super::program::{Group, MOST_POINTS, OutputProgram, Program, StepKind, TreeProgram};
 use crate::error::{Error, Result};
 
-/// The most numbers that interactions hold for a model, beside those of its program.
+/// The maximum number of numbers that are stored for a model's interactions, besides its program.
 const MOST_NUMBERS: usize = 1 << 28;
 
 /// What interactions need of a forest's program, output by output.
 #[derive(Debug)]
 pub(super) struct Pairs {
     pub(super) outputs: Vec<OutputPairs>,
-    /// The most cells of a group.
+    /// The greatest number of pairs of a group.
     pub(super) most_cells: usize,
 }
 
 /// The pairs of features that lie on one path of some tree of an output.
 #[derive(Debug)]
 pub(super) struct OutputPairs {
-    /// Each pair once, by the features' places in [`OutputProgram::columns`].
+    /// Each pair once, as two indices into [`OutputProgram::columns`].
     pub(super) pairs: Vec<[u32; 2]>,
-    /// For each of [`OutputProgram::groups`], what its trees need.
+    /// The pairs of each of [`OutputProgram::groups`].
     pub(super) groups: Vec<GroupPairs>,
 }
 
@@ -36,14 +36,14 @@ pub(super) struct OutputPairs {
 #[derive(Debug)]
 pub(super) struct GroupPairs {
     pub(super) trees: Vec<TreePairs>,
-    /// The place of each of the group's pairs in [`OutputPairs::pairs`].
+    /// The index of each of the group's pairs in [`OutputPairs::pairs`].
     pub(super) places: Vec<u32>,
 }
 
 /// The pairs of a tree.
 #[derive(Debug)]
 pub(super) struct TreePairs {
-    /// The features above each split that ends, one split after the other, in the order in which they end.
+    /// The features above each split. Splits come in the order in which their steps end.
     pub(super) above: Vec<Above>,
     /// Where the features of each split end in `above`.
     pub(super) ends: Vec<u32>,
@@ -55,11 +55,11 @@ pub(super) struct TreePairs {
 /// A feature above a split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Above {
-    /// The level of the feature's nearest split above: its place on the stack of paths.
+    /// The level of the feature's nearest split above: its index on the stack of paths.
     pub(super) level: u32,
     /// The edge that leads from that split towards this one.
     pub(super) edge: u32,
-    /// The pair, by its place in [`GroupPairs::places`].
+    /// The pair, as an index into [`GroupPairs::places`].
     pub(super) cell: u32,
 }
 
@@ -67,7 +67,7 @@ impl Pairs {
     /// Prepares the interactions of a program.
     ///
     /// # Errors
-    /// The forest's paths are so long that what they need of memory does not grow with the forest any more.
+    /// The forest's paths have so many features that their pairs take more than [`MOST_NUMBERS`] numbers.
     pub(super) fn new(program: &Program) -> Result<Self> {
         let mut left = MOST_NUMBERS;
         let outputs = program.outputs.iter().map(|output| output_pairs(output, &mut left));
@@ -83,7 +83,7 @@ impl Pairs {
     }
 }
 
-/// Returns `None` where more than `left` numbers are needed.
+/// Returns the pairs of an output, or `None` if they need more than `left` numbers.
 fn output_pairs(output: &OutputProgram, left: &mut usize) -> Option<OutputPairs> {
     let mut all = HashMap::new();
     let mut pairs = Vec::new();
@@ -114,7 +114,7 @@ fn columns_of(group: &Group, a: u32, b: u32) -> [u32; 2] {
     [a.min(b), a.max(b)]
 }
 
-/// A feature of the path above the step at hand.
+/// A feature of the path above the current step.
 #[derive(Clone, Copy)]
 struct Edge {
     feature: u32,

@@ -1,9 +1,9 @@
 //! A forest as lists of steps, one list for each tree.
 //!
-//! Let `t` be a point of the quadrature. A feature of a path has the factor `t one + (1 - t) zero`: `one` is 1 where the row
-//! takes the path's side at all splits on the feature, otherwise 0, and `zero` is the product of the shares of the cover at
-//! these splits. `path` is the product of the factors of a path's features. A leaf gives a feature the integral over `t` of
-//! `value x path x (one - zero) / factor`.
+//! Let `t` be a point of the quadrature. A feature of a path has the factor `t one + (1 - t) zero`: `one` is 1 if the
+//! row takes the path's side at all splits on the feature, otherwise 0, and `zero` is the product of the shares of the
+//! cover at these splits. `path` is the product of the factors of a path's features. A leaf gives a feature the
+//! integral over `t` of `value x path x (one - zero) / factor`.
 //!
 //! At a split, a row's `path` is divided among the children: the left one gets the part `left`, and the right one the rest,
 //! because the sides' shares and the sides that a row takes both add up to 1. If `below` is the sum of a child's leaves, each
@@ -23,13 +23,14 @@ use crate::{
     isa,
 };
 
-/// Points of the quadrature that a kernel holds at most. Trees that need more run several times.
+/// The maximum number of quadrature points of one pass of a kernel. Trees that need more points take several passes.
 pub(super) const MOST_POINTS: usize = 8;
 
-/// Trees whose contributions are added up before they are widened to `f64`.
+/// The maximum number of trees whose contributions are added up before they are widened to `f64`.
 const TREES_A_GROUP: usize = 16;
 
-/// Features of a group, so that sums of a register's rows stay in the first cache. A tree with more is its own group.
+/// The maximum number of features of a group, so that sums of a register's rows stay in the L1 cache. A tree with more
+/// features is a group of its own.
 const FEATURES_A_GROUP: usize = 256;
 
 /// A forest's steps.
@@ -37,27 +38,27 @@ const FEATURES_A_GROUP: usize = 256;
 pub(super) struct Program {
     /// The outputs, each with its trees.
     pub(super) outputs: Vec<OutputProgram>,
-    /// The columns that some split reads, in ascending order. Splits count columns by their place here.
+    /// The columns that some split reads, in ascending order. Splits name a column by its index in this list.
     pub(super) columns: Vec<u32>,
     pub(super) sets: Vec<CategorySet>,
     /// Number of columns of a row.
     pub(super) width: usize,
-    /// The most splits of a tree.
+    /// The greatest number of splits of a tree.
     pub(super) most_splits: usize,
-    /// The most splits on a path.
+    /// The greatest number of splits on a path.
     pub(super) deepest: usize,
-    /// The most features of a group.
+    /// The greatest number of features of a group.
     pub(super) most_features: usize,
 }
 
-/// What adds to one output.
+/// The program of one output.
 #[derive(Clone, Debug)]
 pub(super) struct OutputProgram {
     pub(super) groups: Vec<Group>,
-    /// The margin that is expected where nothing of a row is known.
+    /// The expected margin if nothing of a row is known.
     pub(super) bias: f64,
-    /// The columns that the output's trees read, by their place in [`Program::columns`]. Groups count features by their
-    /// place here.
+    /// The columns that the output's trees read, as indices into [`Program::columns`]. Groups name a feature by its
+    /// index in this list.
     pub(super) columns: Vec<u32>,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct OutputProgram {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) trees: Vec<TreeProgram>,
-    /// The features of the group's trees, by their place in [`OutputProgram::columns`].
+    /// The features of the group's trees, as indices into [`OutputProgram::columns`].
     pub(super) features: Vec<u32>,
 }
 
@@ -83,20 +84,20 @@ pub(super) struct TreeProgram {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Split {
     pub(super) question: Question,
-    /// The place of the column in [`Program::columns`].
+    /// The column, as an index into [`Program::columns`].
     pub(super) column: u32,
     /// The nearest split above on the same feature, and the side of it on which this split is.
     pub(super) above: Option<(u32, Side)>,
 }
 
-/// How a register of rows is asked.
+/// How a split is evaluated on a register of rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
     /// `x < threshold`, where a missing value goes right or left.
     Less { threshold: f32, missing_left: bool },
     /// `x < threshold` in `f64`.
     LessDouble { threshold: f64, missing_left: bool },
-    /// Everything else, row by row.
+    /// Any other predicate, which is evaluated row by row.
     Any { predicate: Predicate, missing: Side },
 }
 
@@ -106,9 +107,9 @@ pub(super) struct Step {
     pub(super) kind: StepKind,
     /// The split's number in the tree.
     pub(super) split: u32,
-    /// The feature, by its place in [`Group::features`].
+    /// The feature, as an index into [`Group::features`].
     pub(super) feature: u32,
-    /// The split's place among those of [`Pass::parts`], or [`FIRST`] where no split above has the same feature.
+    /// The split's index among those of [`Pass::parts`], or [`FIRST`] if no split above has the same feature.
     pub(super) parts: u32,
     /// The share of the left child in the cover.
     pub(super) share: f32,
@@ -135,7 +136,7 @@ pub(super) enum StepKind {
     Join,
 }
 
-/// The value of [`Step::parts`] where no split above has the same feature.
+/// The value of [`Step::parts`] if no split above has the same feature.
 pub(super) const FIRST: u32 = u32::MAX;
 
 /// The points of one pass, and what depends on them.
@@ -143,9 +144,10 @@ pub(super) const FIRST: u32 = u32::MAX;
 pub(super) struct Pass {
     pub(super) at: Vec<f32>,
     pub(super) weights: Vec<f32>,
-    /// For each split with the same feature above it, four lists with a number for each point: the left part where the row
-    /// goes left, and right; the change where the row goes left, and right. All are for rows that took the path's sides
-    /// before. For other rows the left part is the share of the cover, and the change is 0.
+    /// For each split with the same feature above it, four lists with a number for each point: the left part if the row
+    /// goes left, the left part if it goes right, the change if it goes left, and the change if it goes right. All are
+    /// for rows that took the path's sides before. For other rows the left part is the share of the cover, and the
+    /// change is 0.
     pub(super) parts: Vec<f32>,
 }
 
@@ -214,7 +216,7 @@ impl Program {
     }
 }
 
-/// Trees of one group, while it grows.
+/// The trees of one group that is being built.
 #[derive(Default)]
 struct GroupBuilder {
     trees: Vec<TreeProgram>,
@@ -266,7 +268,7 @@ struct Before {
     zero: f64,
 }
 
-/// What is next in a walk over a tree.
+/// What comes next in a walk over a tree.
 enum Next {
     /// Enters a split.
     Enter(u32),
@@ -287,7 +289,7 @@ impl TreeCompiler<'_> {
         }
         let mut splits: Vec<Split> = Vec::new();
         let mut steps: Vec<Step> = Vec::new();
-        // For each split that has its feature above it: its share, and the feature's `zero` above.
+        // For each split whose feature has a split above: its share, and the feature's `zero` above.
         let mut repeated: Vec<(f64, f64)> = Vec::new();
         let mut path: HashMap<u32, Before> = HashMap::new();
         let (mut most_features, mut depth, mut deepest) = (0, 1, 1);
@@ -322,7 +324,7 @@ impl TreeCompiler<'_> {
                         continue;
                     };
                     let number = splits.len() as u32;
-                    // Every column that a split reads is there.
+                    // `columns` holds every column that a split reads.
                     let column = self.columns.binary_search(&feature).unwrap_or(0) as u32;
                     let before = path.get(&column).copied();
                     let above = before.map(|before| (before.split, before.side));
@@ -402,8 +404,8 @@ impl TreeCompiler<'_> {
     }
 }
 
-/// Returns the passes of a tree that has at most `features` features on a path. `repeated` has the share and the `zero` above
-/// of each split with its feature above it.
+/// Returns the passes of a tree that has at most `features` features on a path. For each split whose feature has a
+/// split above, `repeated` holds the share and the `zero` above.
 fn passes(features: usize, repeated: &[(f64, f64)]) -> Vec<Pass> {
     let needed = quadrature::needed(features);
     let passes = needed.div_ceil(MOST_POINTS);
@@ -415,7 +417,7 @@ fn passes(features: usize, repeated: &[(f64, f64)]) -> Vec<Pass> {
 fn pass(points: &[Point], repeated: &[(f64, f64)]) -> Pass {
     let mut parts = Vec::with_capacity(4 * repeated.len() * points.len());
     for (share, zero) in repeated {
-        // The factor above, and the parts of the left child where the row goes left, and right.
+        // The factor above, and the left child's part if the row goes left, and if it goes right.
         let above = |t: f64| t + (1.0 - t) * zero;
         let left = |t: f64| (t + (1.0 - t) * zero * share) / above(t);
         let right = |t: f64| (1.0 - t) * zero * share / above(t);

@@ -7,11 +7,12 @@ pub(super) struct Point {
     pub(super) weight: f64,
 }
 
-/// What the integral of a leaf's path may be wrong by, where a quadrature is not exact: far less than rounding to `f32`.
+/// The greatest error of the integral of a leaf's path, if a quadrature is not exact. It is far below the rounding to
+/// `f32`.
 const ERROR: f64 = 1.0 / (1u64 << 30) as f64;
 
-/// Returns how many points integrate the factors of a path with `features` features: half as many are exact, and about
-/// `2.4 x sqrt(features)` are within [`ERROR`].
+/// Returns how many points integrate the factors of a path with `features` features. Half as many points as features
+/// are exact, and about `2.4 x sqrt(features)` points are within [`ERROR`].
 ///
 /// A product of up to `d` factors is a mean of polynomials `t^a (1 - t)^b` with `a + b <= d`. With `t = cos^2(u / 2)` the
 /// coefficient of `cos(k u)` in one is at most the chance that `2 d` coins have a surplus of `k` heads. Those above `2 n`,

@@ -1,4 +1,4 @@
-//! The definition of path-dependent contributions: two exact interpreters in `f64`, made to be read.
+//! The definition of path-dependent contributions: two exact interpreters in `f64`, written to be read.
 //!
 //! A tree's value of a set `S` of features is an expectation: a walk that takes the row's side at splits on features of
 //! `S`, and both sides, in the ratio of their covers, at every other split. The contribution of a feature is its Shapley
@@ -50,12 +50,13 @@ pub fn tree_shap(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
     })
 }
 
-/// Returns the interactions of one row by the definition: all subsets of each tree's features. The time doubles with each
-/// feature of a tree, so it is for tiny trees. The result is `outputs x (features + 1) x (features + 1)`, the bias in the
-/// last cell.
+/// Returns the interactions of one row by the definition: all subsets of each tree's features. The time doubles with
+/// each feature of a tree, so it is for tiny trees. The result is `outputs x (features + 1) x (features + 1)`, the bias
+/// last.
 ///
-/// An interaction is half of the Shapley interaction index of two features. What it leaves of a feature's contribution is on
-/// the diagonal (Lundberg, Erion, Lee: *Consistent Individualized Feature Attribution for Tree Ensembles*, 2018, section 4).
+/// An interaction is half of the Shapley interaction index of two features. The rest of a feature's contribution is on
+/// the diagonal (Lundberg, Erion, Lee: *Consistent Individualized Feature Attribution for Tree Ensembles*, 2018,
+/// section 4).
 ///
 /// The forest must have covers.
 pub fn interactions_by_subsets(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
@@ -85,8 +86,8 @@ pub fn interactions_by_subsets(forest: &Forest, row: &[impl reference::Input]) -
     })
 }
 
-/// Returns the interactions of one row leaf by leaf, in time `leaves x depth^4` a tree. The result is
-/// `outputs x (features + 1) x (features + 1)`, the bias in the last cell.
+/// Returns the interactions of one row leaf by leaf, in time `leaves x depth^4` a tree. The result is `outputs x
+/// (features + 1) x (features + 1)`, the bias last.
 ///
 /// The forest must have covers.
 pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
@@ -156,7 +157,8 @@ pub fn interventional_by_subsets<T: reference::Input>(
     })
 }
 
-/// A feature of a path: the part of walks that takes the path's sides without the feature (`zero`) and with it (`one`).
+/// A feature of a path: the fraction of walks that take the path's sides if the feature is not known (`zero`) and if it
+/// is (`one`).
 #[derive(Clone, Copy)]
 struct Factor {
     feature: u32,
@@ -164,10 +166,10 @@ struct Factor {
     one: f64,
 }
 
-/// Returns the mean over all orders of features of the part of walks that reaches a leaf: `one` for features that came
-/// before a given place, `zero` for the others.
+/// Returns the mean, over all orders of features, of the fraction of walks that reach a leaf. A feature that comes
+/// before a given position counts with `one`, every other with `zero`.
 fn mean_of_subsets<'a>(factors: impl Iterator<Item = &'a Factor>) -> f64 {
-    // By the number of features that came before, the sum over subsets.
+    // `sums[n]` is the sum over all subsets of `n` features.
     let mut sums = vec![1.0];
     for factor in factors {
         sums.push(0.0);
@@ -182,7 +184,8 @@ fn mean_of_subsets<'a>(factors: impl Iterator<Item = &'a Factor>) -> f64 {
     sums.iter().enumerate().map(|(size, sum)| sum * weight(size)).sum()
 }
 
-/// Adds up trees: `contribute` hands over the interactions of pairs of a tree's features for value `k` of its leaves.
+/// Adds up the interactions of trees. `contribute` passes on the interaction of each pair of a tree's features, for
+/// value `k` of its leaves.
 fn interactions_by_tree(
     forest: &Forest,
     first_order: Vec<f64>,
@@ -190,7 +193,7 @@ fn interactions_by_tree(
 ) -> Vec<f64> {
     let width = forest.features.len() + 1;
     let mut all = vec![0.0; width * width * forest.outputs as usize];
-    // A feature's contribution is on the diagonal, less what its interactions take of it.
+    // The diagonal starts with a feature's contribution, from which its interactions are subtracted.
     for (cells, first) in all.chunks_exact_mut(width * width).zip(first_order.chunks_exact(width)) {
         cells.iter_mut().step_by(width + 1).zip(first).for_each(|(cell, first)| *cell = *first);
     }
@@ -225,7 +228,8 @@ fn features_of(nodes: &[Node]) -> Vec<u32> {
     features
 }
 
-/// Adds up trees: `contribute` adds a tree's contributions of value `k` of its leaves, and returns its expected value.
+/// Adds up the contributions of trees. `contribute` adds a tree's contributions for value `k` of its leaves, and
+/// returns the tree's expected value.
 fn by_tree(forest: &Forest, mut contribute: impl FnMut(usize, usize, &mut [f64]) -> f64) -> Vec<f64> {
     let width = forest.features.len() + 1;
     let mut all = vec![0.0; width * forest.outputs as usize];
@@ -261,8 +265,9 @@ struct Walk<'a, T> {
     row: &'a [T],
 }
 
-/// A feature of a path, in TreeSHAP: the part of walks that takes the path's sides without the feature (`zero`) and with it
-/// (`one`), and the weight of subsets that have as many features of the path as stand before this element.
+/// A feature of a path, in TreeSHAP: the fraction of walks that take the path's sides if the feature is not known
+/// (`zero`) and if it is (`one`), and the weight of subsets with as many features of the path as come before this
+/// element.
 #[derive(Clone, Copy)]
 struct Element {
     feature: u32,

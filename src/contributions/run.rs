@@ -12,13 +12,13 @@ use crate::{
     forest::{Side, reference},
 };
 
-/// The most rows of a block.
+/// The maximum number of rows of a block.
 const MOST_ROWS: usize = 256;
 
-/// Rows of a block where it has many columns.
+/// The number of rows of a block with many columns.
 pub(super) const LEAST_ROWS: usize = 16;
 
-/// Bytes of a block's values and sums that a block of more than [`LEAST_ROWS`] rows may take.
+/// The bytes that the values and sums of a block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
 
 /// A block's values, in the type in which they are compared.
@@ -63,7 +63,7 @@ pub(super) struct Block<'a> {
     pub(super) program: &'a Program,
     /// The values of the program's columns, column after column, `room` values each.
     pub(super) values: Values,
-    /// Rows with the padding after them.
+    /// Number of rows, padding included.
     pub(super) room: usize,
     pub(super) rows: usize,
 }
@@ -89,7 +89,7 @@ impl Work for Block<'_> {
 }
 
 impl<'a> Block<'a> {
-    /// Reads rows: whole registers of them, and rows past the end are zeros.
+    /// Reads rows, and adds rows of zeros up to whole registers.
     pub(super) fn new<T, C>(program: &'a Program, rows: &Rows<'_, T>) -> Self
     where
         T: Row + Read<C>,
@@ -127,7 +127,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Asks the rows of some registers all questions of a tree. The first register begins at row `first`.
+    /// Evaluates all splits of a tree on the rows of some registers. The first register begins at row `first`.
     #[inline(always)]
     pub(super) fn ask<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
         let registers = self.registers::<V>(first);
@@ -151,7 +151,7 @@ impl<'a> Block<'a> {
                 let (before, here) = scratch.reached.split_at_mut(s);
                 for (r, reached) in here[0][..registers].iter_mut().enumerate() {
                     let left = scratch.left[above][r];
-                    // A split without its feature above it is reached by all rows.
+                    // If no split above that one has its feature, all rows count.
                     let all = match tree.splits[above].above {
                         Some(_) => before[above][r],
                         None => V::splat(f32::from_bits(u32::MAX)),
@@ -165,7 +165,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Asks row by row.
+    /// Evaluates a split row by row.
     #[inline(always)]
     fn ask_each<V: Lanes>(&self, question: Question, values: &[impl Copy + Into<f64>]) -> V {
         let mut left = [0f32; 16];

@@ -1,6 +1,5 @@
-//! The bins of a feature: its values between two of the thresholds that the model's own splits compare it with. Values
-//! of one bin are alike to the model. The number of a bin is the value's rank, so the kernels of [ranks](crate::ranks)
-//! count them.
+//! The bins of a feature. Their bounds are the thresholds of the model's own splits, so the model does not tell values
+//! of one bin apart. The index of a value's bin is the value's rank, so the kernels of [ranks](crate::ranks) find it.
 
 use std::ops::Range;
 
@@ -11,10 +10,10 @@ use crate::{
     ranks::{Choice, ColumnKind, Ranks, Width},
 };
 
-/// The most categories of a feature that have bins of their own. A bin after them takes all others.
+/// The maximum number of categories of a feature that have bins of their own. All other categories share one more bin.
 const MOST_CATEGORIES: u32 = 1 << 16;
 
-/// Ranks that are held at a time, and the most rows of them.
+/// The maximum number of ranks, and of rows, that are held at a time.
 const RANKS_AT_A_TIME: usize = 1 << 22;
 const ROWS_AT_A_TIME: usize = 4096;
 
@@ -30,13 +29,14 @@ pub struct FeatureBins {
     counts: usize,
 }
 
-/// A feature and what cuts its values into bins.
+/// A feature, and the bounds of its bins.
 #[derive(Clone, Debug)]
 pub(super) struct BinnedFeature {
     pub(super) feature: u32,
-    /// Ascending and distinct. Bin `i` has the values from edge `i - 1` on, below edge `i`.
+    /// The bounds of the bins, ascending and distinct. Bin `i` has the values from edge `i - 1` on, below edge `i`.
     pub(super) edges: Vec<f64>,
-    /// Whether bin `i` is category `i - 1`, and the first and the last bin are of no category with a bin of its own.
+    /// Whether bin `i` is category `i - 1`. The first and the last bin then hold all values that are no category with a
+    /// bin of its own.
     pub(super) of_categories: bool,
     /// The columns of ranked rows, each for a slice of the edges.
     columns: Range<usize>,
@@ -155,7 +155,7 @@ impl BinCounts {
     }
 }
 
-/// Returns what cuts the features' values, for each feature that some split reads, in column order.
+/// Returns each feature that some split reads, with the bounds of its bins, in column order.
 fn edges(forest: &Forest) -> Vec<BinnedFeature> {
     let up = |x: f64| match forest.compare {
         CompareType::F32 => f64::from((x as f32).next_up()),
@@ -206,7 +206,8 @@ fn edges(forest: &Forest) -> Vec<BinnedFeature> {
     used.collect()
 }
 
-/// Returns a forest whose ranks count the edges: a split for each, in one balanced tree. Missing values go left.
+/// Returns a forest with a split for each edge, in one balanced tree, so that a value's rank counts the edges that it
+/// reaches. Missing values go left.
 fn forest_of_edges(forest: &Forest, features: &[BinnedFeature]) -> Result<Forest> {
     let mut builder = Forest::builder(forest.features.len(), 1).compare(forest.compare);
     let splits: u32 = features.iter().map(|binned| binned.edges.len() as u32).sum();

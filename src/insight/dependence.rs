@@ -1,5 +1,5 @@
-//! Partial dependence, and individual conditional expectation (ICE): what a model predicts where one feature of the
-//! rows is replaced by each of several values.
+//! Partial dependence, and individual conditional expectation (ICE): what a model predicts if one feature of the rows
+//! is replaced by each of several values.
 
 use std::collections::BTreeMap;
 
@@ -29,9 +29,9 @@ impl Grid {
         Self { values, is_of_categories: is_of_categories(forest, feature) }
     }
 
-    /// Chooses at most `most` values of a column: all of them where they are that few, and otherwise quantiles at equal
+    /// Chooses at most `most` values of a column: all of them if there are no more, and otherwise quantiles at equal
     /// distances from the least to the largest, or the most frequent categories. If a value of the column is missing,
-    /// the missing value is one more.
+    /// the grid also has a missing value, in addition to the `most`.
     ///
     /// ```
     /// use fangorn::{Forest, insight::Grid};
@@ -107,7 +107,7 @@ fn most_frequent(sorted: &[f64], most: usize) -> Vec<f64> {
     counts.into_iter().take(most).map(|(_, value)| value).collect()
 }
 
-/// What a model predicts where a feature of each row is replaced by the values of a grid.
+/// What a model predicts if a feature of each row is replaced by the values of a grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dependence {
     /// Column of the feature.
@@ -137,8 +137,8 @@ impl Dependence {
 }
 
 /// Computes the partial dependence of margins on a feature, and the margins of each row. scikit-learn's
-/// `partial_dependence` with `method="brute"` and `kind="both"` computes the same. Predicts `rows x values` rows, and
-/// keeps as many margins.
+/// `partial_dependence` with `method="brute"` and `kind="both"` computes the same. The call predicts `rows x values`
+/// rows, and keeps the margins of all of them.
 ///
 /// ```
 /// use fangorn::{Predictor, cpu::Rows, import, insight::{Grid, dependence}};
@@ -154,8 +154,8 @@ impl Dependence {
 /// ```
 ///
 /// # Errors
-/// [`Error::Insight`]: there are no rows, or the rows have no such column. The rows have another number of columns than
-/// the forest has features, or there is no memory for the margins.
+/// [`Error::Insight`]: there are no rows, or the rows have no such column. Another error: the rows have another number
+/// of columns than the forest has features, or there is no memory for the margins.
 pub fn dependence<T: Row + Number>(
     predictor: &Predictor,
     rows: &Rows<'_, T>,

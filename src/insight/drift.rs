@@ -8,7 +8,7 @@ use crate::{
     forest::{Forest, Node},
 };
 
-/// Rows whose leaf slots are held at a time, over all trees.
+/// The maximum number of leaf slots that are held at a time, over all trees, unless a single row has more.
 const SLOTS_AT_A_TIME: usize = 1 << 20;
 
 /// Counts the rows of a table by the bins of each feature and the leaves of each tree.
@@ -70,16 +70,16 @@ impl DriftCounter {
 /// The values of a bin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bin {
-    /// The numbers from one number on, and below another; `None` where there is no such end.
+    /// An interval of numbers.
     Numbers {
-        /// The least number of the bin.
+        /// The least number of the bin. `None` if the bin has no lower end.
         from: Option<f64>,
-        /// The least number above the bin.
+        /// The least number above the bin. `None` if the bin has no upper end.
         below: Option<f64>,
     },
     /// A category.
     Category(u32),
-    /// Categories that are rare in the base, unknown to the model, or no categories.
+    /// Categories that are rare in the base or unknown to the model, and values that are no categories.
     OtherCategories,
     /// Missing values.
     Missing,
@@ -92,8 +92,7 @@ pub struct FeatureDrift {
     pub feature: u32,
     /// The population stability index; see [`psi`].
     pub psi: f64,
-    /// The index that is expected where both tables are random rows of one population: `(bins - 1) x (1 / base rows +
-    /// 1 / rows)`.
+    /// The expected index if both tables are random rows of one population: `(bins - 1) x (1 / base rows + 1 / rows)`.
     pub by_chance: f64,
     /// The bins, with the numbers of rows of the base and of the other table.
     pub bins: Vec<(Bin, [u64; 2])>,
@@ -102,11 +101,11 @@ pub struct FeatureDrift {
 /// A tree's drift.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeDrift {
-    /// Number of the tree, in the producer's order.
+    /// Index of the tree, in the producer's order.
     pub tree: u32,
     /// The population stability index of its leaves; see [`psi`].
     pub psi: f64,
-    /// The index that is expected where both tables are random rows of one population.
+    /// The expected index if both tables are random rows of one population.
     pub by_chance: f64,
     /// The numbers of rows of the base and of the other table in groups of leaves, from left to right.
     pub bins: Vec<[u64; 2]>,
@@ -143,8 +142,8 @@ impl Drift {
     /// Compares two tables, the base first.
     ///
     /// Neighbouring bins of a feature are joined until each has at least one in `most_bins` of the base's rows, so that
-    /// there are about as many. Categories below that share are joined, too. Missing values are a bin of their own
-    /// where a table has some. The leaves of a tree, from left to right, are joined in the same way.
+    /// there are about `most_bins` bins. Categories with fewer rows are joined, too. If a table has missing values,
+    /// they are a bin of their own. The leaves of a tree, from left to right, are joined in the same way.
     ///
     /// # Errors
     /// [`Error::Insight`]: a table has no rows.
@@ -229,8 +228,8 @@ fn leaves_in_order(forest: &Forest, tree: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Joins neighbouring bins until each has at least one in `most` of the base's rows. What is left at the end joins the
-/// last.
+/// Joins neighbouring bins until each has at least one in `most` of the base's rows. If less than half of that is left
+/// at the end, it joins the last bin.
 fn joined(bins: &[[u64; 2]], most: usize) -> Vec<std::ops::Range<usize>> {
     let wanted = sum(bins)[0].div_ceil(most.max(1) as u64).max(1);
     let (mut ranges, mut first, mut rows) = (Vec::new(), 0, 0);

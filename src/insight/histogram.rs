@@ -9,7 +9,8 @@ pub struct Histogram {
     pub least: f64,
     /// The largest number, where the last bin ends; 0 if there are no numbers.
     pub largest: f64,
-    /// How many numbers each bin has. There are none if there are no numbers, and one bin if all numbers are equal.
+    /// How many numbers each bin has. It is empty if there are no numbers, and has one bin if all numbers are
+    /// equal.
     pub counts: Vec<usize>,
 }
 

@@ -30,16 +30,17 @@ use crate::{
 pub struct SplitImportances {
     /// Number of splits on each feature.
     pub weight: Vec<u64>,
-    /// How much the splits on each feature improved the objective in training, all together. `None` where the forest
-    /// was loaded without [gains](crate::forest::Gains), or its file has none.
+    /// The total gain of the splits on each feature: how much they improved the objective in training. `None` if the
+    /// forest was loaded without [gains](crate::forest::Gains), or its file has none.
     pub total_gain: Option<Vec<f64>>,
-    /// How much training data reached the splits on each feature, all together. `None` where the forest has no
-    /// [covers](crate::forest::Covers).
+    /// The total cover of the splits on each feature: how much training data reached them. `None` if the forest has
+    /// no [covers](crate::forest::Covers).
     pub total_cover: Option<Vec<f64>>,
 }
 
 impl SplitImportances {
-    /// Counts the splits of a forest. As LightGBM does, it leaves out splits of its models that gained nothing.
+    /// Counts the splits of a forest. In models of LightGBM, splits that gained nothing are left out, as LightGBM
+    /// does.
     pub fn new(forest: &Forest) -> Self {
         let features = forest.features.len();
         let mut weight = vec![0; features];
@@ -66,12 +67,14 @@ impl SplitImportances {
         Self { weight, total_gain, total_cover }
     }
 
-    /// Returns the mean gain of the splits on each feature, and 0 for a feature without splits.
+    /// Returns the mean gain of the splits on each feature, and 0 for a feature without splits. Returns `None` if
+    /// there are no gains.
     pub fn gain(&self) -> Option<Vec<f64>> {
         self.total_gain.as_ref().map(|total| self.mean(total))
     }
 
-    /// Returns the mean cover of the splits on each feature, and 0 for a feature without splits.
+    /// Returns the mean cover of the splits on each feature, and 0 for a feature without splits. Returns `None` if
+    /// there are no covers.
     pub fn cover(&self) -> Option<Vec<f64>> {
         self.total_cover.as_ref().map(|total| self.mean(total))
     }
@@ -106,7 +109,7 @@ pub struct MeanContributions {
 }
 
 impl MeanContributions {
-    /// Returns the means of no rows.
+    /// Returns the means before any rows are added.
     pub fn new(forest: &Forest) -> Self {
         let (features, outputs) = (forest.features.len(), forest.outputs as usize);
         Self { features, outputs, rows: 0, sums: vec![0.0; features * outputs] }
@@ -115,7 +118,7 @@ impl MeanContributions {
     /// Adds the contributions of rows, `rows x outputs x (features + 1)`, the bias last.
     ///
     /// # Errors
-    /// The numbers are not those of whole rows.
+    /// `contributions` is not a whole number of rows.
     pub fn add(&mut self, contributions: &[f32]) -> Result<()> {
         let width = self.outputs * (self.features + 1);
         if width == 0 || !contributions.len().is_multiple_of(width) {
@@ -133,7 +136,7 @@ impl MeanContributions {
         Ok(())
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows that were added.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -144,7 +147,7 @@ impl MeanContributions {
         sums.iter().map(|sum| sum / self.rows.max(1) as f64).collect()
     }
 
-    /// Returns the mean magnitudes of each feature, added up over the outputs.
+    /// Returns the mean magnitude of each feature's contributions, added up over the outputs.
     pub fn total(&self) -> Vec<f64> {
         let mut total = vec![0.0; self.features];
         for output in 0..self.outputs {

@@ -1,4 +1,4 @@
-//! How wrong predictions are, by one number.
+//! Metrics: how wrong predictions are, as one number.
 
 use std::fmt;
 
@@ -31,12 +31,13 @@ impl fmt::Display for Metric {
     }
 }
 
-/// The least probability of a logarithm, as scikit-learn has it for `f32`.
+/// The least probability whose logarithm is taken, as in scikit-learn for `f32`. A smaller probability counts as this
+/// one.
 const LEAST_PROBABILITY: f64 = f32::EPSILON as f64;
 
 impl Metric {
-    /// Returns the usual metric of a forest's objective: the log loss where values are probabilities, the share of
-    /// wrong classes for other classifiers, and the squared error for all other models.
+    /// Returns the usual metric of a forest's objective: the log loss if values are probabilities, the share of wrong
+    /// classes for other classifiers, and the squared error for all other models.
     pub fn of(forest: &Forest) -> Self {
         let is_classifier = forest.classes.rule != ClassRule::None;
         match forest.transform {
@@ -62,7 +63,7 @@ impl Metric {
     /// Checks that the metric fits a forest whose rows have `width` values each and one label.
     ///
     /// # Errors
-    /// [`Error::Insight`]: it does not.
+    /// [`Error::Insight`]: the metric does not fit.
     pub fn check(self, forest: &Forest, width: usize) -> Result<()> {
         let refused = |why: String| Err(Error::Insight(format!("the metric {self}: {why}")));
         let several_labels = matches!(forest.classes.rule, ClassRule::Over { .. }) && width > 1;
@@ -106,7 +107,8 @@ impl Metric {
     }
 }
 
-/// Returns the log loss of a row. A single value is the probability of class 1; its label may lie between 0 and 1.
+/// Returns the log loss of a row. If there is a single value, it is the probability of class 1, and the label may lie
+/// between 0 and 1.
 fn log_loss(row: &[f32], label: f64) -> f64 {
     let ln = |p: f64| p.clamp(LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY).ln();
     match row {

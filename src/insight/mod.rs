@@ -4,13 +4,13 @@
 //! | file | subject |
 //! |---|---|
 //! | `importance` | importances from the splits, and from contributions |
-//! | `metric` | how wrong predictions are |
+//! | `metric` | metrics: how wrong predictions are |
 //! | `permutation` | importances from shuffled columns |
 //! | `dependence` | partial dependence and individual conditional expectation |
 //! | `histogram` | numbers in bins of equal width: leaf values, thresholds |
-//! | `bins` | the bins of a feature, which the model's own thresholds cut |
+//! | `bins` | the bins of a feature, whose bounds are the model's own thresholds |
 //! | `drift` | two tables' distributions over these bins and over leaves, and how far they are apart |
-//! | `sample` | a random choice of rows whose number is not known before |
+//! | `sample` | a random sample of rows whose number is not known in advance |
 //!
 //! What comes in here: forests, predictors, contributions and rows. What stays out: files and pictures.
 

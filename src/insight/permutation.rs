@@ -12,7 +12,7 @@ use crate::{
 /// How columns are shuffled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PermutationOptions {
-    /// How wrong predictions are.
+    /// The loss of predictions.
     pub metric: Metric,
     /// How often each column is shuffled.
     pub repeats: usize,
@@ -20,21 +20,21 @@ pub struct PermutationOptions {
     pub seed: u64,
 }
 
-/// How much larger the loss is where a feature's column is shuffled, as scikit-learn's `permutation_importance`
-/// computes it.
+/// How much larger the loss is if a feature's column is shuffled, as scikit-learn's `permutation_importance` computes
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermutationImportances {
     /// The loss of the rows as they are.
     pub baseline: f64,
-    /// How much larger the loss is for each feature, the mean over the repeats. It is 0 for a feature that no split
-    /// reads.
+    /// For each feature, the mean increase of the loss over the repeats. It is 0 for a feature that no split reads.
     pub mean: Vec<f64>,
-    /// The standard deviation over the repeats.
+    /// For each feature, the standard deviation of the increase over the repeats.
     pub deviation: Vec<f64>,
 }
 
 /// Computes permutation importances of rows with their labels: the number of a class, from 0, for a classifier, and the
-/// target otherwise. `done` is called after each feature. Takes the memory of two copies of the rows.
+/// target otherwise. `done` is called with the column after each feature that some split reads. The call takes the
+/// memory of two copies of the rows.
 ///
 /// ```
 /// use fangorn::{Predictor, cpu::Rows, import, insight::{Metric, PermutationOptions, permutation}};
@@ -52,8 +52,8 @@ pub struct PermutationImportances {
 /// ```
 ///
 /// # Errors
-/// [`Error::Insight`]: there are no rows, another number of labels, or the metric does not fit the model. The rows have
-/// another number of columns than the forest has features.
+/// [`Error::Insight`]: there are no rows or no repeats, the number of labels is not that of rows, or the metric does
+/// not fit the model. The rows have another number of columns than the forest has features.
 pub fn permutation<T: Row>(
     forest: &Forest,
     predictor: &Predictor,
@@ -80,7 +80,7 @@ pub fn permutation<T: Row>(
         PermutationImportances { baseline, mean: vec![0.0; columns], deviation: vec![0.0; columns] };
     for column in forest.used_columns() {
         let column = column as usize;
-        // A word of its own for each column, so that importances don't depend on which columns there are.
+        // Each column has a seed of its own, so that its importance does not depend on which other columns there are.
         let mut random = Random(options.seed ^ (column as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93));
         let mut increases = Vec::with_capacity(options.repeats);
         for _ in 0..options.repeats {

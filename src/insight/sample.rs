@@ -1,9 +1,9 @@
-//! A random choice of rows whose number is not known before.
+//! A random sample of rows whose number is not known in advance.
 
 use crate::check::Random;
 
-/// Chooses at most so many of the rows that come by, each with the same chance (Vitter's algorithm R). The choice
-/// depends on the seed and on the number of rows alone.
+/// Selects a limited number of rows from a stream, each with the same probability (Vitter's algorithm R). The sample
+/// depends only on its size, the seed, and the number of rows.
 ///
 /// ```
 /// use fangorn::insight::Sample;
@@ -27,13 +27,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns a choice of at most `most` rows.
+    /// Returns a sample of at most `most` rows.
     pub fn new(most: usize, seed: u64) -> Self {
         Self { random: Random(seed), most, seen: 0 }
     }
 
-    /// Returns the place of the next row among the chosen ones, where it takes the place of an earlier one; `None` if
-    /// it is not chosen.
+    /// Returns the index in the sample where the next row goes, or `None` if the row is not selected. The row
+    /// replaces an earlier one with this index, if there is one.
     pub fn place(&mut self) -> Option<usize> {
         let row = self.seen;
         self.seen += 1;
@@ -44,7 +44,7 @@ impl Sample {
         (place < self.most).then_some(place)
     }
 
-    /// Returns how many rows came by.
+    /// Returns how many rows the stream had so far.
     pub fn seen(&self) -> u64 {
         self.seen
     }

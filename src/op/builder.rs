@@ -55,8 +55,8 @@ impl ForestOpBuilder {
         self
     }
 
-    /// Sets what sums promise. [`Contract::Tree`] and [`Contract::Exact`] add the forest's own leaf values,
-    /// even if a call passes other ones. The default is [`Contract::Any`].
+    /// Sets the contract that sums keep. [`Contract::Tree`] and [`Contract::Exact`] add the forest's own leaf
+    /// values, even if a call passes other ones. The default is [`Contract::Any`].
     pub fn sum(mut self, sum: Contract) -> Self {
         self.sum = sum;
         self

@@ -25,7 +25,7 @@ use crate::{
 // The order in which a leaf value's gradients are added must be the same on every backend.
 const _: () = assert!(ROWS_OF_GRADIENTS as usize == super::gradient::BLOCK);
 
-/// What an executable was made for.
+/// The key of an executable: what it was compiled for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     device: CubeDevice,
@@ -35,7 +35,8 @@ pub(super) struct Key {
 }
 
 impl ForestOp {
-    /// Returns the executable for a device, a type of rows and what it writes. It is made at its first use.
+    /// Returns the executable for a device, a type of rows and what it writes. It is compiled at its first
+    /// use.
     pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
         let rows = row_type(dtype);
         let key = Key { device: device.clone(), rows, emit, epilogue: EpiloguePlan::default() };
@@ -110,8 +111,7 @@ impl ForestOp {
         })
     }
 
-    /// Returns the source of each leaf value's gradient. It is uploaded at the first gradient that is asked
-    /// for.
+    /// Returns the source of each leaf value's gradient. It is uploaded for the first gradient on a device.
     fn leaf_places(&self, device: &CubeDevice) -> &LeafPlaces {
         let make = || {
             let places = self.places();

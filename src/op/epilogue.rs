@@ -13,7 +13,7 @@ use crate::{
     plan::Emit,
 };
 
-/// The most tensors that an epilogue may take.
+/// The maximum number of tensors that an epilogue may take.
 pub const MOST_TENSORS: usize = 4;
 
 /// A step of an [`Epilogue`] on a row's values `v`, one for each output.
@@ -42,14 +42,14 @@ pub enum EpilogueStep {
     Add,
     /// `v * tensor`, with the next of the call's tensors, `[rows, outputs]` of f32.
     Multiply,
-    /// The result as f16 or bf16, rounded once. The steps before it are taken in f32. It may only be the last
+    /// Rounds the result to f16 or bf16. The steps before it are computed in f32. It may only be the last
     /// step.
     Cast(FloatDType),
 }
 
-/// The epilogue of a forest: steps that are taken in f32 while the forest's sums are written.
+/// The epilogue of a forest: steps that are computed in f32 while the forest's sums are written.
 ///
-/// On a cubecl device the steps are part of the forest's kernel, or of the launch behind it if its sums need
+/// On a cubecl device the steps are part of the forest's kernel, or of the launch after it if its sums need
 /// one. On the CPU a block of rows goes through all steps while it is in the cache.
 ///
 /// ```
@@ -89,8 +89,8 @@ impl Epilogue {
     /// Returns an epilogue of the margins.
     ///
     /// # Errors
-    /// More than [`MOST_TENSORS`] steps that take a tensor; scales and shifts of different lengths; a cast
-    /// that is not the last step; a cast to another type than f32, f16 and bf16.
+    /// More than [`MOST_TENSORS`] steps take a tensor, scales and shifts have different lengths, a cast is
+    /// not the last step, or a cast is to another type than f32, f16 and bf16.
     pub fn of_margins(steps: impl IntoIterator<Item = EpilogueStep>) -> Result<Self> {
         Self::new(steps.into_iter().collect(), false)
     }
@@ -174,12 +174,12 @@ impl Epilogue {
         &self.steps
     }
 
-    /// Whether the epilogue follows values. Otherwise it follows margins.
+    /// Returns whether the epilogue follows values. Otherwise it follows margins.
     pub fn follows_values(&self) -> bool {
         self.of_values
     }
 
-    /// Returns the number of tensors that a call hands over.
+    /// Returns the number of tensors that a call passes to the steps.
     pub fn tensors(&self) -> usize {
         self.tensors
     }
@@ -201,7 +201,7 @@ impl Epilogue {
     /// Checks that the epilogue can follow a forest.
     ///
     /// # Errors
-    /// A step with numbers for another count of outputs than the forest's.
+    /// A step has scales and shifts for another number of outputs than the forest's.
     pub fn fits(&self, op: &ForestOp) -> Result<()> {
         let width = self.width(op);
         match self.each.iter().find(|each| each.len() != 2 * width) {
@@ -213,8 +213,8 @@ impl Epilogue {
         }
     }
 
-    /// Takes the steps as tensor operations on margins or values, `[rows, outputs]`. `tensors` has as many
-    /// tensors as the steps [take](Epilogue::tensors).
+    /// Applies the steps as tensor operations to margins or values, `[rows, outputs]`. `tensors` has a tensor
+    /// for each step that [takes](Epilogue::tensors) one.
     pub fn by_operations(&self, of: Tensor<2>, tensors: &[Tensor<2>]) -> Tensor<2> {
         let device = of.device();
         let mut tensors = tensors.iter().cloned();
@@ -244,8 +244,8 @@ impl Epilogue {
         &self.plan
     }
 
-    /// Returns the inputs of the steps on a device: the call's tensors, and the numbers by output, which are
-    /// uploaded once.
+    /// Returns the inputs of the steps on a device: the call's tensors, and the scales and shifts of each
+    /// output, which are uploaded once.
     #[cfg(feature = "cube")]
     pub(super) fn inputs(
         &self,
@@ -264,8 +264,8 @@ impl Epilogue {
         fangorn_kernels::EpilogueInputs { tensors, each, numbers: self.numbers.clone() }
     }
 
-    /// Applies the steps in place to rows in the CPU's memory, of which `first` is the index of the first one
-    /// in the call.
+    /// Applies the steps in place to rows in the CPU's memory. `first` is the index of the first of these
+    /// rows in the call.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(super) fn apply(&self, width: usize, first: usize, values: &mut [f32], tensors: &[&[f32]]) {
         let buffers: Vec<&[f32]> =
@@ -278,8 +278,8 @@ impl Epilogue {
     /// Checks that the epilogue can follow a forest on these rows with these tensors.
     ///
     /// # Errors
-    /// The errors of [`Epilogue::fits`]; another number, shape, type or device of tensors than the steps
-    /// take; a type of the result that the device does not store.
+    /// The errors of [`Epilogue::fits`]. Or the tensors have another number, shape, type or device than the
+    /// steps take, or the device does not store the result's type.
     pub fn check(&self, x: &Tensor<2>, tensors: &[Tensor<2>], op: &ForestOp) -> Result<()> {
         self.fits(op)?;
         let refused = |what: String| Err(Error::Epilogue(what));

@@ -69,7 +69,7 @@ fn values(tensor: &FlexTensor) -> &[f32] {
     &tensor.storage::<f32>()[tensor.layout().start_offset()..][..tensor.shape().num_elements()]
 }
 
-/// Calls `f` with the tensor's values as rows. They stay where they are if they are f32 with positive
+/// Calls `f` with the tensor's values as rows. They are read in place if they are f32 without negative
 /// strides, and are widened or copied otherwise.
 fn with_rows<R>(x: FlexTensor, f: impl FnOnce(&Rows<'_>) -> R) -> R {
     let x = if x.dtype() == DType::F32 { x } else { Flex::float_cast(x, FloatDType::F32) };

@@ -1,10 +1,9 @@
-//! A fuser for burn's fusion: elementwise operations behind a forest run in the forest's kernel.
+//! A fuser for burn's fusion: elementwise operations after a forest run in the forest's kernel.
 //!
 //! burn's fusion records operations and asks fusers which operations they can take together. This fuser takes
-//! a forest and the elementwise operations behind it. It sees the forest as a number, which [`known`]
-//! resolves when the operations run. Whether the forest's kernel can take the operations depends on its
-//! schedule and on the device. If it can't, the forest runs by itself, and the operations run as burn would
-//! run them.
+//! a forest and the elementwise operations after it. It sees the forest as a number, which [`known`] resolves
+//! when the operations run. Whether the forest's kernel can take the operations depends on its schedule and
+//! on the device. If it can't, the forest runs by itself, and the operations run as burn would run them.
 
 use std::{
     collections::HashMap,
@@ -50,11 +49,11 @@ use crate::{
     plan::{Emit, EpiloguePlan},
 };
 
-/// Number of buffers that a forest's kernel binds itself if it can take operations: rows, model, leaf values,
+/// Number of buffers that a forest's kernel itself binds if it can take operations: rows, model, leaf values,
 /// result, partial sums.
 const OWN_BINDINGS: u32 = 5;
 
-/// Registers the fuser, so that burn's fusion runs elementwise operations behind a forest in the forest's
+/// Registers the fuser, so that burn's fusion runs elementwise operations after a forest in the forest's
 /// kernel.
 pub(super) fn register() -> Result<()> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
@@ -78,7 +77,7 @@ pub(super) fn number(op: &Arc<ForestOp>) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut forests = forests().lock().unwrap_or_else(PoisonError::into_inner);
-        // Forests that no longer exist make room.
+        // Forests that no longer exist are removed.
         forests.retain(|_, forest| forest.strong_count() > 0);
         forests.insert(number, Arc::downgrade(op));
         number
@@ -210,7 +209,7 @@ fn emitted(op: &CustomOpIr) -> Option<fn(&ForestOp) -> Emit> {
     }
 }
 
-/// A forest with operations behind it.
+/// A forest with operations after it.
 struct FusedForest {
     device: CubeDevice,
     state: State,
@@ -267,8 +266,8 @@ impl FusedOperation for FusedForest {
 }
 
 impl FusedForest {
-    /// Runs forest and operations in one launch of the forest's kernel. Returns false, and has done nothing,
-    /// if the kernel can't take the operations.
+    /// Runs forest and operations in one launch of the forest's kernel. Returns `false`, and does nothing, if
+    /// the kernel can't take the operations.
     fn together(&self, context: &mut Context<CubeFusionHandle>) -> bool {
         let State { op, value, fused, .. } = &self.state;
         let Some((forest, emit)) = self.forest(context) else { return false };
@@ -340,7 +339,7 @@ impl FusedForest {
     }
 }
 
-/// Launches the forest's kernel with what the operations read and write.
+/// Launches the forest's kernel with the tensors that the operations read and write.
 struct Runner<'a> {
     executable: &'a Executable,
     rows: Rows,

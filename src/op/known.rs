@@ -10,8 +10,8 @@ use std::any::Any;
 
 use super::once_list::OnceList;
 
-/// The most tensors that are kept: the operator's own and the one that a module was made with, on two
-/// backends.
+/// The maximum number of tensors that are kept: the operator's own and the one that a module was made with,
+/// on two backends.
 const MOST: usize = 4;
 
 /// Tensors that hold the forest's own leaf values, by the address of the first value.
@@ -21,8 +21,8 @@ pub(super) struct KnownLeaves {
 }
 
 impl KnownLeaves {
-    /// Returns `own` if the tensor holds the same bits, otherwise `values`, its values. `view` returns a
-    /// tensor's values where they lie, or `None` if it would have to copy them.
+    /// Returns `own` if the tensor holds the same bits, otherwise `values`, the tensor's values. `view`
+    /// returns a tensor's values in place, or `None` if it would have to copy them.
     pub(super) fn instead_of<'a, T: Clone + Send + Sync + 'static>(
         &self,
         tensor: &T,
@@ -51,8 +51,8 @@ impl KnownLeaves {
     }
 }
 
-/// Whether all numbers are the same to the bit. It compares chunks, so that it takes vector instructions, and
-/// ends at the first chunk that differs.
+/// Returns whether all numbers are the same to the bit. It compares in chunks, which the compiler vectorizes,
+/// and ends at the first chunk that differs.
 fn same_bits(a: &[f32], b: &[f32]) -> bool {
     let differ =
         |(a, b): (&[f32], &[f32])| a.iter().zip(b).fold(0, |d, (a, b)| d | (a.to_bits() ^ b.to_bits()));

@@ -1,8 +1,8 @@
 //! The forest as a burn operator.
 //!
-//! [`ForestOp`] is a forest with a schedule for every device it meets. On Flex and NdArray it runs the native
-//! CPU program, on a cubecl device the plan's kernel. Both run directly on the tensor's memory. [`forest`] is
-//! the operator itself, with the leaf values as a tensor argument.
+//! [`ForestOp`] is a forest that is compiled for every device on which it is used. On Flex and NdArray it
+//! runs the native CPU program, on a cubecl device the plan's kernel. Both run directly on the tensor's
+//! memory. [`forest`] is the operator itself, with the leaf values as a tensor argument.
 //!
 //! ```
 //! # #[cfg(feature = "flex")] {
@@ -62,7 +62,8 @@ use crate::{
     sum::Contract,
 };
 
-/// A forest that is compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
+/// A forest that is compiled into a burn operator, once for each device on which it is used. Share it as an
+/// [`Arc`].
 ///
 /// Inputs are f32, f16 or bf16 in any strides, and are widened exactly. Outputs are f32.
 pub struct ForestOp {
@@ -75,8 +76,9 @@ pub struct ForestOp {
     #[cfg(feature = "cube")]
     warnings: std::sync::Mutex<Vec<Warning>>,
     leaves: Vec<f32>,
-    /// The leaf values as a tensor on each device that has used them. Devices compare as hardware, so the
-    /// second part tells an autodiff device from a plain one, and its checkpointing strategy.
+    /// The leaf values as a tensor on each device that has used them. Two devices are equal if they are the
+    /// same hardware, so the second part of the key tells an autodiff device, and its checkpointing strategy,
+    /// from a plain one.
     leaves_on: once_list::OnceList<(Device, Option<GradientCheckpointingStrategy>), Tensor<1>>,
     cpu: OnceLock<Predictor>,
     /// Tensors that are known to hold the forest's own leaf values.
@@ -117,7 +119,7 @@ impl ForestOp {
         ForestOpBuilder::new(forest)
     }
 
-    /// Returns how many rows come to each leaf, if a profile was handed over.
+    /// Returns the profile, which says how many rows reach each leaf, if one was set.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
     }
@@ -127,8 +129,8 @@ impl ForestOp {
         self.check
     }
 
-    /// Returns the operator's warnings from the devices it has met: none, or that a self-check failed and
-    /// slower code serves.
+    /// Returns the operator's warnings from all devices on which it was used. There is one for each
+    /// self-check that failed, after which slower code runs.
     pub fn warnings(&self) -> Vec<Warning> {
         let warnings = self.cpu.get().map_or_else(Vec::new, |predictor| predictor.warnings().to_vec());
         #[cfg(feature = "cube")]
@@ -139,7 +141,7 @@ impl ForestOp {
         warnings
     }
 
-    /// Returns what sums promise.
+    /// Returns the contract that sums keep.
     pub fn sum(&self) -> Contract {
         self.sum
     }
@@ -187,8 +189,8 @@ impl ForestOp {
     /// Computes raw margins: `[rows, features]` to `[rows, outputs]`.
     ///
     /// # Errors
-    /// Another number of columns than the forest has features; a type other than f32, f16 and bf16; a
-    /// schedule that the tensor's device can't carry out.
+    /// The rows have another number of columns than the forest has features, or a type other than f32, f16
+    /// and bf16, or the tensor's device can't carry out the schedule.
     pub fn margins(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
         let leaves = self.leaf_values(&x.device());
         forest(x, leaves, self)
@@ -289,8 +291,8 @@ impl ForestOp {
         }
     }
 
-    /// Compiles for a device, so that what the device can't carry out is an error here and not in the middle
-    /// of a graph.
+    /// Compiles for a device, so that a schedule that the device can't carry out is an error here and not in
+    /// the middle of a graph.
     fn prepare(&self, device: &Device, dtype: DType, emit: Emit) -> Result<()> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
@@ -303,10 +305,10 @@ impl ForestOp {
         }
     }
 
-    /// Returns what runs on a device as text: the CPU program, or the kernel in the device's language.
+    /// Returns the code for a device as text: the CPU program, or the kernel in the device's language.
     ///
     /// # Errors
-    /// A schedule that the device can't carry out, or a device whose kernels have no text here.
+    /// The device can't carry out the schedule, or its kernels have no text here.
     pub fn source(&self, device: &Device) -> Result<String> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
@@ -373,7 +375,7 @@ impl ForestOp {
     }
 }
 
-/// Makes burn's fusion run elementwise operations behind a forest in the forest's kernel, on cubecl devices,
+/// Makes burn's fusion run elementwise operations after a forest in the forest's kernel, on cubecl devices,
 /// if the kernel writes each value once. An [epilogue](Epilogue) does this explicitly. Call this function
 /// before the first tensor operation on such a device. Calling it again does nothing.
 ///
@@ -442,8 +444,8 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
     }
 }
 
-/// Whether a gradient may be asked for. Rows that are data may be on a plain device beside leaf values that
-/// are trained.
+/// Returns whether a gradient may be needed. Rows that are data may be on a plain device while leaf values
+/// are trained on an autodiff device.
 fn tracked(x: &Tensor<2>, leaves: &Tensor<1>) -> bool {
     x.is_autodiff() || leaves.is_autodiff()
 }
@@ -483,7 +485,8 @@ pub fn values(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
 /// a forest is constant between thresholds.
 ///
 /// # Errors
-/// The errors of [`ForestOp::margins`], or `leaves` of another length than the forest's.
+/// The errors of [`ForestOp::margins`]. Or `leaves` has the wrong length or type, or is on another device
+/// than `x`.
 pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Tensor<2>> {
     op.check_leaves(&x, &leaves)?;
     if x.dims()[0] == 0 {

@@ -69,7 +69,7 @@ impl ForestBackend for NdArray {
     }
 }
 
-/// Returns the values where they lie, if they lie in row-major order.
+/// Returns the values in place, or `None` if they are not in row-major order.
 fn in_place(tensor: &NdArrayTensor) -> Option<&[f32]> {
     match tensor {
         NdArrayTensor::F32(storage) => storage.view().to_slice(),
@@ -77,7 +77,8 @@ fn in_place(tensor: &NdArrayTensor) -> Option<&[f32]> {
     }
 }
 
-/// Returns the values in row-major order. They are borrowed if they lie in that order, otherwise copied.
+/// Returns the values in row-major order. They are borrowed if the array holds them in that order, and copied
+/// otherwise.
 fn values(tensor: &NdArrayTensor) -> Cow<'_, [f32]> {
     if let NdArrayTensor::F32(storage) = tensor {
         let view = storage.view();
@@ -92,7 +93,7 @@ fn values(tensor: &NdArrayTensor) -> Cow<'_, [f32]> {
     }
 }
 
-/// Calls `f` with the array's values as rows. They stay where they are if their strides allow it, and are
+/// Calls `f` with the array's values as rows. They are read in place if their strides allow it, and are
 /// copied otherwise.
 fn with_rows<R>(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>) -> R) -> R {
     let shape = [x.shape()[0], x.shape()[1]];

@@ -36,7 +36,7 @@ impl<K, V> OnceList<K, V> {
 }
 
 impl<K: PartialEq + Clone, V> OnceList<K, V> {
-    /// Returns the value of `key`. It is made if it is not there.
+    /// Returns the value of `key`. If there is none, it is made by `make`.
     pub(super) fn get_or_try_init<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<&V, E> {
         let mut make = Some(make);
         let mut made = None;
@@ -47,8 +47,8 @@ impl<K: PartialEq + Clone, V> OnceList<K, V> {
                     made = Some(make()?);
                 }
                 if let Some(value) = made.take() {
-                    // Another thread may have been faster, with this key or another one. Our entry then still
-                    // has to be put.
+                    // Another thread may have been faster, with this key or another one. Our value is then
+                    // still to be stored.
                     let mut ours = Some(Box::new(Entry { key: key.clone(), value, next: OnceLock::new() }));
                     let _ = place.get_or_init(|| ours.take().expect("taken once"));
                     made = ours.map(|entry| entry.value);

@@ -14,7 +14,7 @@ use burn::{
 use super::{Epilogue, ForestBackend, ForestOp, forest, innermost, values};
 use crate::error::Result;
 
-/// The tensors that a call hands to an epilogue, in the order of the steps that take them.
+/// The tensors that a call passes to an epilogue, in the order of the steps that take them.
 #[derive(Clone, Debug, ExtensionType)]
 #[cfg_attr(feature = "cube", extension_type(fusion))]
 pub enum EpilogueTensors<B: Backend> {
@@ -56,15 +56,15 @@ impl<B: Backend> EpilogueTensors<B> {
     }
 }
 
-/// Computes a forest and its epilogue: `[rows, features]`, leaf values by leaf slot as [`forest`] takes them,
-/// and a tensor for each step that takes one, to `[rows, outputs]` of the epilogue's [type](Epilogue::dtype).
+/// Computes a forest and its epilogue. `x` is `[rows, features]`, `leaves` holds leaf values by leaf slot as
+/// for [`forest`], and `tensors` has a tensor for each step that takes one. The result is `[rows, outputs]`
+/// of the epilogue's [type](Epilogue::dtype).
 ///
-/// Under autodiff the steps are tensor operations behind [`forest`] or [`values`], so that gradients reach
-/// the leaf values and the tensors. The results are the same within the rounding of each step.
+/// Under autodiff the steps are tensor operations after [`forest`] or [`values`], so that gradients reach the
+/// leaf values and the tensors. The results are the same within the rounding of each step.
 ///
 /// # Errors
-/// The errors of [`forest`]; another number, shape, type or device of tensors than the steps take; a type of
-/// the result that the device does not store.
+/// The errors of [`forest`] and of [`Epilogue::check`].
 pub fn forest_with_epilogue(
     x: Tensor<2>,
     leaves: Tensor<1>,

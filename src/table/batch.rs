@@ -15,8 +15,8 @@ use crate::forest::Forest;
 /// How the columns of a table are matched to a model's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColumnMatch {
-    /// By their names. A model whose columns have no names of their own takes a table of as many columns, in
-    /// their order.
+    /// By their names. If the model's columns have no names of their own, the table must have as many columns,
+    /// in the model's order.
     #[default]
     ByName,
     /// By their order, whatever their names.
@@ -27,9 +27,9 @@ pub enum ColumnMatch {
 ///
 /// | column | becomes |
 /// |---|---|
-/// | integers, floats, truth values | the same number; one of 64 bits that a double does not hold is refused |
-/// | decimals of up to 15 digits | the nearest double |
-/// | texts, and dictionaries of them | a category's number, where the model's file has the categories |
+/// | integers, floats, truth values | the same number; a 64-bit integer that a double can't represent exactly is refused |
+/// | decimals | the nearest double; one whose digits, without the point, are a number above 2^53, or with a scale above 22, is refused |
+/// | texts, and dictionaries of them | a category's number, if the model's file has the categories |
 /// | null, and a column of nulls | a missing value |
 ///
 /// A column of a struct has the name `struct.column`.
@@ -66,7 +66,7 @@ pub struct BatchReader<'f> {
 #[derive(Clone, Debug)]
 struct Source<'f> {
     name: String,
-    /// The place of the column, and then of each child in the struct before it.
+    /// The index of the column, followed by the index of each child in the struct before it.
     path: Vec<usize>,
     dtype: DataType,
     reader: CellReader<'f>,
@@ -97,12 +97,12 @@ impl<'f> BatchReader<'f> {
         Ok(Self { columns, left_out: left_out.collect() })
     }
 
-    /// Returns the columns of the table that the model does not have.
+    /// Returns the names of the table's columns that the model does not read.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Returns the places of the table's columns that the model reads, in ascending order. A file's reader
+    /// Returns the indices of the table's columns that the model reads, in ascending order. A file's reader
     /// need not decode the others.
     pub fn roots(&self) -> Vec<usize> {
         let mut roots: Vec<usize> = self.columns.iter().map(|source| source.path[0]).collect();
@@ -111,8 +111,8 @@ impl<'f> BatchReader<'f> {
         roots
     }
 
-    /// Returns the place of the table's column that each of the model's columns is, in the model's order; `None` if one is
-    /// inside a struct.
+    /// Returns, for each of the model's columns in order, the index of the table's column that it is. Returns
+    /// `None` if one is inside a struct.
     pub fn places(&self) -> Option<Vec<usize>> {
         let place = |source: &Source<'_>| match source.path[..] {
             [place] => Some(place),
@@ -126,23 +126,23 @@ impl<'f> BatchReader<'f> {
         self.columns.len()
     }
 
-    /// Returns the reader of batches that have the table's columns in other places: `place` gives the new place
-    /// of each old one.
+    /// Returns a reader of batches that hold the table's columns at other indices. `place` returns the new
+    /// index of a column for the old one.
     pub fn moved(mut self, place: impl Fn(usize) -> usize) -> Self {
         self.columns.iter_mut().for_each(|source| source.path[0] = place(source.path[0]));
         self
     }
 
-    /// Returns whether an `f32` holds every value of the model's columns, as far as their types tell.
+    /// Returns whether the types of the model's columns make sure that an `f32` represents every value exactly.
     pub fn holds_singles(&self) -> bool {
         self.columns.iter().all(Source::holds_singles)
     }
 
-    /// Returns the model's columns of a batch, in the model's order. Numbers stay where the batch has them.
+    /// Returns the model's columns of a batch, in the model's order. Most arrays of numbers are not copied.
     ///
     /// # Errors
-    /// The batch has another schema, a value is an integer that a double does not hold, or a category that the
-    /// model's producer refuses. The error names the column and the row.
+    /// The batch has another schema, a value is a number that a double can't represent exactly, or a category
+    /// that the model's producer refuses. The error names the column and the row.
     pub fn columns(&self, batch: &RecordBatch) -> Result<BatchColumns, TableError> {
         let column = |source: &Source<'_>| {
             let array = source.array(batch)?;
@@ -254,7 +254,7 @@ struct Leaf {
     dtype: DataType,
 }
 
-/// The most structs in one another that are looked into.
+/// The maximum depth of nested structs whose fields are read.
 const MOST_NESTED: usize = 64;
 
 fn flatten(field: &Field, before: String, path: Vec<usize>, leaves: &mut Vec<Leaf>) {
@@ -270,7 +270,7 @@ fn flatten(field: &Field, before: String, path: Vec<usize>, leaves: &mut Vec<Lea
     }
 }
 
-/// Returns the place of each of the model's columns among a schema's.
+/// Returns the index of each of the model's columns among a schema's.
 fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize>, TableError> {
     let columns = forest.features.len();
     let table = || leaves.iter().map(|leaf| leaf.name.as_str());
@@ -308,7 +308,7 @@ fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize
     made_up.map_or_else(in_order, Ok)
 }
 
-/// Returns whether an `f32` holds every value of a type.
+/// Returns whether an `f32` represents every value of a type exactly.
 fn is_single(dtype: &DataType) -> bool {
     match dtype {
         DataType::Null
@@ -375,7 +375,7 @@ fn check_type(column: &str, dtype: &DataType, reader: &CellReader<'_>) -> Result
 }
 
 impl Source<'_> {
-    /// Returns whether an `f32` holds every value, as far as the column's type tells.
+    /// Returns whether the column's type makes sure that an `f32` represents every value exactly.
     fn holds_singles(&self) -> bool {
         self.reader.has_codes() || is_single(&self.dtype)
     }
@@ -397,7 +397,7 @@ impl Source<'_> {
             let parent = array.as_struct_opt().ok_or_else(other)?;
             let column = parent.columns().get(*child).cloned().ok_or_else(other)?;
             array = match parent.nulls() {
-                // What lies in a null struct is null.
+                // A field of a null struct is null.
                 Some(nulls) => {
                     let missing = BooleanArray::new(!nulls.inner(), None);
                     arrow_select::nullif::nullif(&column, &missing).map_err(|_| other())?
@@ -473,12 +473,12 @@ impl Source<'_> {
         }
     }
 
-    /// Reads each value of a dictionary once, where a row has it.
+    /// Reads each value of a dictionary once, if a row has it.
     fn read_dictionary(&self, array: &ArrayRef, put: &mut impl FnMut(usize, f64)) -> Result<(), TableError> {
         downcast_dictionary_array!(
             array => {
                 let values = array.values();
-                // The row that has a value first, for the message about one that is refused.
+                // The first row that has each value, for the message if the value is refused.
                 let mut firsts: Vec<Option<usize>> = vec![None; values.len()];
                 let keys = || array.keys().iter().enumerate();
                 for (row, key) in keys() {
@@ -579,12 +579,12 @@ impl Source<'_> {
     }
 }
 
-/// Returns a double if it is the integer.
+/// Returns the double if it equals the integer.
 fn exact(integer: i128, double: f64) -> Option<f64> {
     (double as i128 == integer).then_some(double)
 }
 
-/// Returns the double nearest to a decimal, or `None` where it has more digits than a double holds.
+/// Returns the double nearest to a decimal, or `None` if the decimal has too many digits or too large a scale.
 fn decimal(unscaled: i128, scale: i8) -> Option<f64> {
     // Both numbers are exact, so that the quotient or product is the nearest double.
     let unscaled = (unscaled.unsigned_abs() <= 1 << 53).then_some(unscaled as f64)?;

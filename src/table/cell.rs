@@ -10,7 +10,7 @@ const MISSING: [&str; 20] = [
 
 /// A number type that tables are read as.
 pub trait Number: Copy {
-    /// Rounds to nearest, as numpy casts. A missing value is NaN.
+    /// Converts a value, rounded to nearest as numpy does. NaN stands for a missing value.
     fn cast(value: f64) -> Self;
 }
 
@@ -65,14 +65,14 @@ impl CellText {
     }
 }
 
-/// The most digits whose number is below 2^63.
+/// Every number of at most this many digits is below 2^63.
 const MOST_DIGITS: usize = 18;
 
-/// Powers of ten, which doubles hold.
+/// Powers of ten, which are exact as doubles.
 const POWERS_OF_TEN: [f64; MOST_DIGITS + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 
-/// The same powers of ten.
+/// The same powers of ten as integers.
 const INTEGERS_OF_TEN: [u64; MOST_DIGITS + 1] = {
     let mut powers = [1; MOST_DIGITS + 1];
     let mut at = 1;
@@ -83,12 +83,12 @@ const INTEGERS_OF_TEN: [u64; MOST_DIGITS + 1] = {
     powers
 };
 
-/// Returns the number that the digits at the beginning of eight bytes are, and how many they are. No branch depends on
-/// their number, since that is what a processor guesses wrong.
+/// Returns the number that the digits at the beginning of eight bytes form, and how many digits there are. No branch
+/// depends on how many there are, because a processor would mispredict it.
 fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     // A digit becomes 0 to 9.
     let bytes = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
-    // The upper bit of a byte that is no digit. What carries into the bytes behind the first of them does not matter.
+    // The upper bit of a byte that is no digit. Carries into the bytes after the first of them do not matter.
     let others = (bytes.wrapping_add(0x7676_7676_7676_7676) | bytes) & 0x8080_8080_8080_8080;
     let count = others.trailing_zeros() as usize / 8;
     // The digits, with zeros before them.
@@ -100,9 +100,9 @@ fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     ((fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32, count)
 }
 
-/// Reads the number at the beginning of a text: digits, with a minus before them and a point among them at most. Returns
-/// the number and the bytes that it takes; `None` where it is written in another way, or has so many digits that it
-/// takes more than one rounding.
+/// Reads the decimal number at the beginning of a text: digits, with an optional minus before them and an optional
+/// point. Returns the number and its length in bytes. Returns `None` if the text begins with anything else, or if the
+/// number has so many digits that it could be rounded twice.
 ///
 /// A whole number below 2^53 and a power of ten up to 10^22 are doubles, so their quotient is rounded once (Clinger, How
 /// to Read Floating Point Numbers Accurately, 1990).
@@ -168,17 +168,17 @@ pub fn plain_decimal(text: &[u8]) -> Option<(f64, usize)> {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct CellReader<'m> {
-    /// The numbers of the column's categories, where the model's file says which categories a table holds.
+    /// The numbers of the column's categories, if the model's file says which categories a table holds.
     codes: Option<Codes<'m>>,
     /// Number of categories if every category's name is a word, else 0. If all are words, a whole number in a
     /// cell can only be a code.
     words: usize,
-    /// Whether the categories are whole numbers by their texts. A table may write them with a decimal point.
+    /// Whether categories may be texts of whole numbers, which a table may write with a decimal point.
     whole: bool,
 }
 
 impl<'m> CellReader<'m> {
-    /// Returns how the cells of a model's column are read.
+    /// Returns the reader of the cells of a model's column.
     pub fn of(feature: &'m Feature) -> Self {
         let is_word = |name: &String| matches!(CellText::of(name), CellText::Word);
         let words = if feature.categories.iter().all(is_word) { feature.categories.len() } else { 0 };
@@ -191,7 +191,7 @@ impl<'m> CellReader<'m> {
         self.codes.is_some()
     }
 
-    /// Returns a cell's value: NaN where it is missing, `None` where the column has no such value.
+    /// Returns a cell's value: NaN if it is missing, or `None` if the column has no such value.
     pub fn value(&self, text: &[u8]) -> Option<f64> {
         if self.codes.is_none()
             && let Some((value, length)) = plain_decimal(text)
@@ -211,8 +211,8 @@ impl<'m> CellReader<'m> {
         }
     }
 
-    /// Returns the number of a category. A category's text may be one that elsewhere stands for a missing
-    /// value.
+    /// Returns the number of a category. The text of a category may be one that stands for a missing value in other
+    /// columns.
     fn category(&self, codes: &Codes<'_>, text: &str) -> Option<f64> {
         // Look for the text as it is, then without the white space around it.
         let exact =

@@ -1,11 +1,11 @@
-//! Columns of numbers as the caller has them: each with a type and a step of its own, and nothing is copied.
+//! Columns of numbers in the caller's memory. Each has a type and a stride of its own, and nothing is copied.
 
 use half::{bf16, f16};
 
 use super::Number;
 use crate::error::{Error, Result};
 
-/// The values of a [`Column`], in one of the types whose every value is a double.
+/// The values of a [`Column`]. A double represents every value of these types exactly.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "each variant is named after its type")]
 pub enum ColumnValues<'a> {
@@ -65,10 +65,10 @@ fn read<V: Copy, T>(values: &[V], [from, step]: [usize; 2], into: &mut [T], cast
     }
 }
 
-/// The most columns of a matrix. One without rows may say any number.
+/// The maximum number of columns of a matrix. A matrix without rows may claim any number.
 const MOST_COLUMNS: usize = 1 << 24;
 
-/// Which values of a column are there: a bit a row, as Arrow has them.
+/// A bitmap of the rows that have a value, a bit for each row, as in Arrow.
 #[derive(Clone, Copy, Debug)]
 struct Validity<'a> {
     bits: &'a [u8],
@@ -110,16 +110,16 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Takes a value for each row.
+    /// Returns a column with a value for each row.
     pub fn new(values: impl Into<ColumnValues<'a>>) -> Self {
         let values = values.into();
         Self { values, rows: values.len(), from: 0, step: 1, validity: None }
     }
 
-    /// Takes every `step`th value from `from` on, `rows` of them.
+    /// Returns a column of `rows` rows, whose values are every `step`th value from index `from` on.
     ///
     /// # Errors
-    /// The last row is past the values.
+    /// The last row lies past the end of the values.
     pub fn strided(
         values: impl Into<ColumnValues<'a>>,
         rows: usize,
@@ -138,10 +138,10 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Takes the columns of a matrix; value `(r, c)` is at `r * strides[0] + c * strides[1]`.
+    /// Returns the columns of a matrix. Value `(r, c)` is at `r * strides[0] + c * strides[1]`.
     ///
     /// # Errors
-    /// The shape and the strides reach past the values.
+    /// The shape and the strides reach past the end of the values, or there are too many columns.
     pub fn of_matrix(
         values: impl Into<ColumnValues<'a>>,
         [rows, columns]: [usize; 2],
@@ -149,7 +149,7 @@ impl<'a> Column<'a> {
     ) -> Result<Vec<Self>> {
         let values = values.into();
         let column = |c: usize| Self::strided(values, rows, c.saturating_mul(strides[1]), strides[0]);
-        // The last column is asked for first, so that a number of columns that does not fit makes no list of them.
+        // The last column is checked first, so that no list is made for a number of columns that does not fit.
         columns.checked_sub(1).map(column).transpose()?;
         if columns > MOST_COLUMNS {
             return Err(Error::Rows(format!("{columns} columns, at most {MOST_COLUMNS} are taken")));
@@ -157,8 +157,8 @@ impl<'a> Column<'a> {
         (0..columns).map(column).collect()
     }
 
-    /// Says which rows have a value: those whose bit is 1, from bit `offset` on, the least significant bit of a byte first.
-    /// The others are missing.
+    /// Sets which rows have a value: those whose bit is 1, from bit `offset` on, the least significant bit of a byte
+    /// first. The others are missing.
     ///
     /// # Errors
     /// There are fewer bits than rows.
@@ -183,12 +183,12 @@ impl<'a> Column<'a> {
         self.rows == 0
     }
 
-    /// Returns whether an `f32` holds every value that the column's type has.
+    /// Returns whether an `f32` represents every value of the column's type exactly.
     pub fn holds_singles(&self) -> bool {
         !matches!(self.values, ColumnValues::F64(_) | ColumnValues::I32(_) | ColumnValues::U32(_))
     }
 
-    /// Reads as many rows from `first` on as `into` has room for. A missing value is NaN. Where the column ends before
+    /// Reads as many rows from `first` on as `into` has room for. A missing value is NaN. If the column ends before
     /// `into` does, the rest of `into` stays as it is.
     pub fn read<T: Number>(&self, first: usize, into: &mut [T]) {
         let count = self.rows.saturating_sub(first).min(into.len());

@@ -4,9 +4,9 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}{cause}; {remedy}", self.place(), self.line())]
 pub struct TableError {
-    /// The column, or `None` where the table as a whole is wrong.
+    /// The column, or `None` if the table as a whole is wrong.
     pub column: Option<String>,
-    /// The row in its batch, counted from 0, where one value is wrong.
+    /// The row in its batch, counted from 0, if one value is wrong.
     pub row: Option<usize>,
     /// What is wrong.
     pub cause: String,

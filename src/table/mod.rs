@@ -7,7 +7,7 @@
 //! | `names` | the names of a model's columns, and where a table has them |
 //! | `cell` | what the text of one cell means |
 //! | `column` | columns of numbers in the caller's memory |
-//! | `batch`, `error` | batches of Arrow, and what is wrong with one |
+//! | `batch`, `error` | batches of Arrow, and the error of a table |
 
 #[cfg(feature = "arrow")]
 mod batch;

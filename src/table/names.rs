@@ -17,7 +17,7 @@ pub struct ColumnNames {
     underscores: bool,
 }
 
-/// What libraries put before the number of a column that has no name.
+/// The texts that libraries put before the number of a column that has no name.
 const STEMS: [&str; 3] = ["", "f", "Column_"];
 
 /// The names that a table lacks, or has more than once.
@@ -67,8 +67,8 @@ impl ColumnNames {
         table.into_iter().any(|name| known.contains(self.key(name).as_str()))
     }
 
-    /// Returns the place of each of the model's columns among the names of a table's columns. White space and
-    /// quotes around a name do not count.
+    /// Returns, for each of the model's columns, its index among a table's columns, which are given by their
+    /// names. White space and quotes around a name are ignored.
     ///
     /// ```
     /// use fangorn::{

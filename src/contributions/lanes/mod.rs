@@ -1,5 +1,5 @@
-//! Rows side by side: one number of each of some rows, as many as a register holds. A mask is such a vector whose lanes
-//! have all bits set or none.
+//! Vectors with one number for each of several rows, as many as a register holds. A mask is a vector in which each lane
+//! has all bits set or none.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -20,9 +20,10 @@ pub(super) trait Lanes: Copy {
     fn mul(self, other: Self) -> Self;
     /// Returns `self * factor + addend`, rounded once or twice.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
-    /// Returns the lanes of a mask, and zero elsewhere. Of two masks it returns the lanes of both.
+    /// Returns the lanes that are in a mask, and zero elsewhere. For two masks this is the mask of the lanes that are
+    /// in both.
     fn and(self, mask: Self) -> Self;
-    /// Returns the lanes that a mask has not.
+    /// Returns the lanes that are not in a mask, and zero elsewhere.
     fn and_not(self, mask: Self) -> Self;
     /// Returns `yes` in the mask's lanes, and `no` elsewhere.
     fn select(mask: Self, yes: Self, no: Self) -> Self;
@@ -44,8 +45,8 @@ pub(super) fn at_points<V: Lanes, const M: usize>(value: impl Fn(usize) -> V) ->
     values
 }
 
-/// `N` rows in an array, for every machine. `FMA` says that the code that uses it is compiled for a machine that
-/// multiplies and adds at once.
+/// `N` rows in an array, for every machine. `FMA` says that the code that uses it is compiled for a machine with fused
+/// multiply-add.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(super) struct Array<const N: usize, const FMA: bool>([f32; N]);
@@ -124,7 +125,7 @@ pub(super) trait Work {
     fn run<V: Lanes>(&self, out: &mut [f32]);
 }
 
-/// Runs work with the longest registers that the machine has.
+/// Runs work with the widest registers that the machine has.
 pub(super) fn run(work: &impl Work, out: &mut [f32]) {
     match isa::isa() {
         #[cfg(target_arch = "x86_64")]

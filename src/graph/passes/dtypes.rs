@@ -201,7 +201,7 @@ fn narrow(
     Some(narrowed)
 }
 
-/// Returns whether an operator gives the same in `f32` as in doubles, where the doubles are all `f32`.
+/// Returns whether an operator gives the same results in `f32` as in doubles, if every double is an `f32` value.
 fn exact_in_floats(
     new: &Rebuild,
     known: &mut KnownIntegers,
@@ -246,7 +246,7 @@ fn exact_in_floats(
     }
 }
 
-/// Returns a weight of doubles in `f32`, if every element is one.
+/// Returns a weight of doubles as `f32`, or `None` if an element is no `f32` value.
 fn in_floats(weight: &Tensor) -> Option<Tensor> {
     let Elements::F64(values) = weight.elements() else { return None };
     let exact = values.iter().all(|value| f64::from(*value as f32).to_bits() == value.to_bits());
