@@ -1,4 +1,5 @@
-//! Runs interactions on rows: as `kernel` and `run` do for contributions, with the features above each split (`pairs`).
+//! Computes interactions of rows, like `kernel` and `run` for contributions, with the features above each split
+//! (`pairs`).
 
 use rayon::prelude::*;
 
@@ -11,10 +12,10 @@ use super::{
 };
 use crate::cpu::{Read, Row, Rows};
 
-/// The most rows of a block.
+/// The maximum number of rows of a block.
 const MOST_ROWS: usize = 128;
 
-/// Bytes of a block's sums that a block of more than [`LEAST_ROWS`] rows may take.
+/// The bytes that the sums of a block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
 
 /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`. The values are compared as
@@ -81,8 +82,8 @@ impl Work for InteractionBlock<'_> {
 }
 
 impl InteractionBlock<'_> {
-    /// Adds what a group's trees give the rows of some registers, the first of which begins at row `first`. The sums of pairs
-    /// come after those of `features` features.
+    /// Adds the contributions and interactions of a group's trees for the rows of some registers, the first of which
+    /// begins at row `first`. The sums of pairs come after those of `features` features.
     #[inline(always)]
     fn run_group<V: Lanes>(
         &self,
@@ -129,7 +130,7 @@ impl InteractionBlock<'_> {
             out.fill(0.0);
             first_order.iter_mut().enumerate().for_each(|(f, first)| *first = sums[f * room + r]);
             for (p, [a, b]) in pairs.pairs.iter().enumerate() {
-                // Half of the index in each of the two cells.
+                // Each of the two elements has half of the interaction index.
                 let half = sums[(features + p) * room + r] / 2.0;
                 first_order[*a as usize] -= half;
                 first_order[*b as usize] -= half;

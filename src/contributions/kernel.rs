@@ -95,7 +95,7 @@ pub(super) struct Run<'a, V, const M: usize> {
 pub(super) struct Masks<V> {
     /// Those that go left.
     pub(super) left: V,
-    /// Those that took the path's sides at the splits above on the same feature, where there are such splits.
+    /// Those that took the path's sides at the splits above on the same feature, if there are such splits.
     pub(super) reached: V,
 }
 
@@ -109,7 +109,7 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
         }
     }
 
-    /// Returns the change of a split at each point: what a contribution is multiplied with.
+    /// Returns the change of a split at each point, by which a contribution is multiplied.
     #[inline(always)]
     pub(super) fn changes(&self, step: &Step, masks: Masks<V>) -> [V; M] {
         if step.parts == FIRST {
@@ -133,7 +133,7 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
         })
     }
 
-    /// Returns the four lists of a split that has its feature above it.
+    /// Returns the four lists of a split whose feature has a split above.
     #[inline(always)]
     fn numbers(&self, step: &Step) -> [&[f32; M]; 4] {
         let (lists, _) = self.parts[4 * M * step.parts as usize..][..4 * M].as_chunks::<M>();

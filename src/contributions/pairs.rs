@@ -122,7 +122,7 @@ struct Edge {
     zero: f64,
     /// Whether no later split of the path has the same feature.
     is_last: bool,
-    /// The level of the feature's split before, which is the last one again when this edge ends.
+    /// The level of the feature's previous split on the path, which is its last one again when this edge ends.
     before: Option<usize>,
 }
 

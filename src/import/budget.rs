@@ -62,7 +62,7 @@ impl<'l> Budget<'l> {
         check(self.bytes, self.limits.memory_bytes, "memory_bytes", place)
     }
 
-    /// Counts the memory of the linear models of `leaves` leaves, with so many terms in all.
+    /// Counts the memory of the linear models of `leaves` leaves, with `terms` terms in total.
     pub(super) fn leaf_models(
         &mut self,
         leaves: usize,

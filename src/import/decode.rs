@@ -6,8 +6,8 @@ use serde::de::{Deserialize, DeserializeOwned, Unexpected, Visitor};
 
 use super::{ErrorKind, ImportError, Limits, Place, json, ubjson};
 
-/// Most containers that may nest. XGBoost's documents nest 7 deep, and a deeper document must not exhaust the
-/// stack.
+/// The maximum depth of nested containers. XGBoost's documents nest 7 deep, and a deeper document must not
+/// exhaust the stack.
 pub(super) const MAX_NESTING: u32 = 64;
 
 /// The encoding of a document.

@@ -10,7 +10,7 @@ pub(super) const SAVE_AGAIN: &str =
 /// Longest text that a message takes from a file, in characters.
 const LONGEST_TEXT: usize = 240;
 
-/// The kind of reason why a model file is refused.
+/// The kind of an import's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -161,7 +161,7 @@ impl ImportError {
     }
 }
 
-/// Whether `c` disturbs a line on a terminal although it is no control character: a line or paragraph
+/// Returns whether `c` disturbs a line on a terminal although it is no control character: a line or paragraph
 /// separator, a mark of text direction, or a character without width.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

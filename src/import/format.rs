@@ -151,13 +151,13 @@ fn compression(bytes: &[u8]) -> Option<&'static str> {
     COMPRESSED.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
 }
 
-/// Whether a JSON object is the result of LightGBM's `dump_model`. A first field `name` is not enough to
-/// tell, since other objects begin with it too.
+/// Returns whether a JSON object is the result of LightGBM's `dump_model`. A first field `name` is not enough
+/// to tell, since other objects begin with it too.
 fn is_lightgbm_dump(bytes: &[u8]) -> bool {
     keys(bytes).iter().any(|key| ["num_class", "tree_info"].contains(&key.as_str()))
 }
 
-/// Whether this is CoreML's `.mlmodel`, or an `.mlpackage` in a zip.
+/// Returns whether this is CoreML's `.mlmodel`, or an `.mlpackage` in a zip.
 fn is_coreml(bytes: &[u8]) -> bool {
     // In CoreML the field after the version is a description, which begins with its first column. In ONNX
     // that field is the producer's name.
@@ -215,8 +215,8 @@ fn keys(json: &[u8]) -> Vec<String> {
     keys
 }
 
-/// Whether the file is in XGBoost's binary format from before JSON. Such a file opens with `binf`, or with
-/// 136 bytes of numbers and then the names of objective and booster, each after its length in 64 bits.
+/// Returns whether the file is in XGBoost's binary format from before JSON. Such a file opens with `binf`, or
+/// with 136 bytes of numbers and then the names of objective and booster, each after its length in 64 bits.
 fn is_old_xgboost(bytes: &[u8]) -> bool {
     let name = |at: usize| -> Option<(&[u8], usize)> {
         let length = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);

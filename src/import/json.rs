@@ -11,8 +11,8 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
 use super::Place;
 use super::decode::{DecodeError, MAX_NESTING, Scalar};
 
-/// The place of a value that may nest to any depth. The deserialiser passes over the value without recursion.
-/// Code that needs the value reads it with a [`Reader`] of its own.
+/// The place of a value that may nest to any depth. The deserialiser skips the value without recursion. Code
+/// that needs the value reads it with a [`Reader`] of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NestedValue {
     /// The offset of the value's first byte in the document.
@@ -74,13 +74,13 @@ impl<'de> Reader<'de> {
         self.at
     }
 
-    /// Enters an array or an object: passes its opening bracket, which must be next.
+    /// Enters an array or an object: reads its opening bracket, which must be next.
     pub(super) fn open(&mut self, bracket: u8) -> Result<(), DecodeError> {
         self.expect(bracket, if bracket == b'{' { "an object" } else { "an array" })
     }
 
     /// Moves to the next item of an array or an object. `first` tells that no item has been read yet. Returns
-    /// `false` after the last item, and passes the closing bracket.
+    /// `false` after the last item, and reads the closing bracket.
     pub(super) fn next_item(&mut self, close: u8, first: &mut bool) -> Result<bool, DecodeError> {
         match self.peek() {
             Some(byte) if byte == close => {
@@ -94,14 +94,14 @@ impl<'de> Reader<'de> {
         Ok(true)
     }
 
-    /// Reads the name of an object's item, and passes the colon after it.
+    /// Reads the name of an object's item, and the colon after it.
     pub(super) fn name(&mut self) -> Result<Cow<'de, str>, DecodeError> {
         let name = self.string()?;
         self.expect(b':', "`:`")?;
         Ok(name)
     }
 
-    /// Passes over a value of any depth. Open brackets are kept in a vector, so there is no recursion.
+    /// Skips a value of any depth. Open brackets are kept in a vector, so there is no recursion.
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
         let mut open: Vec<u8> = Vec::new();
         loop {
@@ -142,7 +142,7 @@ impl<'de> Reader<'de> {
         DecodeError::syntax(self.at, message)
     }
 
-    /// Skips white space and returns the next byte without passing it.
+    /// Skips white space and returns the next byte, which stays unread.
     fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.bytes.get(self.at) {
             self.at += 1;
@@ -199,7 +199,7 @@ impl<'de> Reader<'de> {
             Some(_) => return Err(self.error("expected a value")),
             None => return Err(self.error("the text ends inside a number")),
         }
-        // The code above passes over ASCII only, so the bytes are UTF-8.
+        // The code above reads only ASCII, so the bytes are UTF-8.
         Ok(std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or("NaN"))
     }
 
@@ -229,7 +229,7 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// Passes over a string. Returns its raw text, and whether the text contains escapes.
+    /// Reads a string. Returns its raw text, and whether the text contains escapes.
     fn raw_string(&mut self) -> Result<(&'de [u8], bool), DecodeError> {
         self.expect(b'"', "a string")?;
         let start = self.at;
@@ -383,7 +383,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         visitor.visit_u64(start as u64)
     }
 
-    // Passes over a value. Checks numbers without computing them, and does not decode strings.
+    // Skips a value. Checks numbers without computing them, and does not decode strings.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.peek_value()? {
             b'{' | b'[' => return self.container(visitor),
@@ -406,7 +406,7 @@ struct Items<'r, 'de> {
 }
 
 impl<'de> Items<'_, 'de> {
-    /// Moves to the next item. Returns `false` at the closing bracket, and does not pass it.
+    /// Moves to the next item. Returns `false` at the closing bracket, which stays unread.
     fn has_next(&mut self, close: u8) -> Result<bool, DecodeError> {
         match self.reader.peek() {
             Some(byte) if byte == close => return Ok(false),

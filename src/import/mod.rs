@@ -1,9 +1,9 @@
 //! Reads model files into [`Forest`]s.
 //!
-//! This folder knows file formats, their versions and their quirks, and nothing of schedules or backends. It
-//! takes bytes that nobody vouches for. It returns a [`Forest`] that verifies, or an [`ImportError`] of one
-//! line that names the place, the cause and the remedy. Nothing here panics, recurses as deep as a file asks,
-//! or allocates what a file merely claims: [`Limits`] bound it all.
+//! This folder knows file formats, their versions and their quirks, and nothing of schedules or backends. It does
+//! not trust the bytes that it reads. It returns a [`Forest`] that verifies, or an [`ImportError`] of one line that
+//! names the place, the cause and the remedy. Nothing here panics, recurses as deep as a file asks, or allocates
+//! what a file merely claims: [`Limits`] bound it all.
 //!
 //! | file | subject |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | `sklearn` | files that our exporter writes for scikit-learn's estimators |
 //! | `fangorn` | Fangorn's own file, read and written |
 //! | `budget` | counts what a file asks for, and verifies the finished forest |
-//! | `limits`, `error` | how much a file may ask for, and the error of an import |
+//! | `limits`, `error` | bounds on what a file may ask for, and the error of an import |
 
 mod budget;
 mod catboost;
@@ -57,9 +57,9 @@ pub struct LoadOptions {
     /// categories may be texts. If it is false, a model whose splits ask for texts is refused, since no
     /// number in a row could match them.
     pub raw_categories: bool,
-    /// Whether to read how much each split improved the objective, where the file says so (XGBoost, LightGBM). Only
-    /// [importances](crate::insight::SplitImportances) need these [gains](crate::forest::Gains), and they take 8 bytes a
-    /// node.
+    /// Whether to read how much each split improved the objective, if the file says so (XGBoost, LightGBM). Only
+    /// [importances](crate::insight::SplitImportances) need these [gains](crate::forest::Gains), and they take 8
+    /// bytes a node.
     pub gains: bool,
 }
 
@@ -69,7 +69,7 @@ const RAW_CATEGORIES: &str = "predict rows that are CSV; in Rust set `LoadOption
 
 /// Reads a model file.
 ///
-/// Tells the format by the file's content. The file's name plays no part.
+/// Tells the format by the file's content. The file's name does not matter.
 ///
 /// # Errors
 /// [`Error::Io`] if the file can't be read. [`Error::Import`], which names the file, for everything that
@@ -85,7 +85,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
 /// function reads graphs with other operators, or with several ensembles.
 ///
 /// # Errors
-/// As [`load`]. An operator that is not supported is named, with its place.
+/// The errors of [`load`]. An operator that is not supported is named, with its place.
 pub fn load_graph(path: &Path, options: &LoadOptions) -> Result<Graph, Error> {
     load_with(path, options, |bytes| parse_graph(bytes, options))
 }
@@ -93,7 +93,7 @@ pub fn load_graph(path: &Path, options: &LoadOptions) -> Result<Graph, Error> {
 /// Reads a graph from the bytes of a file, as [`load_graph`] does.
 ///
 /// # Errors
-/// As [`parse`]. A file of another format is refused.
+/// The errors of [`parse`]. A file of another format is refused.
 pub fn parse_graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportError> {
     let size = bytes.len() as u64;
     if size > options.limits.file_bytes {
@@ -110,7 +110,7 @@ pub fn parse_graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportE
     }
 }
 
-/// Reads a file's bytes, as many as the limit allows, and passes them to `parse`.
+/// Reads a file, up to the limit on its size, and passes its bytes to `parse`.
 fn load_with<T>(
     path: &Path,
     options: &LoadOptions,

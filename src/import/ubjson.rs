@@ -51,7 +51,7 @@ impl<'de> Reader<'de> {
         self.error("the file ends too soon")
     }
 
-    /// Skips no-ops and returns the next byte without passing it.
+    /// Skips no-ops and returns the next byte, which stays unread.
     fn peek(&mut self) -> Option<u8> {
         while self.bytes.get(self.at) == Some(&b'N') {
             self.at += 1;
@@ -227,7 +227,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         if self.marker == b'Z' { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    // Passes over a value. Passes over an array of numbers in one step.
+    // Skips a value. Skips an array of numbers in one step.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let reader = self.reader;
         match self.marker {

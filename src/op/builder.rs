@@ -62,26 +62,26 @@ impl ForestOpBuilder {
         self
     }
 
-    /// Sets how many rows come to each leaf, for schedules that need it. `fangorn profile` counts the rows,
-    /// and [`Profile::of_visits`] reads the counts of a `.fangorn` file.
+    /// Sets the profile, which says how many rows reach each leaf, for schedules that need it. `fangorn
+    /// profile` counts the rows, and [`Profile::of_visits`] reads the counts of a `.fangorn` file.
     pub fn profile(mut self, profile: impl Into<Option<Profile>>) -> Self {
         self.profile = profile.into();
         self
     }
 
     /// Sets how much the operator checks on each device before it serves there. The default is
-    /// [`SelfCheck::Quick`]. If a check fails, plain walks serve and [`ForestOp::warnings`] says so.
+    /// [`SelfCheck::Quick`]. If a check fails, plain walks run instead and [`ForestOp::warnings`] says so.
     pub fn check(mut self, check: SelfCheck) -> Self {
         self.check = check;
         self
     }
 
-    /// Makes the operator. It compiles for a device when it first meets the device.
+    /// Makes the operator. It compiles for a device when it is first used there.
     ///
     /// # Errors
-    /// A forest that does not verify; a schedule whose directives contradict each other; a sum that
-    /// [`FixedPoint`] can't hold; a profile of another forest. A schedule that a device can't carry out is an
-    /// error of the first call there.
+    /// The forest does not verify, the schedule's directives contradict each other, [`FixedPoint`] can't hold
+    /// a sum, or the profile is of another forest. A schedule that a device can't carry out is an error of
+    /// the first call there.
     pub fn build(self) -> Result<ForestOp> {
         let Self { forest, schedule, sum, profile, check } = self;
         forest.verify()?;

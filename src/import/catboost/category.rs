@@ -1,5 +1,5 @@
 //! Categories of CatBoost models. A model keeps the hash of each category's string. A row holds a whole
-//! number, which is the category whose string is that number. Where rows are made from strings, a row holds a
+//! number, which is the category whose string is that number. If rows are made from strings, a row holds a
 //! number that stands for the string's hash.
 
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use super::at;
 use super::schema::CategoryName;
 use crate::forest::{MOST_CATEGORIES, category_hash as hash};
 
-/// A code whose absolute value is below this is accepted without its string. Another string has the same hash
-/// as such a code once in 2^15 times.
+/// A code whose absolute value is below this is accepted without its string. Of the hashes of other strings,
+/// one in 2^15 equals the hash of such a code.
 const NEAR: i64 = 1 << 16;
 
 /// The search for numbers that share a hash ends here, so that a file can't make it run longer.

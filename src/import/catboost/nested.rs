@@ -27,7 +27,7 @@ enum Node {
     /// A leaf, with the index of its first value in `Tree::values`.
     Leaf {
         values: usize,
-        /// The weight of the training rows in the leaf. Negative where the file has none.
+        /// The weight of the training rows in the leaf. Negative if the file has none.
         weight: f64,
     },
 }
@@ -204,7 +204,7 @@ impl Tree {
         })
     }
 
-    /// Returns the covers of the nodes, or `None` where a leaf has no weight.
+    /// Returns the covers of the nodes, or `None` if a leaf has no weight.
     fn covers(&self) -> Option<Vec<f64>> {
         // Children stand before their parents.
         let mut covers: Vec<f64> = Vec::with_capacity(self.nodes.len());

@@ -1,4 +1,4 @@
-//! What each CatBoost loss function makes of raw scores, and how it chooses a class.
+//! How each CatBoost loss function transforms raw scores, and how a class is chosen.
 
 use super::super::{ErrorKind, ImportError};
 use super::at;
@@ -13,7 +13,7 @@ pub(super) struct Objective {
     pub classes: Classes,
 }
 
-/// What `predict_proba` (of a classifier) or `predict` (of any other model) does to raw scores, and how a
+/// How `predict_proba` (of a classifier) or `predict` (of any other model) transforms raw scores, and how a
 /// class is chosen.
 struct OutputTransform {
     transform: Transform,

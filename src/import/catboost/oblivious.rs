@@ -1,5 +1,5 @@
-//! Oblivious trees, which ask one question a level, expanded into binary trees. The first question is the
-//! root's.
+//! Oblivious trees, which ask one question on each level, expanded into binary trees. The root asks the first
+//! question.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -9,7 +9,7 @@ use super::predicates::Predicates;
 use super::schema;
 use crate::forest::ForestBuilder;
 
-/// Most levels that a tree may have, because leaf ids have 32 bits.
+/// The maximum number of levels of a tree, because leaf ids have 32 bits.
 const MOST_LEVELS: usize = 31;
 
 /// An oblivious tree whose counts fit each other and the limits.
@@ -17,7 +17,7 @@ pub(super) struct Tree {
     /// Question `l` decides bit `l` of the leaf id.
     pub questions: Vec<Question>,
     values: Vec<f64>,
-    /// The weight of the training rows in each leaf. Empty where the file has none.
+    /// The weight of the training rows in each leaf. Empty if the file has none.
     weights: Vec<f64>,
 }
 

@@ -32,7 +32,8 @@ pub(super) struct CategoryHashes {
 pub(super) struct Predicates(HashMap<(u32, u32), Predicate>);
 
 impl Predicates {
-    /// Finds the categories behind the hashes, and sets how the categories of each column become numbers.
+    /// Finds the categories that the hashes stand for, and sets how the categories of each column become
+    /// numbers.
     pub(super) fn new(
         asked: CategoryHashes,
         named: &[CategoryName],

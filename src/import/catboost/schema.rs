@@ -1,4 +1,4 @@
-//! The parts of a CatBoost JSON model that the importer reads. It passes over all other keys.
+//! The parts of a CatBoost JSON model that the importer reads. It ignores all other keys.
 //!
 //! CatBoost writes a list without entries as `null`, and the keys of an object in alphabetical order.
 
@@ -17,7 +17,7 @@ pub(crate) struct Document {
     pub features_info: Features,
     #[serde(default, deserialize_with = "object")]
     pub model_info: ModelInfo,
-    /// Oblivious trees, which ask one question a level.
+    /// Oblivious trees, which ask one question on each level.
     #[serde(default, deserialize_with = "present")]
     pub oblivious_trees: Option<Vec<Oblivious>>,
     /// Trees of any shape (`Depthwise`, `Lossguide`), whose nodes are objects inside objects.

@@ -12,9 +12,9 @@
 //! | 32 for each section | its name (four letters), CRC-32 of its bytes, its offset and its length (8 each), 8 zeros |
 //! | 4 | CRC-32 of all bytes before this number |
 //!
-//! Sections begin at multiples of 64 bytes, and sections of nodes and leaf values are arrays of one type. So
-//! a file can be mapped into memory and read where it lies. A reader refuses an unknown section unless the
-//! first letter of its name is lower case.
+//! Sections begin at multiples of 64 bytes, and sections of nodes and leaf values are arrays of one type. So a file
+//! can be mapped into memory and read in place. A reader refuses an unknown section unless the first letter of its
+//! name is lower case.
 //!
 //! | section | holds |
 //! |---|---|

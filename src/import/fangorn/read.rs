@@ -1,5 +1,5 @@
-//! Reads [`Contents`] from bytes. Nobody vouches for the bytes: a length is a claim until it is checked
-//! against the file.
+//! Reads [`Contents`] from bytes. The bytes are not trusted: a length is a claim until it is checked against
+//! the file.
 
 use std::path::Path;
 
@@ -260,7 +260,7 @@ impl Contents {
     /// Reads a model file with everything that it holds. A file of any other format holds only a forest.
     ///
     /// # Errors
-    /// Fails where [`import::load`] fails.
+    /// The errors of [`import::load`].
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
         import::load_with(path, options, |bytes| match Format::of(bytes) {
             Ok(Format::Fangorn) => Self::from_bytes(bytes, options),

@@ -1,5 +1,5 @@
-//! Trees whose leaves are linear models (`linear_tree=true`), as a graph: the leaves' models are added up, and
-//! operators make the objective's outputs of the sums.
+//! Trees whose leaves are linear models (`linear_tree=true`), as a graph. It adds up the leaves' models, and
+//! its operators turn the sums into the objective's outputs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) fn read_models(
     budget: &mut Budget<'_>,
 ) -> Result<(), ImportError> {
     let is_linear = tree::is_linear(fields)?;
-    // Lists are checked against what the file holds before memory is allocated.
+    // The lengths of lists are checked against the file before memory is allocated.
     let mut constants = fields.list(if is_linear { "leaf_const" } else { "leaf_value" }, leaves)?;
     let mut counts = Vec::new();
     let mut terms = 0usize;
@@ -97,7 +97,7 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     Ok(graph)
 }
 
-/// Makes the operators after the trees.
+/// Adds the operators after the trees.
 struct Epilogue {
     graph: Graph,
 }
@@ -135,7 +135,7 @@ impl Epilogue {
                 let is_small = self.graph.node("softplus", Operator::Compare(Compare::Less), [x, least]);
                 self.graph.node("softplus", Operator::Where, [is_small, small, large])
             }
-            // No objective has another one.
+            // No objective has another transform.
             other => {
                 let cause =
                     format!("linear models in leaves with the transform {other:?}, which is not supported");
@@ -145,7 +145,7 @@ impl Epilogue {
         })
     }
 
-    /// Adds the outputs: the label before the values where the model is a classifier, and otherwise the values.
+    /// Adds the outputs: for a classifier the label and then the values, and otherwise only the values.
     fn outputs(&mut self, classes: &Classes, values: Operand) {
         let label = match classes.rule {
             ClassRule::None => {

@@ -129,7 +129,7 @@ impl<'f> Iterator for ValueWords<'f> {
 pub(super) struct Fields<'f> {
     /// Names of the fields that the importer reads.
     read: &'static [&'static str],
-    /// Names of the fields that the importer passes over.
+    /// Names of the fields that the importer ignores.
     ignored: &'static [&'static str],
     found: Vec<Option<Value<'f>>>,
     /// The line at which the fields begin.

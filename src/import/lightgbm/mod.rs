@@ -40,7 +40,7 @@ const READ: [&str; 10] = [
     "tree_sizes",
 ];
 
-/// The fields of the header that the importer passes over.
+/// The fields of the header that the importer ignores.
 const IGNORED: [&str; 2] = ["label_index", "monotone_constraints"];
 
 /// The lines that end the trees. Before LightGBM 2.2 a file has no `end of trees`, and the feature
@@ -61,8 +61,8 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     read(bytes, options, None)
 }
 
-/// Returns the forest that a file describes. Linear models of its leaves are added to `models`, and refused where that
-/// is `None`.
+/// Returns the forest that a file describes. `models` takes the linear models of its leaves. If it is `None`, a leaf
+/// with a coefficient is refused.
 fn read(bytes: &[u8], options: &LoadOptions, models: Option<&mut LeafModels>) -> Result<Forest, ImportError> {
     let mut lines = Lines::of(bytes);
     let (fields, after) = header(&mut lines)?;

@@ -33,11 +33,12 @@ pub(super) const READ: [&str; 18] = [
     "split_gain",
 ];
 
-/// The fields of a tree that the importer passes over.
+/// The fields of a tree that the importer ignores.
 pub(super) const IGNORED: [&str; 4] = ["leaf_weight", "internal_value", "internal_weight", "shrinkage"];
 
-/// Adds the tree of these fields to the forest. The tree adds to the output `output`. Linear models of its leaves are
-/// added to `models`, and refused where that is `None`. `wants_gains` says whether to read the gains of its splits.
+/// Adds the tree of these fields to the forest. The tree's leaf values go to the output `output`. `models` takes the
+/// linear models of its leaves. If it is `None`, a leaf with a coefficient is refused. `wants_gains` says whether to
+/// read the gains of its splits.
 pub(super) fn grow(
     fields: &Fields<'_>,
     output: u32,
@@ -92,8 +93,8 @@ pub(super) fn grow(
     Ok(())
 }
 
-/// Returns the gains of the nodes, splits before leaves. Returns `None` where the file has none. A tree of one leaf has no
-/// split, and may lack their list.
+/// Returns the gains of the nodes, splits before leaves. Returns `None` if the file has none. A tree of one leaf has
+/// no split, so its file may have no list of gains.
 fn gains(fields: &Fields<'_>, leaves: usize) -> Result<Option<Vec<f64>>, ImportError> {
     if leaves == 1 {
         return Ok(Some(vec![0.0]));
@@ -110,8 +111,9 @@ fn gains(fields: &Fields<'_>, leaves: usize) -> Result<Option<Vec<f64>>, ImportE
     Ok(Some(gains))
 }
 
-/// Returns the covers of the nodes, splits before leaves: how many rows reached each, as LightGBM's own contributions take
-/// them. Returns `None` where the file has no counts. A tree of one leaf has no ratios of covers, and may lack its count.
+/// Returns the covers of the nodes, splits before leaves: how many rows reached each node. LightGBM computes its own
+/// contributions from the same counts. Returns `None` if the file has no counts. In a tree of one leaf no cover is
+/// used, so its file may have no counts, and the cover is 1.
 fn covers(fields: &Fields<'_>, leaves: usize) -> Result<Option<Vec<f64>>, ImportError> {
     if leaves == 1 {
         return Ok(Some(vec![1.0]));
@@ -257,7 +259,8 @@ impl<'f> Splits<'f> {
         Ok(Split { feature, predicate, missing, children })
     }
 
-    /// Returns the predicate of a category split. Its threshold is the number of its category set.
+    /// Returns the predicate of a category split. In the file, the field `threshold` of such a split is the index of
+    /// its category set within the tree.
     fn category(&self, threshold: f64, at: Value<'_>) -> Result<Predicate, ImportError> {
         let count = self.sets.end - self.sets.start;
         if threshold.trunc() != threshold || !(0.0..f64::from(count)).contains(&threshold) {
@@ -266,7 +269,7 @@ impl<'f> Splits<'f> {
         Ok(Predicate::InSet { set: self.sets.start + threshold as u32, inside: Side::Left })
     }
 
-    /// Reads a child of the next split and returns the child's node, where leaves come after all splits. In
+    /// Reads a child of the next split and returns its node number. Nodes are numbered splits first, then leaves. In
     /// the file a child is the number of a split, or the bitwise complement of the number of a leaf.
     fn child(&mut self, side: usize) -> Result<u32, ImportError> {
         let splits = self.count;
@@ -327,8 +330,8 @@ fn number(
     }
     let compare = CompareType::F64;
     let zone = f64::from(ZERO_ZONE);
-    // LightGBM reads a value in the zone of zeros as 0.0, so a threshold inside the zone decides like one at
-    // its edge.
+    // LightGBM reads a value of at most `ZERO_ZONE` in magnitude as 0.0. So such a value goes left at any threshold
+    // from 0 up, and right at any threshold below 0.
     let (predicate, zero) = if threshold >= 0.0 {
         (compare.at_most(threshold.max(zone)), Side::Left)
     } else if threshold >= -zone {

@@ -55,27 +55,27 @@ impl Attributes {
         Some(self.all.swap_remove(i))
     }
 
-    /// Returns a list of integers; empty where the attribute is absent.
+    /// Returns a list of integers; empty if the attribute is absent.
     pub(super) fn ints(&mut self, name: &str) -> Vec<i64> {
         self.take(name).map(|a| a.ints).unwrap_or_default()
     }
 
-    /// Returns an integer, or `None` where the attribute is absent.
+    /// Returns an integer, or `None` if the attribute is absent.
     pub(super) fn int(&mut self, name: &str) -> Option<i64> {
         self.take(name).map(|a| a.i)
     }
 
-    /// Returns a float, or `None` where the attribute is absent.
+    /// Returns a float, or `None` if the attribute is absent.
     pub(super) fn float(&mut self, name: &str) -> Option<f32> {
         self.take(name).map(|a| a.f)
     }
 
-    /// Returns the message of a tensor, or `None` where the attribute is absent.
+    /// Returns the message of a tensor, or `None` if the attribute is absent.
     pub(super) fn message(&mut self, name: &str) -> Option<Bytes> {
         self.take(name).map(|a| a.t)
     }
 
-    /// Returns the message of a graph, or `None` where the attribute is absent.
+    /// Returns the message of a graph, or `None` if the attribute is absent.
     pub(super) fn graph(&mut self, name: &str) -> Option<Bytes> {
         self.take(name).map(|a| a.g)
     }
@@ -85,22 +85,22 @@ impl Attributes {
         self.all.iter().find(|a| a.name == name).map_or(0, |a| a.floats.len())
     }
 
-    /// Returns a list of strings; empty where the attribute is absent.
+    /// Returns a list of strings; empty if the attribute is absent.
     pub(super) fn strings(&mut self, name: &str) -> Vec<Bytes> {
         self.take(name).map(|a| a.strings).unwrap_or_default()
     }
 
-    /// Returns a list of floats; empty where the attribute is absent.
+    /// Returns a list of floats; empty if the attribute is absent.
     pub(super) fn floats(&mut self, name: &str) -> Vec<f64> {
         self.take(name).map(|a| a.floats.into_iter().map(f64::from).collect()).unwrap_or_default()
     }
 
-    /// Returns a string, or `None` where the attribute is absent.
+    /// Returns a string, or `None` if the attribute is absent.
     pub(super) fn string(&mut self, name: &str) -> Option<String> {
         self.take(name).map(|a| String::from_utf8_lossy(&a.s).into_owned())
     }
 
-    /// Returns the numbers of a tensor; empty where the attribute is absent.
+    /// Returns the numbers of a tensor; empty if the attribute is absent.
     pub(super) fn tensor(&mut self, name: &str) -> Result<Numbers, ImportError> {
         let Some(attribute) = self.take(name) else { return Ok(Numbers::default()) };
         let place = self.path(name);

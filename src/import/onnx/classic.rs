@@ -102,7 +102,7 @@ pub(super) fn read(
 fn targets(attributes: &mut Attributes) -> Result<usize, ImportError> {
     let path = attributes.path("n_targets");
     match attributes.int("n_targets") {
-        // What does not fit is over every limit.
+        // A number that does not fit `usize` is over every limit.
         Some(targets) if targets > 0 => Ok(usize::try_from(targets).unwrap_or(usize::MAX)),
         Some(_) => Err(at(ErrorKind::Value, path, "the number of targets is not above zero")),
         None => Err(at(ErrorKind::Schema, path, "missing attribute")),
@@ -207,7 +207,7 @@ fn nodes(
 }
 
 /// Returns the file's id of each node. Only leaf ids are reported, so an inner node's id may be any number
-/// and becomes 0 where it does not fit.
+/// and becomes 0 if it does not fit.
 fn leaf_ids(attributes: &Attributes, trees: &Trees, nodes: &[Node]) -> Result<Vec<u32>, ImportError> {
     let id = |(n, (id, node)): (usize, (&i64, &Node))| match u32::try_from(*id) {
         Ok(id) => Ok(id),

@@ -5,7 +5,7 @@ use super::at;
 use super::attributes::{Attributes, Numbers};
 use crate::forest::{Aggregate, Transform};
 
-/// The question that a node asks of its feature. The row takes the true branch if the answer is yes.
+/// The condition that a node tests on its feature. If it holds, the row takes the true branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     LessOrEqual,
@@ -24,7 +24,7 @@ pub(super) struct Node {
     pub(super) mode: Mode,
     pub(super) feature: u32,
     pub(super) threshold: f64,
-    /// Whether a missing value takes the true branch. It does so whatever the comparison with NaN gives.
+    /// Whether a missing value takes the true branch. This holds whatever a comparison with NaN gives.
     pub(super) missing_is_true: bool,
     /// Index of the child on the true branch.
     pub(super) yes: u32,
@@ -116,7 +116,7 @@ pub(super) fn check_finite(attributes: &Attributes, numbers: &Numbers) -> Result
 
 /// Returns entry `i` of the feature list, `id`, if it is a valid column number.
 pub(super) fn feature(attributes: &Attributes, i: usize, id: i64) -> Result<u32, ImportError> {
-    // Where the file does not fix the input's width, a row is as wide as the largest feature number asks.
+    // If the file does not fix the input's width, a row is as wide as the largest feature number needs.
     u32::try_from(id).ok().filter(|id| *id < (1 << 24) - 1).ok_or_else(|| {
         let path = format!("{}[{i}]", attributes.path("nodes_featureids"));
         at(ErrorKind::Value, path, format!("feature {id} is not between 0 and 2^24 - 2"))

@@ -13,7 +13,7 @@ use super::proto::{
 };
 use super::steps::{Label, Names, ScoreOperation, Sign, Step, Steps};
 
-/// The most operators in a row that are followed before the trees, and the most after them.
+/// The maximum length of the chain of operators that are followed before the trees, and of that after them.
 const LONGEST_CHAIN: usize = 64;
 
 /// The domain of ONNX's machine learning operators.
@@ -47,15 +47,15 @@ pub(super) struct Rows {
     pub(super) given: ElementType,
     /// Whether values have been rounded to float on the way.
     pub(super) single: bool,
-    /// Columns of a row, where the file fixes them.
+    /// Columns of a row, if the file fixes them.
     pub(super) columns: Option<u64>,
-    /// The element type of the graph's input, and its columns where the file fixes them.
+    /// The element type of the graph's input, and its columns if the file fixes them.
     pub(super) raw: (ElementType, Option<u64>),
     /// The steps between the graph's input and the trees.
     pub(super) prepared: PreparationSteps,
 }
 
-/// The tree operator, its input, and what the graph makes of its scores and its label.
+/// The tree operator, its input, and the graph's steps on its scores and its label.
 pub(super) struct GraphParts {
     pub(super) operator: NodeProto,
     pub(super) place: String,
@@ -233,7 +233,7 @@ impl GraphReader {
         Ok(())
     }
 
-    /// Returns what a node makes of its inputs.
+    /// Returns the result of a node.
     fn step(&self, node: &NodeProto, place: &str) -> Result<Value, ImportError> {
         let first = node.input.first().and_then(|name| self.values.get(name));
         let second = node.input.get(1).and_then(|name| self.values.get(name));
@@ -384,7 +384,7 @@ fn constant(node: &NodeProto, place: &str) -> Result<Option<Value>, ImportError>
     Ok(None)
 }
 
-/// Returns a value cast to another type, or `None` where the cast changes the value in a way that is not
+/// Returns a value cast to another type, or `None` if the cast changes the value in a way that is not
 /// followed.
 fn cast(value: &Value, to: ElementType) -> Option<Value> {
     use ElementType::{Double, Float, Int32, Int64, Text};
@@ -417,8 +417,8 @@ fn argmax(steps: &Steps, attributes: &mut Attributes) -> Option<Value> {
     (by_row && first).then(|| Value::Label(Label { largest_after: Some(steps.clone()), names: None }))
 }
 
-/// Returns a label whose indices are replaced by names. `None` for a label that is no index or has names
-/// already.
+/// Returns a label whose indices are replaced by names. Returns `None` for a label that is no index or has
+/// names already.
 fn renamed(label: &Label, names: Names) -> Option<Value> {
     let index = label.largest_after.is_some() && label.names.is_none();
     index.then(|| Value::Label(Label { names: Some(names), ..label.clone() }))

@@ -5,7 +5,7 @@ use super::super::{ErrorKind, ImportError, Place};
 use super::at;
 use super::attributes::Attributes;
 
-/// The names of the classes; empty where classes are numbered from 0.
+/// The names of the classes; empty if classes are numbered from 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) texts: Vec<String>,

@@ -13,7 +13,7 @@
 //! | `walk`, `leaves` | the trees from their roots, and facts about the leaves that rows can reach |
 //! | `scores` | outputs, values and classes, as ONNX Runtime computes them |
 //!
-//! ONNX Runtime decides what the standard leaves open. Where it gives other values than the standard, the
+//! ONNX Runtime decides what the standard leaves open. If it gives other values than the standard, the
 //! importer refuses the model and says why.
 
 mod attributes;
@@ -82,7 +82,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     followed(graph::follow(model)?, &producer, budget)
 }
 
-/// Builds the forest of a tree operator, with what the graph makes of its scores and its label.
+/// Builds the forest of a tree operator, with the graph's steps on its scores and its label.
 fn followed(mut followed: GraphParts, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
     let operator = followed.operator.op_type.clone();
     let (ensemble, classifier) = read(&followed, &mut budget)?;
@@ -169,7 +169,8 @@ fn compare(rows: &Rows, double: bool, place: &str) -> Result<CompareType, Import
     }
 }
 
-/// Returns the number of columns of a row: what the input's shape says, or else what the trees ask for.
+/// Returns the number of columns of a row: that of the input's shape or, if the shape does not fix it, as
+/// many as the trees need.
 fn features(rows: &Rows, ensemble: &Ensemble, budget: &Budget<'_>) -> Result<usize, ImportError> {
     let inner = |n: &&ensemble::Node| n.mode != ensemble::Mode::Leaf;
     let asked = ensemble.nodes.iter().filter(inner).map(|n| n.feature as usize + 1).max().unwrap_or(0);

@@ -67,7 +67,7 @@ impl TreeOperator {
         Self { node, place: place.into(), columns: None, labelled: true }
     }
 
-    /// Sets the number of columns of a row. Without it, a row is as wide as the largest feature number asks.
+    /// Sets the number of columns of a row. Without it, a row is as wide as the largest feature number needs.
     #[must_use]
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = Some(columns as u64);
@@ -137,7 +137,7 @@ impl TreeOperator {
     /// labels.
     ///
     /// # Errors
-    /// Fails where [`parse`](super::super::parse) refuses the same operator in a file.
+    /// Fails if [`parse`](super::super::parse) would refuse the same operator in a file.
     pub fn forest(self, options: &LoadOptions) -> Result<Forest, ImportError> {
         let Self { node, place, columns, labelled } = self;
         let known = ["TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble"];

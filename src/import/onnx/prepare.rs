@@ -1,5 +1,5 @@
-//! Steps before the trees that are folded into their thresholds: scalers, arithmetic with constants, a choice
-//! of columns.
+//! Steps before the trees that are folded into their thresholds: scalers, arithmetic with constants,
+//! selections of columns.
 
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ pub(super) enum Preparation {
     Arithmetic(Operation, Bytes, CompareType),
     /// A `Scaler` with these attributes, on rows of the given type.
     Scaler(Vec<Bytes>, CompareType),
-    /// A choice of columns, by a tensor of column numbers.
+    /// A selection of columns, by a tensor of column numbers.
     Columns(Bytes),
     /// Rounding to float.
     Single,
@@ -39,7 +39,7 @@ pub(super) enum Preparation {
 /// The decoded steps.
 pub(super) struct DecodedPreparation {
     pub(super) steps: Vec<Prologue>,
-    /// The number of columns that reach the trees, where the steps or the file say it.
+    /// The number of columns that reach the trees, if the steps or the file say it.
     pub(super) columns: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Preparation {
             }
             (false, "ArrayFeatureExtractor", false) => constant.cloned().map(Self::Columns),
             (true, "Gather", false) => {
-                // Axis 0, the default, chooses rows.
+                // Axis 0, the default, selects rows.
                 let mut attributes = Attributes::read(&node.attribute, place.into(), &["axis"])?;
                 let columns = matches!(attributes.int("axis"), Some(1 | -1));
                 constant.cloned().filter(|_| columns).map(Self::Columns)

@@ -24,7 +24,7 @@ pub(super) enum Margins {
 enum LabelRule {
     /// The class with the largest margin.
     Largest,
-    /// The second of two classes where the margin is over this number, otherwise the first.
+    /// The second of two classes if the margin is over this number, otherwise the first.
     Over(f64),
     /// No rule of the forest expresses it, for this reason.
     None(&'static str),
@@ -348,8 +348,8 @@ impl Scores {
     }
 }
 
-/// Returns whether a row's sums are always probabilities: non-negative, with the sum 1. With `of_one`, where
-/// only the first of two classes has votes: between 0 and 1.
+/// Returns whether a row's sums are always probabilities: non-negative, with the sum 1. With `of_one`, only
+/// the first of two classes has votes, and its sum must lie between 0 and 1.
 fn is_probability(ensemble: &Ensemble, walk: &Walk<'_>, of_one: bool) -> bool {
     // The error that single precision may add to a sum of 1.
     const ROUNDING: f64 = 1e-6;

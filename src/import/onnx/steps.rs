@@ -66,8 +66,8 @@ impl Steps {
 }
 
 impl Step {
-    /// Returns the numbers of the step's tensor: one, or one for each column. `None` for a tensor of another
-    /// shape.
+    /// Returns the numbers of the step's tensor: one, or one for each column. Returns `None` for a tensor of
+    /// another shape.
     pub(super) fn numbers(&self, tensor: &Bytes, columns: usize) -> Result<Option<Vec<f64>>, ImportError> {
         let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
         // A tensor of several rows, or one that adds an axis to the scores, does not have one number for each
@@ -120,12 +120,12 @@ impl Names {
     }
 }
 
-/// Where a graph's labels come from.
+/// The source of a graph's labels.
 #[derive(Clone, Debug)]
 pub(super) struct Label {
     /// The steps after which the index of the largest score is the label; `None` for the operator's own
     /// label.
     pub(super) largest_after: Option<Steps>,
-    /// The names of the classes, where the graph renames them.
+    /// The names of the classes, if the graph renames them.
     pub(super) names: Option<Names>,
 }

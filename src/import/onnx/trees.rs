@@ -27,7 +27,7 @@ pub(super) struct Trees {
     pub(super) node_ids: Vec<i64>,
     pub(super) runs: Vec<Run>,
     pub(super) by_id: HashMap<i64, u32>,
-    /// Node indices by id, for all dense trees; `u32::MAX` where no node has the id.
+    /// Node indices by id, for all dense trees; `u32::MAX` if no node has the id.
     table: Vec<u32>,
     sorted: Vec<(i64, u32)>,
 }

@@ -37,7 +37,7 @@ pub(super) fn read(
 ) -> Result<Ensemble, ImportError> {
     let path = attributes.path("n_targets");
     let outputs = match attributes.int("n_targets") {
-        // What does not fit is over every limit.
+        // A number that does not fit `usize` is over every limit.
         Some(outputs) if outputs > 0 => usize::try_from(outputs).unwrap_or(usize::MAX),
         Some(_) => return Err(at(ErrorKind::Value, path, "the number of targets is not above zero")),
         None => return Err(at(ErrorKind::Schema, path, "missing attribute")),

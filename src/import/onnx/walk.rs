@@ -37,8 +37,8 @@ pub(super) struct Walk<'e> {
     starts: Vec<usize>,
 }
 
-/// A node that is still to be visited. Where a set is split into its members, `member` is the range of the
-/// members left, as first and last index.
+/// A node that is still to be visited. If a set is split into its members, `member` is the range of the
+/// members that are left, as first and last index.
 #[derive(Clone, Copy)]
 struct OpenNode {
     node: u32,
@@ -290,7 +290,7 @@ fn question(node: Node, compare: CompareType) -> (Predicate, Side, bool) {
     (predicate, missing, swapped)
 }
 
-/// Returns `x == value`, or [`Predicate::Always`] where no `x` of the type equals the value. The caller swaps
+/// Returns `x == value`, or [`Predicate::Always`] if no `x` of the type equals the value. The caller swaps
 /// the children in that case.
 fn equal(value: f64, compare: CompareType) -> Predicate {
     if compare.cast(value) == value { Predicate::Equal { value: value.into() } } else { Predicate::Always }

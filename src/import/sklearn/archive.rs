@@ -129,7 +129,7 @@ pub(super) fn missing(name: &str) -> ImportError {
     error(ErrorKind::Schema, name, "missing array")
 }
 
-/// Returns the number of entries in the directory, and where it begins.
+/// Returns the number of entries in the directory, and the offset at which it begins.
 fn directory(bytes: &[u8]) -> Result<(u64, usize), ImportError> {
     let last = bytes.len().checked_sub(22);
     let is_end = |at: &usize| {
@@ -168,7 +168,7 @@ impl<'b> Entry<'b> {
         std::str::from_utf8(self.name.strip_suffix(b".npy")?).ok()
     }
 
-    /// Reads the directory entry at `at`. Returns it and where the next one begins.
+    /// Reads the directory entry at `at`. Returns it and the offset of the next one.
     fn read(bytes: &'b [u8], at: usize) -> Option<(Self, usize)> {
         let head = bytes.get(at..at.checked_add(46)?)?;
         if !head.starts_with(b"PK\x01\x02") {

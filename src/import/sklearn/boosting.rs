@@ -64,7 +64,7 @@ pub(super) struct Link {
     pub(super) classes: Classes,
 }
 
-/// Returns the link of boosting. With two classes, the second is predicted where its value is over the
+/// Returns the link of boosting. With two classes, the second is predicted if its value is over the
 /// threshold.
 pub(super) fn link(head: &Head, classifier: bool, threshold: f64) -> Result<Link, ImportError> {
     let labels = head.labels()?;

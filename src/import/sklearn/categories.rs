@@ -17,8 +17,8 @@ const WORDS: usize = 8;
 pub(super) struct Categories<'f> {
     /// The user's column for each column that the trees see.
     columns: Vec<u32>,
-    /// For each categorical column, the user's category for each category that the trees see; `None` where
-    /// they are the same.
+    /// For each categorical column, the user's category for each category that the trees see; `None` if they
+    /// are the same.
     codes: Option<Vec<Vec<u32>>>,
     /// The user's columns whose codes are indices into the list of their categories. Each has the categories'
     /// names and whether they are numbers.
@@ -64,7 +64,7 @@ impl<'f> Categories<'f> {
         })
     }
 
-    /// Gives the features the names of their categories, where rows hold indices of categories.
+    /// Gives the features the names of their categories, if rows hold indices of categories.
     pub(super) fn name(&mut self, features: &mut [Feature]) {
         for (column, names, numbers) in self.named.drain(..) {
             if let Some(feature) = features.get_mut(column as usize) {

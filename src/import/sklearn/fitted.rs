@@ -23,7 +23,7 @@ pub(super) struct FittedTrees {
     /// For each node, whether missing values go left. Empty in releases before 1.3, which have no rule for
     /// missing values: NaN is not at most a threshold and goes right.
     missing_left: Vec<u8>,
-    /// The columns that each tree of a bag sees, one tree after another; empty where trees see all columns.
+    /// The columns that each tree of a bag sees, one tree after another; empty if trees see all columns.
     columns: Vec<i32>,
     columns_of: Vec<Range<usize>>,
     features: usize,

@@ -29,7 +29,7 @@ pub(super) enum Family {
     Isolation,
 }
 
-/// The trees that stand alone, and that forests and bags are made of.
+/// The estimators of a single tree, of which forests and bags consist.
 pub(super) const TREES: [&str; 4] =
     ["DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"];
 
@@ -48,7 +48,7 @@ const ENSEMBLES: [(&str, Family); 11] = [
     ("IsolationForest", Family::Isolation),
 ];
 
-/// What the text says about an estimator. Which fields it has depends on the estimator's family.
+/// The text's description of an estimator. Which fields it has depends on the estimator's family.
 #[derive(Deserialize)]
 pub(super) struct Head {
     pub(super) version: String,

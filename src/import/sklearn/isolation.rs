@@ -32,11 +32,11 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     same_parts(file, "n_node_samples", &fitted.trees)?;
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
     let samples: Vec<i64> = array::integers(&file.archive, "n_node_samples", Count::Exactly(nodes, "nodes"))?;
-    // scikit-learn predicts -1 where its score is below the offset.
+    // scikit-learn predicts -1 if its score is below the offset.
     let rule = ClassRule::Over { threshold: (-offset + offset.abs() * ROUNDING).into() };
     let classes = Classes { rule, labels: vec!["1".into(), "-1".into()], words: false };
     let forest = file.builder(1, classes)?.transform(Transform::PowerOfTwo);
-    // Trees of one sample have learnt nothing: the score is one half.
+    // Trees of one sample have no splits, so every score is one half.
     let mut forest = match longest > 0.0 {
         true => forest.scale(1.0 / longest),
         false => forest.base_score([1.0]),

@@ -1,9 +1,9 @@
 //! scikit-learn's tree estimators, as the arrays that `scripts/export_sklearn.py` dumps.
 //!
-//! The exporter writes what a fitted estimator holds, under scikit-learn's own names. This importer decides
-//! what it means and what is refused. The array `fangorn` is a JSON text with the scalars and names. Every
-//! other array holds the parts of all trees, one after the other, and the array `name.sizes` beside it has
-//! the number of entries of each part.
+//! The exporter writes the attributes of a fitted estimator, under scikit-learn's own names. This importer decides
+//! what they mean and what is refused. The array `fangorn` is a JSON text with the scalars and names. Every other
+//! array holds the parts of all trees, one after the other, and the array `name.sizes` beside it has the number of
+//! entries of each part.
 //!
 //! | file | subject |
 //! |---|---|

@@ -15,7 +15,7 @@ use crate::graph::{Binary, Compare, Dtype, Elements, Graph, Operand, Operator, R
 /// The remedy for a step that is not read.
 const BY_ONNX: &str = "export the pipeline to ONNX with skl2onnx, which has more estimators";
 
-/// What a transformer is at which rows end that are to be left as they are, or left out.
+/// The texts in place of a transformer that keeps columns as they are, or drops them.
 const PASSED: [&str; 2] = ["passthrough", "drop"];
 
 /// Linear regressions.
@@ -46,7 +46,7 @@ const SCORERS: [&str; 6] = [
     "PassiveAggressiveClassifier",
 ];
 
-/// An estimator with what it has learned, under scikit-learn's own names. Which fields it has depends on its class.
+/// A fitted estimator, with its attributes under scikit-learn's own names. Which fields it has depends on its class.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Step {
@@ -55,7 +55,7 @@ pub(super) struct Step {
     steps: Vec<Step>,
     /// The columns that each member of a column transformer takes, or that a selector keeps.
     columns: Option<Vec<Numbers>>,
-    /// The place of a forest among those of the file.
+    /// The index of a forest among those of the file.
     forest: Option<u64>,
     #[serde(rename = "mean_")]
     mean: Option<Numbers>,
@@ -138,7 +138,7 @@ pub(super) fn graph(
     Ok(reader.graph)
 }
 
-/// Rows of so many columns.
+/// Rows, and their number of columns.
 #[derive(Clone, Copy)]
 struct Columns {
     rows: Operand,
@@ -155,7 +155,7 @@ fn refused(place: &str, cause: impl AsRef<str>) -> ImportError {
     unsupported(place, cause, BY_ONNX)
 }
 
-/// Returns a step's list of numbers, of one length.
+/// Returns a step's list of numbers, which must have this length.
 fn list(table: &Option<Numbers>, length: usize, place: &str, name: &str) -> Result<Vec<f64>, ImportError> {
     match table {
         Some(Numbers(values)) if values.len() == length => Ok(values.clone()),
@@ -167,7 +167,7 @@ fn list(table: &Option<Numbers>, length: usize, place: &str, name: &str) -> Resu
     }
 }
 
-/// Returns a table's numbers as places below a bound.
+/// Returns a table's numbers as indices, which must be below a bound.
 fn places(table: &Numbers, below: usize, place: &str) -> Result<Vec<i64>, ImportError> {
     let inside = |v: &f64| (v.fract() == 0.0 && *v >= 0.0 && *v < below as f64).then_some(*v as i64);
     table.0.iter().map(inside).collect::<Option<_>>().ok_or_else(|| {
@@ -219,8 +219,8 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         }
     }
 
-    /// Adds a step to rows, and returns the rows that it makes; `None` after a predictor, whose outputs are the graph's.
-    /// Only the `last` step may be one.
+    /// Adds a step, and returns the rows that it computes. Returns `None` after a predictor, whose results become
+    /// the graph's outputs. Only the last step (`last`) may be a predictor.
     fn transformed(
         &mut self,
         step: &Step,
@@ -279,7 +279,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                     "StandardScaler" => (&step.mean, "mean_"),
                     _ => (&step.center, "center_"),
                 };
-                // A mean that is not subtracted is there all the same.
+                // The file has a mean even if the step does not subtract it.
                 if center.is_some() && step.with_mean != Some(false) {
                     x = self.with_list((name, Binary::Subtract), x, list(center, x.width, place, field)?)?;
                 }
@@ -353,7 +353,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 Ok(Some(x))
             }
             _ if step.forest.is_some() && last => self.forest(step, x, place).map(|()| None),
-            // It predicts with an estimator of its own.
+            // As the last step, it would predict with an estimator of its own.
             "RFE" | "RFECV" if last => {
                 Err(refused(place, format!("{name} as the last step is not supported")))
             }
@@ -379,7 +379,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         }
     }
 
-    /// Adds the product of rows with a matrix that has a line for each of `count` outputs.
+    /// Adds the product of rows with a matrix that has a row for each of `count` outputs.
     fn product(
         &mut self,
         x: Columns,
@@ -405,7 +405,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         let count = coefficients.len() / x.width.max(1);
         let product = self.product(x, coefficients, count, place)?;
         let terms = match &step.intercept {
-            // Without an intercept it is one zero.
+            // Without an intercept, `intercept_` is a single zero.
             Some(Numbers(terms)) if terms.len() == 1 => vec![terms[0]; count],
             _ => list(&step.intercept, count, place, "intercept_")?,
         };
@@ -449,7 +449,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             (2, _) => {
                 let other = self.node(place, Operator::Unary(Unary::Negate), &[scores]);
                 let both = self.node(place, Operator::Concat { axis: 1 }, &[other, scores]);
-                // Earlier releases take both scores for those of two classes where they are told so.
+                // Earlier releases apply a softmax to both scores if `multi_class` is `multinomial`.
                 let how = match step.multi_class.as_deref() {
                     Some("multinomial") => Operator::Softmax { axis: 1 },
                     _ => Operator::Unary(Unary::Sigmoid),
@@ -531,7 +531,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         Ok(self.node(place, Operator::Compare(Compare::Equal), &[x, value]))
     }
 
-    /// Adds a column for each category of each column. A category that was not in training has none.
+    /// Adds a column for each category of each column. A category that was not in the training data has no column.
     fn one_hot(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
         let Some(categories) = step.categories.as_ref().filter(|all| all.len() == x.width) else {
             return Err(error(ErrorKind::Structure, format!("fangorn.{place}.categories_"), "other columns"));

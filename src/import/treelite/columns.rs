@@ -30,7 +30,7 @@ pub(super) struct Columns<'b> {
     pub leaf_lists: Lists<'b>,
     pub categories: &'b [[u8; 4]],
     pub category_lists: Lists<'b>,
-    /// The sum of the hessians of each node's rows, or their number where the file has no hessians.
+    /// The sum of the hessians of each node's rows, or their number if the file has no hessians.
     pub covers: Option<Covers<'b>>,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Header {
     pub outputs: Outputs,
     /// The outputs that each tree adds to.
     pub reaches: Vec<TreeOutputs>,
-    /// The number of trees that each output averages; `None` where outputs are sums.
+    /// The number of trees that each output averages; `None` if outputs are sums.
     pub averaged: Option<Counts>,
     pub postprocessor: String,
     pub meaning: OutputTransform,

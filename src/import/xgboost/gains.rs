@@ -1,4 +1,4 @@
-//! Reads the gains of the splits, in a pass of its own: only who asks for them pays for them.
+//! Reads the gains of the splits in a separate pass, so that it costs nothing if nobody asks for gains.
 
 use serde::Deserialize;
 
@@ -42,7 +42,7 @@ struct FileTree {
     loss_changes: Vec<f32>,
 }
 
-/// Returns the gains of the trees that were grown, or `None` where the file lacks some or has one that is not finite.
+/// Returns the gains of the trees that were grown, or `None` if the file lacks some or has one that is not finite.
 pub(super) fn read(
     bytes: &[u8],
     encoding: Encoding,

@@ -1,7 +1,7 @@
 //! The parts of an XGBoost model file that the importer reads, as XGBoost 1.0 to 3.4 writes them.
 //!
 //! Fields that some version lacks are optional here. The code that builds the forest decides which of them a
-//! file needs. The importer passes over all other keys.
+//! file needs. The importer ignores all other keys.
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
@@ -144,8 +144,8 @@ pub(crate) struct TreeParam {
     pub size_leaf_vector: u64,
 }
 
-/// The most names that the importer reads, as many as a forest may have columns. Reading more would waste
-/// memory: an empty name takes eight times the memory that it takes in the file.
+/// The maximum number of names that the importer reads, which is as many as a forest may have columns.
+/// Reading more would waste memory: an empty name takes eight times the memory that it takes in the file.
 const MOST_NAMES: usize = 1 << 24;
 
 fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

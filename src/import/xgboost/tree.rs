@@ -25,7 +25,7 @@ pub(super) struct GrownTrees {
     pub vector_leaves: bool,
     /// The covers of the trees that have some.
     pub covers: Vec<Vec<Real>>,
-    /// The place of each tree in the file.
+    /// The index of each tree in the file.
     pub places: Vec<usize>,
 }
 
@@ -81,7 +81,7 @@ impl<'l> TreeBuilder<'l> {
         Ok(self.grown)
     }
 
-    /// Notes the place in the file of the tree that was grown last.
+    /// Records the index in the file of the tree that was grown last.
     pub(super) fn note_place(&mut self, place: usize) {
         self.grown.places.push(place);
     }

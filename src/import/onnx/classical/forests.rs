@@ -17,7 +17,8 @@ use crate::{
 };
 
 impl Reader<'_> {
-    /// Adds a forest whose scores are doubles. They are sums of doubles where scores are sums, and else numbers of `f32`.
+    /// Adds a forest whose scores are doubles. If scores are sums, they are summed in doubles, and otherwise
+    /// they are cast from `f32`.
     fn scores_in_doubles(&mut self, source: &Source<'_>, forest: Forest, x: Value) -> Value {
         let sums = forest.aggregate == Aggregate::Sum
             && forest.transform == Transform::Identity
@@ -27,7 +28,7 @@ impl Reader<'_> {
         let outputs = forest.outputs as usize;
         match forest.targets {
             Targets::One(_) if sums => {
-                // Models of leaves that are constants.
+                // Each leaf gets a model that is a constant.
                 let mut constants = LeafModels::default();
                 forest.leaf_values.iter().for_each(|value| constants.push(value.0, []));
                 if let Ok(leaves) = LinearLeaves::new(forest.clone(), constants) {
@@ -52,7 +53,7 @@ impl Reader<'_> {
         self.cast(source, values, Dtype::F64)
     }
 
-    /// Adds a forest. A classifier gives its labels and its scores, a regressor its values.
+    /// Adds a forest. A classifier returns its labels and its scores, a regressor its values.
     pub(super) fn forest(
         &mut self,
         source: &mut Source<'_>,

@@ -6,7 +6,7 @@ use super::super::at;
 use super::{Reader, Source, Value, tensors};
 use crate::graph::{Binary, Compare, Dtype, Elements, Operator, Reduction, Tensor, Unary};
 
-/// What is done with scores.
+/// The transform of scores.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum PostTransform {
     None,
@@ -14,7 +14,8 @@ pub(super) enum PostTransform {
     Softmax,
     /// A softmax that leaves out scores of 0.
     SoftmaxZero,
-    /// The quantile of the normal distribution, as ONNX Runtime approximates it. A score outside 0 to 1 has none.
+    /// The quantile of the normal distribution, as ONNX Runtime approximates it. A score outside 0 to 1 has no
+    /// quantile.
     Probit,
 }
 
@@ -84,19 +85,20 @@ impl Reader<'_> {
         Ok(self.cast(source, x, Dtype::F32))
     }
 
-    /// Columns at places. Places of `[1, k]` are a list; so is a result of one dimension, with a dimension before it.
+    /// Adds a selection of columns by their indices. Indices of shape `[1, k]` count as a list, and a list of values
+    /// counts as one row.
     fn columns(&mut self, source: &Source<'_>) -> Result<Value, ImportError> {
         let (x, places) = (source.operand(0)?, source.operand(1)?);
         let places = self.add(source, Operator::Reshape(vec![-1]), &[places], places.dtype);
         let found = self.add(source, Operator::Gather { axis: -1 }, &[x, places], x.dtype);
-        // A list of `n` gives a row.
+        // A list of values gives one row.
         match self.graph.weight_of(x.operand).is_some_and(|weight| weight.shape().len() == 1) {
             true => Ok(self.add(source, Operator::Reshape(vec![1, -1]), &[found], x.dtype)),
             false => Ok(found),
         }
     }
 
-    /// Columns of all operands side by side, from each as many as the operator says.
+    /// Adds the columns of all operands side by side. From each operand it takes as many as the operator says.
     fn feature_vectorizer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
         let widths = source.attributes.ints("inputdimensions");
         let operands = source.operands.clone();
@@ -187,7 +189,7 @@ impl Reader<'_> {
         let mut x = source.operand(0)?;
         let classes = source.attributes.strings("classes_strings");
         let (keys, values) = match classes.is_empty() {
-            // The first version has names of classes alone, and goes from texts to integers or back.
+            // The first version has only class names, and maps texts to integers or integers to texts.
             false => {
                 let (texts, places) =
                     (texts(&classes), Elements::I64((0..).take(classes.len()).collect::<Vec<_>>()));
@@ -258,7 +260,7 @@ impl Reader<'_> {
         }
         let mut categories = categories;
         if known {
-            // Each category becomes its place, and any other one is refused.
+            // Each category becomes its index, and any other value is refused.
             let places = Elements::I64((0..).take(categories.len()).collect());
             let other = Elements::I64(Vec::new());
             let lookup = Operator::Lookup { keys: categories, values: places.clone(), other };
@@ -301,7 +303,7 @@ impl Reader<'_> {
         Ok(self.binary(source, Binary::Divide, x, norm))
     }
 
-    /// Products with rows of coefficients, and intercepts.
+    /// Adds a linear model: products with rows of coefficients, plus intercepts.
     fn linear(&mut self, source: &mut Source<'_>, outputs: usize) -> Result<Value, ImportError> {
         let coefficients = source.attributes.floats("coefficients");
         let intercepts = source.attributes.floats("intercepts");
@@ -384,7 +386,7 @@ impl Reader<'_> {
         let inside = self.binary(source, Binary::Subtract, square, scaled);
         let root = self.add(source, Operator::Unary(Unary::Sqrt), &[inside], Dtype::F64);
         let difference = self.binary(source, Binary::Subtract, root, sum);
-        // Rounding may leave a difference of 0 below 0.
+        // A difference of 0 may be rounded to below 0.
         let difference = self.binary(source, Binary::Maximum, difference, zero);
         let size = self.add(source, Operator::Unary(Unary::Sqrt), &[difference], Dtype::F64);
         let (minus, plus) = (number(self, -std::f64::consts::SQRT_2), number(self, std::f64::consts::SQRT_2));
@@ -394,8 +396,8 @@ impl Reader<'_> {
         self.cast(source, found, scores.dtype)
     }
 
-    /// The label and the score of a classifier that has one class, as ONNX's reference evaluator has them: the class,
-    /// or 0 where the score is too low. ONNX Runtime does not take such a classifier.
+    /// Adds the label and the score of a classifier with one class, as ONNX's reference evaluator computes them. The
+    /// label is the class, or 0 if the score is too low. ONNX Runtime does not take such a classifier.
     fn only_class(
         &mut self,
         source: &Source<'_>,
@@ -457,7 +459,7 @@ impl Reader<'_> {
             }
         };
         let label = self.label(source, class, labels);
-        // The second class has the score, and the first one its opposite.
+        // The second class has the score, and the first one the negated score.
         let scores = match two {
             true => {
                 let other = self.add(source, Operator::Unary(Unary::Negate), &[scores], Dtype::F32);

@@ -11,7 +11,7 @@
 //! | `vectors` | support vector machines |
 //! | `forests` | tree ensembles |
 //! | `networks` | ONNX's operators of networks |
-//! | `places` | operators that choose or put elements by their places |
+//! | `places` | operators that select or replace elements by their indices |
 //! | `texts` | operators on texts |
 //! | `scan` | loops over rows that compute distances |
 
@@ -101,7 +101,7 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     Ok(graph)
 }
 
-/// A value of the file: where it is in the graph, and its type.
+/// A value of the file: its operand in the graph, and its type.
 #[derive(Clone, Copy)]
 struct Value {
     operand: Operand,
@@ -111,7 +111,7 @@ struct Value {
 struct Reader<'o> {
     graph: Graph,
     values: HashMap<String, Value>,
-    /// Lists of tensors, which a file may give as one output.
+    /// Lists of tensors, which a file may have as one output.
     sequences: HashMap<String, Vec<Value>>,
     options: &'o LoadOptions,
 }

@@ -4,11 +4,11 @@ use super::super::super::ImportError;
 use super::{Reader, Source, Value, tensors};
 use crate::graph::{Binary, Elements, Operand, Operator, Pool, Pooling, Reduction, Tensor, Unary, Window};
 
-/// How many nodes are looked at to find a number of dimensions.
+/// The maximum number of nodes that are visited to find a number of dimensions.
 const MOST_STEPS: usize = 64;
 
 impl Reader<'_> {
-    /// Adds an operator of networks; `None` for any other.
+    /// Adds an operator of networks. Returns `None` for any other operator.
     pub(super) fn networks(&mut self, source: &mut Source<'_>) -> Result<Option<Value>, ImportError> {
         let name = &source.node.op_type[..];
         let operator = match name {
@@ -111,7 +111,7 @@ impl Reader<'_> {
         Ok(self.add(source, Operator::LayerNorm { epsilon }, &[x, scale, bias], x.dtype))
     }
 
-    /// Returns the number of dimensions of a value, where it can be told from the nodes before it.
+    /// Returns the number of dimensions of a value, if the nodes before it determine it.
     fn dimensions(&self, operand: Operand) -> Option<usize> {
         let (mut most, mut open) = (0, vec![operand]);
         for _ in 0..MOST_STEPS {
@@ -153,7 +153,7 @@ fn lengths(source: &mut Source<'_>, name: &str, absent: &[usize]) -> Result<Vec<
     found.map_err(|_| source.unsupported(&format!(" with {name} below 0")))
 }
 
-/// Returns how a window of so many dimensions moves.
+/// Returns how a window of this number of dimensions moves.
 fn window(source: &mut Source<'_>, dimensions: usize) -> Result<Window, ImportError> {
     if dimensions != 2 {
         return Err(source.unsupported(" of other than two dimensions"));

@@ -1,11 +1,11 @@
-//! Operators that choose or put elements by their places, and products that name their axes.
+//! Operators that select or replace elements by their indices, and products that name their axes.
 
 use super::super::super::ImportError;
 use super::{Reader, Source, Value};
 use crate::graph::{Binary, Operator, Reduction};
 
 impl Reader<'_> {
-    /// Adds an operator of ONNX's own domain that is about places or named axes.
+    /// Adds an operator of ONNX's own domain that takes indices or names its axes.
     pub(super) fn by_place(
         &mut self,
         source: &mut Source<'_>,

@@ -1,4 +1,4 @@
-//! `Scan`, a loop over rows. scikit-learn's converter writes the distances of each row to each other row as one.
+//! `Scan`, a loop over rows. scikit-learn's converter writes distances between rows as such a loop.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{Reader, Source, Value, tensors};
 use crate::graph::{Distance, Elements, Operator};
 
 impl Reader<'_> {
-    /// A loop whose body is a distance of the row at hand to all rows of a matrix.
+    /// Adds a loop whose body computes the distances of the current row to all rows of a matrix.
     pub(super) fn scan(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
         let other = |source: &Source<'_>| source.unsupported(" but for distances between rows");
         let axes = ["scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions"];
@@ -31,7 +31,7 @@ impl Reader<'_> {
     }
 }
 
-/// The body of a loop: its nodes by what they give.
+/// The body of a loop: its nodes, by the names of their results.
 struct Body {
     inputs: Vec<String>,
     outputs: Vec<String>,
@@ -68,10 +68,10 @@ impl Body {
         Ok(found)
     }
 
-    /// Returns where a value comes from, past nodes that hand it on.
+    /// Returns the name of a value's source, before any `Identity` nodes.
     fn source<'b>(&'b self, name: &'b str) -> &'b str {
         let mut name = name;
-        // Each step goes to another node unless the body turns in a circle.
+        // The number of steps is bounded, in case the body has a cycle.
         for _ in 0..=self.nodes.len() {
             match self.nodes.get(name) {
                 Some(node) if node.op_type == "Identity" && node.input.len() == 1 => name = &node.input[0],
@@ -85,7 +85,7 @@ impl Body {
         self.nodes.get(self.source(name))
     }
 
-    /// Returns the distance that the second output is.
+    /// Returns the distance that the second output computes, if it is one.
     fn distance(&self) -> Option<Distance> {
         let ([matrix, row], [matrix_out, distance]) = (&self.inputs[..], &self.outputs[..]) else {
             return None;
@@ -115,7 +115,7 @@ impl Body {
         }
     }
 
-    /// Returns whether a reduction is along columns, and leaves none.
+    /// Returns whether a node reduces over columns and drops their axis.
     fn reduces_columns(&self, node: &NodeProto) -> Option<bool> {
         let mut attributes =
             Attributes::read(&node.attribute, self.place.clone(), &["axes", "keepdims"]).ok()?;

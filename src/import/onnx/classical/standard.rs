@@ -244,7 +244,7 @@ impl Reader<'_> {
                     None => Elements::F32(vec![0.0]),
                 };
                 let (x, dtype) = (source.operand(0)?, with.dtype());
-                // skl2onnx writes lengths as floats where rows are.
+                // skl2onnx writes lengths as floats if rows are floats.
                 let x = self.cast(source, x, Dtype::I64);
                 self.add(source, Operator::Fill(with), &[x], dtype)
             }
@@ -355,7 +355,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns a value times an attribute, which is 1 where it is absent.
+    /// Returns a value times an attribute, which counts as 1 if it is absent.
     fn scaled(&mut self, source: &mut Source<'_>, x: Value, name: &str) -> Result<Value, ImportError> {
         let by = f64::from(source.attributes.float(name).unwrap_or(1.0));
         if by == 1.0 {
@@ -394,10 +394,10 @@ impl Reader<'_> {
     }
 }
 
-/// The most dimensions of a tensor.
+/// The maximum number of dimensions of a tensor.
 const MOST_DIMENSIONS: usize = 16;
 
-/// Returns the second result of the node that gives `first`.
+/// Returns the second result of the node whose first result is `first`.
 pub(super) fn second(first: Value, dtype: Dtype) -> Value {
     let operand = match first.operand {
         crate::graph::Operand::Node(at, _) => crate::graph::Operand::Node(at, 1),
@@ -411,7 +411,7 @@ fn scalar(elements: Elements) -> Tensor {
 }
 
 impl super::Attributes {
-    /// Returns a tensor, or `None` where the attribute is absent.
+    /// Returns a tensor, or `None` if the attribute is absent.
     fn raw_tensor(&mut self, name: &str) -> Result<Option<TensorProto>, ImportError> {
         let place = self.path(name);
         self.message(name).map(|bytes| super::proto::decode(bytes, &place)).transpose()

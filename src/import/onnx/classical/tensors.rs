@@ -9,7 +9,7 @@ use super::super::{
 };
 use crate::graph::{Dtype, Elements, Tensor};
 
-/// Returns the type that a graph has for an element type of ONNX.
+/// Returns a graph's type for an element type of ONNX.
 pub(super) fn dtype(number: i32) -> Option<Dtype> {
     match number {
         1 => Some(Dtype::F32),
@@ -23,8 +23,8 @@ pub(super) fn dtype(number: i32) -> Option<Dtype> {
     }
 }
 
-/// Returns the type that a graph has for an element type of an input. Floats of 16 bits are widened: what is computed
-/// of them is rounded to 32 bits and not to 16.
+/// Returns a graph's type for an element type of an input. Floats of 16 bits are widened, so results are rounded to
+/// 32 bits and not to 16.
 pub(super) fn widened(number: i32) -> Option<Dtype> {
     if number == 10 { Some(Dtype::F32) } else { dtype(number) }
 }

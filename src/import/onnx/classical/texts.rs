@@ -10,7 +10,7 @@ use crate::graph::{
 };
 
 impl Reader<'_> {
-    /// Adds an operator on texts, of ONNX or of ONNX Runtime. Returns `None` where it is no such operator.
+    /// Adds an operator on texts, of ONNX or of ONNX Runtime. Returns `None` if it is no such operator.
     pub(super) fn texts(&mut self, source: &mut Source<'_>) -> Result<Option<Value>, ImportError> {
         let own = source.node.domain.is_empty() || source.node.domain == "ai.onnx";
         let (operator, dtype) = match &source.node.op_type[..] {
@@ -59,7 +59,7 @@ fn normalizer(source: &mut Source<'_>) -> Result<TextOperator, ImportError> {
         Some(other) => return Err(source.unsupported(&format!(" with the action {other:?}"))),
     };
     let locale = source.attributes.string("locale").unwrap_or_default();
-    // Languages whose letters have other cases than those of Unicode's simple mapping.
+    // The letters of these languages have other cases than in Unicode's simple mapping.
     if ["tr", "az", "lt"].iter().any(|language| locale.starts_with(language)) {
         return Err(
             source.unsupported(&format!(" in the locale {locale:?}, whose letters have cases of their own"))

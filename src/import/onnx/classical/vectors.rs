@@ -5,7 +5,8 @@ use super::super::at;
 use super::{Reader, Source, Value};
 use crate::graph::{Binary, Compare, Dtype, Elements, Operator, Tensor, Unary};
 
-/// The most numbers of a support vector classifier's weights: a number for each support vector and pair of classes.
+/// The maximum number of a support vector classifier's weights. There is one for each support vector and pair of
+/// classes.
 const MOST_PAIRED: usize = 1 << 26;
 
 impl Reader<'_> {
@@ -24,7 +25,7 @@ impl Reader<'_> {
         };
         let x = self.single(source)?;
         let products = match count {
-            // Without support vectors, coefficients are those of columns.
+            // Without support vectors, there is a coefficient for each column.
             0 => x,
             _ => {
                 let columns = vectors.len() / count;
@@ -52,8 +53,8 @@ impl Reader<'_> {
         Ok(self.transformed(source, sums, how))
     }
 
-    /// A support vector classifier, as LIBSVM has it: a sum of kernels for each pair of classes, and a vote of each
-    /// pair for the class. The scores are the pairs' sums, or the classes' probabilities where the file has them.
+    /// Adds a support vector classifier, as in LIBSVM: a sum of kernels for each pair of classes, and a vote of each
+    /// pair for the class. The scores are the pairs' sums, or the classes' probabilities if the file has them.
     pub(super) fn svm_classifier(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
         let labels = self.labels(source)?;
         let kernel = source.attributes.string("kernel_type").unwrap_or_else(|| "LINEAR".into());
@@ -134,7 +135,7 @@ impl Reader<'_> {
         let class = self.add(source, greatest, &[votes], Dtype::I64);
         let label = self.label(source, class, labels);
         if a.is_empty() {
-            // The pair of two classes has a score for each, the second class's sign first.
+            // With two classes, the only pair gives both scores: the negated sum and the sum.
             if classes == 2 {
                 let other = self.add(source, Operator::Unary(Unary::Negate), &[sums], Dtype::F32);
                 let both = self.add(source, Operator::Concat { axis: 1 }, &[other, sums], Dtype::F32);
@@ -155,7 +156,7 @@ impl Reader<'_> {
         Ok(vec![label, self.transformed(source, values, how)])
     }
 
-    /// The scores of a support vector classifier that has coefficients of columns for each class, as LIBLINEAR's have.
+    /// Adds a classifier with a coefficient for each class and column in place of support vectors, as in LIBLINEAR.
     fn svm_of_columns(
         &mut self,
         source: &Source<'_>,
