@@ -18,8 +18,8 @@ const MOST_ROWS: usize = 128;
 /// The bytes that the sums of a block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`. The values are compared as
-/// `C`.
+/// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`. The values are
+/// compared as `C`.
 pub(super) fn run<T, C>(program: &Program, pairs: &Pairs, rows: &Rows<'_, T>, out: &mut [f32])
 where
     T: Row + Read<C>,

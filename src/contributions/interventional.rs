@@ -34,8 +34,8 @@ const BLOCK_BYTES: usize = 16 << 20;
 /// A path with at most so many features has a table of patterns; a longer one has a map.
 const MOST_FEATURES_OF_TABLE: usize = 12;
 
-/// Explains a forest's margins against a background of rows: interventional SHAP values, as shap's `TreeExplainer` computes
-/// them with `feature_perturbation="interventional"`. It is immutable and `Send + Sync`.
+/// Explains a forest's margins against a background of rows: interventional SHAP values, as shap's `TreeExplainer`
+/// computes them with `feature_perturbation="interventional"`. It is immutable and `Send + Sync`.
 ///
 /// The contributions of a row are the mean over the background rows of the Shapley values of a game: the value of a
 /// set of features is the margin of a row that takes these features from the row, and all others from the background
@@ -141,8 +141,8 @@ impl Interventional {
         Ok(out)
     }
 
-    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)`, the bias last. Blocks of rows run on
-    /// the threads of the current rayon pool.
+    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)`, the bias last. Blocks of rows
+    /// run on the threads of the current rayon pool.
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
@@ -335,7 +335,8 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
             continue;
         }
         gives = true;
-        // 1 / C(a + b, a), of which `(a - 1)! b! / (a + b)!` is the part 1 / a, and `a! (b - 1)! / (a + b)!` the part 1 / b.
+        // 1 / C(a + b, a), of which `(a - 1)! b! / (a + b)!` is the part 1 / a, and `a! (b - 1)! / (a + b)!` the part 1
+        // / b.
         let orders = (0..a).fold(*share, |part, i| part * (i + 1) as f64 / (b + i + 1) as f64);
         add_to(&mut found[first..], only_row, orders / a as f64);
         add_to(&mut found[first..], only_background, -orders / b as f64);

@@ -46,9 +46,10 @@ pub use interventional::Interventional;
 /// nothing of the row is known. They add up to the row's margin, before the forest's scale and transform. The expected
 /// value of a split is the mean of its children's, weighted by their [covers](crate::forest::Covers).
 ///
-/// Every leaf's share is an integral of a polynomial of the features on its path, computed by a Gauss quadrature that is
-/// exact for paths of up to 22 features and within 2^-30 for longer ones (Yu, Bifet, Read, Xu: *Linear TreeSHAP*, NeurIPS
-/// 2022, for the polynomial). The cost of a tree is `leaves x ceil(depth / 2)`; rows lie side by side in registers.
+/// Every leaf's share is an integral of a polynomial of the features on its path, computed by a Gauss quadrature that
+/// is exact for paths of up to 22 features and within 2^-30 for longer ones (Yu, Bifet, Read, Xu: *Linear TreeSHAP*,
+/// NeurIPS 2022, for the polynomial). The cost of a tree is `leaves x ceil(depth / 2)`; rows lie side by side in
+/// registers.
 ///
 /// ```
 /// use fangorn::{Predictor, contributions::Explainer, cpu::Rows, import};
@@ -222,8 +223,8 @@ impl Explainer {
         Ok(())
     }
 
-    /// Returns a line that says how the contributions are computed: the algorithm, the points of its quadrature, and the
-    /// instruction set.
+    /// Returns a line that says how the contributions are computed: the algorithm, the points of its quadrature, and
+    /// the instruction set.
     pub fn plan(&self) -> String {
         self.singles.describe()
     }

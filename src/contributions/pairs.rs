@@ -47,8 +47,8 @@ pub(super) struct TreePairs {
     pub(super) above: Vec<Above>,
     /// Where the features of each split end in `above`.
     pub(super) ends: Vec<u32>,
-    /// For each pass, a number for each point and edge: `g` for rows that took the path's sides at all splits on the edge's
-    /// feature.
+    /// For each pass, a number for each point and edge: `g` for rows that took the path's sides at all splits on the
+    /// edge's feature.
     pub(super) ups: Vec<Vec<f32>>,
 }
 

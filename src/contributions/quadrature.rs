@@ -14,10 +14,10 @@ const ERROR: f64 = 1.0 / (1u64 << 30) as f64;
 /// Returns how many points integrate the factors of a path with `features` features. Half as many points as features
 /// are exact, and about `2.4 x sqrt(features)` points are within [`ERROR`].
 ///
-/// A product of up to `d` factors is a mean of polynomials `t^a (1 - t)^b` with `a + b <= d`. With `t = cos^2(u / 2)` the
-/// coefficient of `cos(k u)` in one is at most the chance that `2 d` coins have a surplus of `k` heads. Those above `2 n`,
-/// which `n` points do not see, add up to at most `2 exp(-4 n^2 / d)` (Hoeffding: *Probability inequalities for sums of
-/// bounded random variables*, 1963, theorem 2); a quadrature doubles that at most.
+/// A product of up to `d` factors is a mean of polynomials `t^a (1 - t)^b` with `a + b <= d`. With `t = cos^2(u / 2)`
+/// the coefficient of `cos(k u)` in one is at most the chance that `2 d` coins have a surplus of `k` heads. Those above
+/// `2 n`, which `n` points do not see, add up to at most `2 exp(-4 n^2 / d)` (Hoeffding: *Probability inequalities for
+/// sums of bounded random variables*, 1963, theorem 2); a quadrature doubles that at most.
 pub(super) fn needed(features: usize) -> usize {
     let exact = features.div_ceil(2).max(1);
     let degree = features.saturating_sub(1) as f64;

@@ -1,16 +1,16 @@
 //! The definition of path-dependent contributions: two exact interpreters in `f64`, written to be read.
 //!
 //! A tree's value of a set `S` of features is an expectation: a walk that takes the row's side at splits on features of
-//! `S`, and both sides, in the ratio of their covers, at every other split. The contribution of a feature is its Shapley
-//! value in that game (Lundberg, Erion, Lee: *Consistent Individualized Feature Attribution for Tree Ensembles*, 2018,
-//! algorithm 1).
+//! `S`, and both sides, in the ratio of their covers, at every other split. The contribution of a feature is its
+//! Shapley value in that game (Lundberg, Erion, Lee: *Consistent Individualized Feature Attribution for Tree
+//! Ensembles*, 2018, algorithm 1).
 
 use crate::forest::{Forest, Node, Side, Targets, reference};
 
 use super::ratio;
 
-/// Returns the contributions of one row by the definition: all subsets of each tree's features. The time doubles with each
-/// feature of a tree, so it is for tiny trees. The result is `outputs x (features + 1)`, the bias last.
+/// Returns the contributions of one row by the definition: all subsets of each tree's features. The time doubles with
+/// each feature of a tree, so it is for tiny trees. The result is `outputs x (features + 1)`, the bias last.
 ///
 /// The forest must have covers.
 pub fn by_subsets(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
@@ -38,8 +38,8 @@ pub fn by_subsets(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
     })
 }
 
-/// Returns the contributions of one row by TreeSHAP (algorithm 2 of the same paper), in time `leaves x depth^2` a tree. The
-/// result is `outputs x (features + 1)`, the bias last.
+/// Returns the contributions of one row by TreeSHAP (algorithm 2 of the same paper), in time `leaves x depth^2` a tree.
+/// The result is `outputs x (features + 1)`, the bias last.
 ///
 /// The forest must have covers.
 pub fn tree_shap(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
@@ -121,10 +121,10 @@ pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> 
     })
 }
 
-/// Returns the contributions of one row against background rows by the definition: for each background row, all subsets of
-/// the features of each tree, where a walk takes the row's side at splits on features of the subset, and the background row's
-/// side elsewhere. The time doubles with each feature of a tree, so it is for tiny trees. The result is
-/// `outputs x (features + 1)`, the bias last.
+/// Returns the contributions of one row against background rows by the definition: for each background row, all subsets
+/// of the features of each tree, where a walk takes the row's side at splits on features of the subset, and the
+/// background row's side elsewhere. The time doubles with each feature of a tree, so it is for tiny trees. The result
+/// is `outputs x (features + 1)`, the bias last.
 pub fn interventional_by_subsets<T: reference::Input>(
     forest: &Forest,
     row: &[T],

@@ -1,4 +1,5 @@
-//! Runs a program on rows: blocks of rows on threads, registers of rows within a block, groups of trees within a register.
+//! Runs a program on rows: blocks of rows on threads, registers of rows within a block, groups of trees within a
+//! register.
 
 use rayon::prelude::*;
 
@@ -110,7 +111,8 @@ impl<'a> Block<'a> {
         ((self.room - first) / V::WIDTH).min(MOST_REGISTERS)
     }
 
-    /// Adds the contributions of a group's trees for the rows of some registers, the first of which begins at row `first`.
+    /// Adds the contributions of a group's trees for the rows of some registers, the first of which begins at row
+    /// `first`.
     #[inline(always)]
     fn run_group<V: Lanes>(&self, group: &Group, first: usize, scratch: &mut Scratch<V>, sums: &mut [f64]) {
         let registers = self.registers::<V>(first);

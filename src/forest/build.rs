@@ -218,8 +218,8 @@ impl ForestBuilder {
         self.covers = covers.into_iter().enumerate().collect();
     }
 
-    /// Sets all trees at once. `targets` names the output of each tree, and is `None` where leaves hold a
-    /// value for each output.
+    /// Sets all trees at once. `targets` names the output of each tree, and is `None` if leaves hold a value
+    /// for each output.
     pub(crate) fn set_all_trees(&mut self, trees: Vec<Tree>, targets: Option<Vec<u32>>) {
         self.forest.trees = trees;
         self.vector_leaves = targets.is_none();
@@ -256,14 +256,14 @@ impl TreeBuilder<'_> {
         self.push(Node::Leaf { slot }, id)
     }
 
-    /// Sets the covers of the tree's nodes, in the order of the nodes: how much of the training data reached each. A forest
-    /// has covers if all of its trees have some, and if all covers are finite and not negative.
+    /// Sets the covers of the tree's nodes, in the order of the nodes: how much of the training data reached each. A
+    /// forest has covers if all of its trees have some, and if all covers are finite and not negative.
     pub fn covers(&mut self, covers: impl IntoIterator<Item = f64>) {
         self.covers.push((self.tree, covers.into_iter().map(Real).collect()));
     }
 
-    /// Sets the gains of the tree's nodes, in the order of the nodes: how much each split improved the objective, and 0 for
-    /// a leaf. A forest has gains if all of its trees have some, and if all gains are finite.
+    /// Sets the gains of the tree's nodes, in the order of the nodes: how much each split improved the objective, and 0
+    /// for a leaf. A forest has gains if all of its trees have some, and if all gains are finite.
     pub fn gains(&mut self, gains: impl IntoIterator<Item = f64>) {
         self.gains.push((self.tree, gains.into_iter().map(Real).collect()));
     }

@@ -11,8 +11,8 @@ pub struct Covers {
 }
 
 impl Covers {
-    /// Takes the covers of all nodes: a list for each tree, in the order of [`Tree::nodes`](super::Tree::nodes). Returns
-    /// `None` if a cover is negative or not finite, as in a model whose objective has negative hessians.
+    /// Takes the covers of all nodes: a list for each tree, in the order of [`Tree::nodes`](super::Tree::nodes).
+    /// Returns `None` if a cover is negative or not finite, as in a model whose objective has negative hessians.
     pub fn new(trees: Vec<Vec<Real>>) -> Option<Self> {
         let sound = trees.iter().flatten().all(|cover| is_sound(cover.0));
         sound.then_some(Self { trees })
@@ -33,8 +33,8 @@ impl Covers {
         self.trees.is_empty()
     }
 
-    /// Returns the place of the first rule that the covers break, and the rule. `nodes` gives the number of nodes of each
-    /// tree.
+    /// Returns the place of the first rule that the covers break, and the rule. `nodes` gives the number of nodes of
+    /// each tree.
     pub(super) fn broken_rule(
         &self,
         nodes: impl ExactSizeIterator<Item = usize>,
@@ -43,8 +43,8 @@ impl Covers {
     }
 }
 
-/// Returns the place of the first rule that numbers of nodes break, and the rule: there is one for each node, and each is
-/// sound. The words are for one of them, and for what is expected.
+/// Returns the place of the first rule that numbers of nodes break, and the rule: there is one for each node, and each
+/// is sound. The words are for one of them, and for what is expected.
 pub(super) fn broken_rule(
     trees: &[Vec<Real>],
     nodes: impl ExactSizeIterator<Item = usize>,

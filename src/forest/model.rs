@@ -114,7 +114,7 @@ impl Forest {
     /// 1) x (2^-24 x (|base| + Σ over trees of the largest |leaf|) + 2^-150)`.
     ///
     /// The term `2^-150` covers leaf values below the least `f32`, whose rounding errs by at most half of the
-    /// least `f32`. The bound is infinite where the sum of magnitudes reaches the largest `f32`, because a
+    /// least `f32`. The bound is infinite if the sum of magnitudes reaches the largest `f32`, because a
     /// partial sum may overflow there.
     pub fn sum_bound(&self) -> Vec<f64> {
         let terms = (self.trees.len() + 1) as f64;

@@ -15,7 +15,7 @@ pub enum Coding {
         /// Whether categories are numbers or truth values, so that `10.0` equals `10`. Otherwise they are
         /// texts and are compared as they are.
         numbers: bool,
-        /// What becomes of a category that is not in [`Feature::categories`].
+        /// How a category that is not in [`Feature::categories`] is read.
         unseen: Unseen,
         /// Whether rows must be made with [`Feature::codes`]. It is true if nothing else defines the column's
         /// numbers, so that rows made in another way are wrong.
@@ -43,7 +43,7 @@ impl Coding {
     }
 }
 
-/// What becomes of a category that did not occur in the training data.
+/// How a category that did not occur in the training data is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unseen {
     /// It becomes a missing value (LightGBM, scikit-learn).

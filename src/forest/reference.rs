@@ -174,10 +174,10 @@ pub fn classes_of_slots(forest: &Forest, slots: &[u32]) -> Vec<u32> {
 ///
 /// | producer | the class is |
 /// |---|---|
-/// | XGBoost | the largest `f32` margin (`multi:softmax`) or `f32` probability (`multi:softprob`); 1 where the `f32` value is over the threshold |
-/// | LightGBM | the largest `f64` value; 1 where it is over the threshold |
-/// | CatBoost | the largest margin; 1 where it is over the margin `-ln(1/p - 1)` of the threshold `p` |
-/// | scikit-learn's boosting | the largest margin; 1 where it is over 0 (of `GradientBoostingClassifier` not below 0) |
+/// | XGBoost | the largest `f32` margin (`multi:softmax`) or `f32` probability (`multi:softprob`); 1 if the `f32` value is over the threshold |
+/// | LightGBM | the largest `f64` value; 1 if the value is over the threshold |
+/// | CatBoost | the largest margin; 1 if the margin is over the margin `-ln(1/p - 1)` of the threshold `p` |
+/// | scikit-learn's boosting | the largest margin; 1 if the margin is over 0 (for `GradientBoostingClassifier`: not below 0) |
 /// | scikit-learn's forests and trees | the largest mean of the trees |
 /// | ONNX Runtime, anything else | what [`classes_of`] says |
 pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
@@ -198,7 +198,7 @@ pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
             over(if threshold.0 < 0.5 { 0f64.next_down() } else { 0.0 })
         }
         ("scikit-learn", ClassRule::Largest) if forest.transform == Transform::Identity => {
-            // scikit-learn divides by the number of trees where the scale multiplies, so other sums tie.
+            // scikit-learn divides by the number of trees, while the scale multiplies, so other sums tie.
             let trees = forest.trees.len() as f64;
             let means: Vec<f64> = margins.iter().map(|m| m / trees).collect();
             vec![argmax(&means) as u32]

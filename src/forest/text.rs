@@ -83,7 +83,7 @@ impl Forest {
 }
 
 impl std::fmt::Display for Predicate {
-    /// Writes the part of the question after the column, for example `< 0.5` or `in set 3`.
+    /// Writes the condition without the column, for example `< 0.5` or `in set 3`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Less { threshold } => write!(f, "< {threshold:?}"),

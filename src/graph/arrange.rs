@@ -43,8 +43,8 @@ pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Re
     whole(shape, elements)
 }
 
-/// Returns, for each element of `places`, an index along an axis, the row-major index of the element of `x`
-/// that it selects.
+/// Returns, for each element of `places`, the row-major index of the element of `x` that it selects. The
+/// elements of `places` are indices along an axis.
 pub(super) fn places_along(
     axis: usize,
     x: TensorView<'_>,

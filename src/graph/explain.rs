@@ -62,7 +62,7 @@ pub struct ProductWays {
 }
 
 impl GraphExplanation {
-    /// Explains what these passes make of a graph, with estimates of forests for batches of `rows` rows.
+    /// Explains the result of these passes on a graph, with estimates of forests for batches of `rows` rows.
     ///
     /// # Errors
     /// The graph does not verify.

@@ -273,8 +273,8 @@ fn view<'t>(
 
 impl Made {
     /// Evaluates an operator in the memory of its first operand, the only result of the node `of`, which nothing reads
-    /// afterwards. Returns `false`, and changes nothing, if the result has another type or another number of elements, or
-    /// if the operator can't do it.
+    /// afterwards. Returns `false`, and changes nothing, if the result has another type or another number of elements,
+    /// or if the operator can't do it.
     fn reuse(
         &mut self,
         operator: &Operator,

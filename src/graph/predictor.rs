@@ -24,7 +24,7 @@ use crate::{
     predictor::{ClassDecision, Predictor},
 };
 
-/// The least and the most rows of a part of a batch.
+/// The least and the greatest number of rows of a part of a batch.
 const PART_ROWS: [usize; 2] = [64, 4096];
 
 /// A graph that is rewritten by [`Passes`], and whose forests are compiled for this machine's CPU.

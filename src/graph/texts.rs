@@ -238,7 +238,7 @@ impl Weighing {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ngrams {
     weighing: Weighing,
-    /// The fewest and the most tokens of an n-gram that is counted.
+    /// The least and the greatest number of tokens of an n-gram that is counted.
     lengths: [usize; 2],
     /// The most tokens that are skipped between one token of an n-gram and the next.
     skips: usize,
@@ -261,10 +261,10 @@ struct NgramTree {
 }
 
 impl Ngrams {
-    /// Makes n-grams. `lengths` are the fewest and the most tokens of an n-gram that is counted; `skips` is the most
-    /// tokens that may be skipped between one token and the next. `pool` holds the tokens of all n-grams, n-grams of
-    /// one token first. `starts` holds where in `pool` the n-grams of each length begin. `columns` has an entry for
-    /// each n-gram. `weights` has one for each, or is empty.
+    /// Makes n-grams. `lengths` are the least and the greatest number of tokens of an n-gram that is counted;
+    /// `skips` is the most tokens that may be skipped between one token and the next. `pool` holds the tokens of all
+    /// n-grams, n-grams of one token first. `starts` holds where in `pool` the n-grams of each length begin.
+    /// `columns` has an entry for each n-gram. `weights` has one for each, or is empty.
     ///
     /// # Errors
     /// The tokens are neither integers nor texts, `lengths` is out of range, or the lists' lengths do not agree.

@@ -12,7 +12,8 @@ pub(super) struct Budget<'l> {
     bytes: u64,
 }
 
-/// Bytes counted for each node: the node, its id (`u32`), its cover (`f64`), and a leaf value (`f64`), which only a leaf has.
+/// Bytes counted for each node: the node, its id (`u32`), its cover (`f64`), and a leaf value (`f64`), which only a
+/// leaf has.
 const NODE_BYTES: usize = size_of::<Node>() + size_of::<u32>() + 2 * size_of::<f64>();
 
 impl<'l> Budget<'l> {

@@ -78,8 +78,8 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
     load_with(path, options, |bytes| parse(bytes, options))
 }
 
-/// Reads a graph: an ONNX file of classical operators, a pipeline of scikit-learn that the project's exporter wrote, or a
-/// LightGBM model whose leaves are linear models.
+/// Reads a graph: an ONNX file of classical operators, a pipeline of scikit-learn that the project's exporter wrote, or
+/// a LightGBM model whose leaves are linear models.
 ///
 /// [`load`] reads a file of one tree ensemble as a forest, which is faster and has more ways to be predicted. This
 /// function reads graphs with other operators, or with several ensembles.

@@ -35,7 +35,7 @@ pub(super) struct Key {
 }
 
 impl ForestOp {
-    /// Returns the executable for a device, a type of rows and what it writes. It is compiled at its first
+    /// Returns the executable for a device, a type of rows, and a kind of result. It is compiled at its first
     /// use.
     pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
         let rows = row_type(dtype);

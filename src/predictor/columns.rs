@@ -55,8 +55,8 @@ impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
 }
 
 impl Predictor {
-    /// Returns the values of a table, `rows x width`, given its columns in the model's order. [`Predictor::values`] says
-    /// what values are; [`Column`] has an example.
+    /// Returns the values of a table, `rows x width`, given its columns in the model's order. [`Predictor::values`]
+    /// says what values are; [`Column`] has an example.
     ///
     /// # Errors
     /// The number of columns is not the forest's number of features, columns have different numbers of rows, or

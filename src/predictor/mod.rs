@@ -142,10 +142,10 @@ impl Predictor {
         self.plans.named().iter().any(|plan| plan.program.few_rows_engine() == few_rows)
     }
 
-    /// Returns how many visits of a batch's rows to trees each engine makes. The rows are contiguous `f32`
-    /// rows of zeros. A row with missing values or of `f64` may go through walks instead, where an engine
-    /// can't read it. The call takes as long as visits that are counted one by one: ask for a batch of some
-    /// thousands of rows, because larger batches repeat it.
+    /// Returns the engines that run a batch of `rows` rows, each with its number of visits. A visit is one row in
+    /// one tree. The rows are contiguous `f32` rows of zeros. A row with missing values or of `f64` may go
+    /// through walks instead, if an engine can't read it. The call counts visits one by one. Ask for a batch of a
+    /// few thousand rows, because larger batches repeat its pattern.
     ///
     /// ```
     /// use fangorn::{
@@ -224,8 +224,8 @@ impl Predictor {
     /// Returns the values of contiguous rows of `features` columns, `rows x width`: what the producer's own
     /// predict returns.
     ///
-    /// Rows are `f32` or `f64`. A value is cast as the producer casts it before it is compared: `f64` rows
-    /// are compared in `f64` where the producer does so.
+    /// Rows are `f32` or `f64`. A value is cast as the producer casts it before it is compared: `f64` rows are
+    /// compared in `f64` if the producer does so.
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the

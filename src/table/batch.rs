@@ -27,8 +27,8 @@ pub enum ColumnMatch {
 ///
 /// | column | becomes |
 /// |---|---|
-/// | integers, floats, truth values | the same number; a 64-bit integer that a double can't represent exactly is refused |
-/// | decimals | the nearest double; one whose digits, without the point, are a number above 2^53, or with a scale above 22, is refused |
+/// | integers, floats, truth values | the same number; an integer that no double represents exactly is refused |
+/// | decimals | the nearest double; refused if the digits are a number above 2^53 or the scale is above 22 |
 /// | texts, and dictionaries of them | a category's number, if the model's file has the categories |
 /// | null, and a column of nulls | a missing value |
 ///

@@ -104,8 +104,8 @@ fn leading_digits(text: [u8; 8]) -> (u64, usize) {
 /// point. Returns the number and its length in bytes. Returns `None` if the text begins with anything else, or if the
 /// number has so many digits that it could be rounded twice.
 ///
-/// A whole number below 2^53 and a power of ten up to 10^22 are doubles, so their quotient is rounded once (Clinger, How
-/// to Read Floating Point Numbers Accurately, 1990).
+/// A whole number below 2^53 and a power of ten up to 10^22 are doubles, so their quotient is rounded once (Clinger,
+/// How to Read Floating Point Numbers Accurately, 1990).
 ///
 /// ```
 /// use fangorn::table::plain_decimal;

@@ -43,7 +43,7 @@ impl ColumnNames {
         of
     }
 
-    /// Returns the lists of names that libraries make up for so many columns.
+    /// Returns the lists of names that libraries make up for this number of columns.
     pub fn made_up(columns: usize) -> impl Iterator<Item = Self> {
         STEMS.into_iter().map(move |stem| Self {
             names: (0..columns).map(|i| format!("{stem}{i}")).collect(),

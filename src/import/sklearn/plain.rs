@@ -72,7 +72,8 @@ impl<'de> Visitor<'de> for PlainVisitor {
     }
 }
 
-/// Numbers in lists of any depth, flattened, because releases differ in the shape of a base score. A missing number is NaN.
+/// Numbers in lists of any depth, flattened, because releases differ in the shape of a base score. A missing number is
+/// NaN.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Numbers(pub(super) Vec<f64>);
 
