@@ -77,10 +77,10 @@ impl Interventional {
     /// Prepares a forest and the background rows.
     ///
     /// # Errors
-    /// [`Error::Contributions`]: the margin is the least or largest leaf and no sum, or a path has more than 64
-    /// features. [`Error::Rows`]: there are no background rows, or more than `u32::MAX`. [`Error::Columns`]: the
-    /// background rows have another number of columns than the forest has features. [`Error::Forest`]: the forest
-    /// breaks a rule.
+    /// [`Error::Contributions`]: the margin is the least or largest leaf and no sum, or a path has over 64 features.
+    /// [`Error::Rows`]: there are no background rows, or more than `u32::MAX`.
+    /// [`Error::Columns`]: the background rows have another number of columns than the forest has features.
+    /// [`Error::Forest`]: the forest breaks a rule.
     pub fn new<T: Row>(forest: &Forest, background: &Rows<'_, T>) -> Result<Self> {
         forest.verify()?;
         if forest.aggregate != Aggregate::Sum {
@@ -335,8 +335,8 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
             continue;
         }
         gives = true;
-        // 1 / C(a + b, a), of which `(a - 1)! b! / (a + b)!` is the part 1 / a, and `a! (b - 1)! / (a + b)!` the part 1
-        // / b.
+        // `1 / C(a + b, a)`: divided by `a` it is `(a - 1)! b! / (a + b)!`, and divided by `b` it is
+        // `a! (b - 1)! / (a + b)!`.
         let orders = (0..a).fold(*share, |part, i| part * (i + 1) as f64 / (b + i + 1) as f64);
         add_to(&mut found[first..], only_row, orders / a as f64);
         add_to(&mut found[first..], only_background, -orders / b as f64);

@@ -7,11 +7,11 @@
 //!
 //! At a split, a row's `path` is divided among the children: the left one gets the part `left`, and the right one the
 //! rest, because the sides' shares and the sides that a row takes both add up to 1. If `below` is the sum of a child's
-//! leaves, each times the parts on its path below the child, the split's own contribution is the integral of `path x
-//! change x (below left - below right)`, where `change` is what the left child adds to `(one - zero) / factor`, times
-//! `left`; what the right child adds, times the right part, is its negative. `left` and `change` depend only on the
-//! side that the row takes and, at a feature's second split on a path, on whether the row took the path's sides at the
-//! splits before.
+//! leaves, each times the parts on its path below the child, the split's own contribution is the integral of
+//! `path x change x (below left - below right)`, where `change` is what the left child adds to `(one - zero) / factor`,
+//! times `left`; what the right child adds, times the right part, is its negative. `left` and `change` depend only on
+//! the side that the row takes and, at a feature's second split on a path, on whether the row took the path's sides at
+//! the splits before.
 
 use std::collections::HashMap;
 

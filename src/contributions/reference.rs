@@ -86,8 +86,8 @@ pub fn interactions_by_subsets(forest: &Forest, row: &[impl reference::Input]) -
     })
 }
 
-/// Returns the interactions of one row leaf by leaf, in time `leaves x depth^4` a tree. The result is `outputs x
-/// (features + 1) x (features + 1)`, the bias last.
+/// Returns the interactions of one row leaf by leaf, in time `leaves x depth^4` a tree. The result is
+/// `outputs x (features + 1) x (features + 1)`, the bias last.
 ///
 /// The forest must have covers.
 pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {

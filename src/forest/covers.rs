@@ -43,8 +43,8 @@ impl Covers {
     }
 }
 
-/// Returns the place of the first rule that numbers of nodes break, and the rule: there is one for each node, and each
-/// is sound. The words are for one of them, and for what is expected.
+/// Returns the place of the first rule that `trees` breaks, and the rule. There must be a number for each node, for
+/// which `is_sound` holds. In messages, `what` names such a number, and `expected` what it should be.
 pub(super) fn broken_rule(
     trees: &[Vec<Real>],
     nodes: impl ExactSizeIterator<Item = usize>,

@@ -320,8 +320,8 @@ pub enum Operator {
     /// The solution of a system of linear equations. The first operand is its square matrix, and the second holds
     /// right-hand sides as columns.
     Solve,
-    /// A convolution. The operands are images, `rows x channels x height x width`; filters, `filters x channels of a
-    /// group x height x width`; and, optionally, a bias for each filter.
+    /// A convolution. The operands are images, `rows x channels x height x width`; filters,
+    /// `filters x channels of a group x height x width`; and, optionally, a bias for each filter.
     Convolve {
         /// How the window moves.
         window: Window,

@@ -384,7 +384,7 @@ fn operator(
     })
 }
 
-/// Reads a list of so many lengths.
+/// Reads a list of `N` lengths.
 fn lengths<const N: usize>(attributes: &mut Attributes<'_>, name: &str) -> Result<[usize; N], String> {
     let found: Vec<usize> = attributes.list(name)?;
     found.try_into().map_err(|_| format!("the attribute {name} has not {N} numbers"))

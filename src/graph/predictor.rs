@@ -130,7 +130,8 @@ impl GraphPredictor {
     /// earlier call has left there give their memory to the new ones. After an error, the contents of `outputs` are
     /// unspecified.
     ///
-    /// This saves time, because the system clears new memory: for a scaler that is a good part of the whole time.
+    /// Reused memory saves time, because the system clears new memory first. For a scaler that is a good part of the
+    /// whole time.
     ///
     /// # Errors
     /// Those of [`predict`](Self::predict).

@@ -163,8 +163,7 @@ impl ElementsView<'_> {
         }
     }
 
-    /// Returns the elements of dimensions with these lengths and strides, row-major, from the index `first`
-    /// on.
+    /// Returns the elements of dimensions with these lengths and strides, row-major, from index `first` on.
     ///
     /// # Panics
     /// An element is past the end.

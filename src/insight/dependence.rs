@@ -154,8 +154,8 @@ impl Dependence {
 /// ```
 ///
 /// # Errors
-/// [`Error::Insight`]: there are no rows, or the rows have no such column. Another error: the rows have another number
-/// of columns than the forest has features, or there is no memory for the margins.
+/// [`Error::Insight`]: there are no rows, or the rows have no such column. The call also fails if the rows have
+/// another number of columns than the forest has features, or if there is no memory for the margins.
 pub fn dependence<T: Row + Number>(
     predictor: &Predictor,
     rows: &Rows<'_, T>,

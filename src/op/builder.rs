@@ -62,8 +62,8 @@ impl ForestOpBuilder {
         self
     }
 
-    /// Sets the profile, which says how many rows reach each leaf, for schedules that need it. `fangorn
-    /// profile` counts the rows, and [`Profile::of_visits`] reads the counts of a `.fangorn` file.
+    /// Sets the profile, which says how many rows reach each leaf, for schedules that need it.
+    /// `fangorn profile` counts the rows, and [`Profile::of_visits`] reads the counts of a `.fangorn` file.
     pub fn profile(mut self, profile: impl Into<Option<Profile>>) -> Self {
         self.profile = profile.into();
         self

@@ -106,8 +106,9 @@ impl<'f> PredictorBuilder<'f> {
         self
     }
 
-    /// Sets the profile, which says how many rows reach each leaf. The directives `tileNodes(n,
-    /// probability)`, `tileNodes(n, hybrid)`, `peelWalk(v, 90%)` and `sort(likely_leaf)` need it.
+    /// Sets the profile, which says how many rows reach each leaf. The directives
+    /// `tileNodes(n, probability)`, `tileNodes(n, hybrid)`, `peelWalk(v, 90%)` and `sort(likely_leaf)` need
+    /// it.
     ///
     /// ```
     /// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, schedule::Schedule};

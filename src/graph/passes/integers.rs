@@ -202,7 +202,7 @@ impl KnownIntegers {
     }
 
     /// Returns a bound of the magnitude of every partial sum of a product's elements, in whatever order they are
-    /// added. [`KnownIntegers::of`] must have been called for the operands before.
+    /// added. [`KnownIntegers::of`] must have been called for the operands first.
     pub(super) fn sums(&mut self, new: &Rebuild, a: Operand, b: Operand) -> Option<f64> {
         let of_a = self.of_known(new, a)?.magnitude();
         let of_b = self.of_known(new, b)?.magnitude();
@@ -216,7 +216,7 @@ impl KnownIntegers {
     }
 
     /// Returns a bound of the magnitude of every partial sum along axes. [`KnownIntegers::of`] must have been
-    /// called for `x` before.
+    /// called for `x` first.
     pub(super) fn sum_along(&mut self, new: &Rebuild, x: Operand, axes: &[i64]) -> Option<f64> {
         let magnitude = self.of_known(new, x)?.magnitude();
         let shape = new.type_of(x).shape.as_ref()?;
@@ -237,7 +237,7 @@ fn greatest_column(weight: &Tensor) -> Option<f64> {
     Some(sums.into_iter().fold(0.0, f64::max))
 }
 
-/// Returns the bounds of all values of a type, or `None` for a type that holds more than small integers.
+/// Returns the bounds of all values of a type, or `None` for any type but `Bool` and `I32`.
 fn of_dtype(dtype: Dtype) -> Option<Integers> {
     match dtype {
         Dtype::Bool => Some(Integers::TRUTHS),
