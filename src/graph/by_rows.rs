@@ -268,7 +268,8 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
             "%0 \"a\" = transpose(%in0, order=[1, 0])\n%1 \"b\" = add(%0, %in1)\noutput \"o\": %1\n",
             "%0 \"a\" = transpose(%in0, order=[1, 0])\n%1 \"b\" = reshape(%0, to=[-1, 4])\noutput \"o\": %1\n",
             "%0 \"a\" = shape(%in0)\noutput \"o\": %0\n",
-            "%0 \"a\" = shape(%in0)\n%1 \"b\" = cast(%0, to=f32)\n%2 \"c\" = add(%in0, %1)\noutput \"o\": %2\n",
+            "%0 \"a\" = shape(%in0)\n%1 \"b\" = cast(%0, to=f32)\n%2 \"c\" = reduceSum(%1, axes=[0], keep=true)
+%3 \"d\" = add(%in0, %2)\noutput \"o\": %3\n",
         ] {
             assert!(!is_by_rows(lines), "{lines}");
         }
