@@ -66,7 +66,8 @@ impl Metric {
     /// [`Error::Insight`]: the metric does not fit.
     pub fn check(self, forest: &Forest, width: usize) -> Result<()> {
         let refused = |why: String| Err(Error::Insight(format!("the metric {self}: {why}")));
-        let several_labels = matches!(forest.classes.rule, ClassRule::Over { .. }) && width > 1;
+        let is_over = matches!(forest.classes.rule, ClassRule::Over { .. });
+        let several_labels = is_over && width > 1 && !forest.transform.is_pair();
         match self {
             _ if several_labels => {
                 refused("a row of this model has several labels, and a label is one number".into())
@@ -108,19 +109,23 @@ impl Metric {
 }
 
 /// Returns the log loss of a row. If there is a single value, it is the probability of class 1, and the label may lie
-/// between 0 and 1.
+/// between 0 and 1. Otherwise a label that is the number of no class has the greatest loss.
 fn log_loss(row: &[f32], label: f64) -> f64 {
     let ln = |p: f64| p.clamp(LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY).ln();
     match row {
         [p] => -(label * ln(f64::from(*p)) + (1.0 - label) * ln(1.0 - f64::from(*p))),
-        _ => -row.get(label as usize).map_or(ln(0.0), |p| ln(f64::from(*p))),
+        _ => {
+            let of_label = row.iter().enumerate().find(|(class, _)| *class as f64 == label);
+            -of_label.map_or(ln(0.0), |(_, p)| ln(f64::from(*p)))
+        }
     }
 }
 
 /// Returns the class of a row's values.
 fn class(forest: &Forest, row: &[f32]) -> f64 {
     match (forest.classes.rule, row) {
-        (ClassRule::Over { threshold }, [value, ..]) => f64::from(f64::from(*value) > threshold.0),
+        // Of a pair, the second value is that of class 1.
+        (ClassRule::Over { threshold }, [value] | [_, value]) => f64::from(f64::from(*value) > threshold.0),
         (_, [value]) => f64::from(*value),
         _ => {
             let largest = (1..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });

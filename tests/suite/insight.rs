@@ -483,6 +483,35 @@ fn metrics_are_the_objectives() {
     assert!(Metric::SquaredError.check(&forest, forest.outputs as usize).is_err());
 }
 
+/// A classifier of scikit-learn gives the probabilities of both of its classes.
+#[test]
+fn a_pair_of_probabilities_has_one_label() {
+    for name in ["sklearn-boosting-classifier", "sklearn-histogram-classifier"] {
+        let forest = with_gains(name);
+        let specimen = specimen(&folder(&format!("zoo/{name}")));
+        let predictor = Predictor::new(&forest).expect("a predictor");
+        let rows = Rows::new(&specimen.rows, forest.features.len()).expect("rows");
+        let values = predictor.values(&rows).expect("values");
+        assert_eq!(values.len(), 2 * specimen.count, "{name}");
+        let labels: Vec<f64> = values.chunks_exact(2).map(|pair| f64::from(pair[1] > pair[0])).collect();
+        let others: Vec<f64> = labels.iter().map(|label| 1.0 - label).collect();
+        assert_eq!(Metric::of(&forest), Metric::LogLoss);
+        assert_eq!(Metric::Error.loss(&forest, &values, &labels), 0.0, "{name}");
+        assert_eq!(Metric::Error.loss(&forest, &values, &others), 1.0, "{name}");
+        let sum: f64 = values.chunks_exact(2).map(|pair| -f64::from(pair[0].max(pair[1])).ln()).sum();
+        let loss = Metric::LogLoss.loss(&forest, &values, &labels);
+        assert!((loss - sum / labels.len() as f64).abs() < 1e-6, "{name}: {loss}");
+        let none = vec![-1.0; labels.len()];
+        assert!(Metric::LogLoss.loss(&forest, &values, &none) > 15.0, "{name}: labels of no class");
+        for metric in [Metric::LogLoss, Metric::Error] {
+            let options = PermutationOptions { metric, repeats: 2, seed: 0 };
+            let found =
+                permutation(&forest, &predictor, &rows, &labels, options, |_| ()).expect("importances");
+            assert!(found.mean.iter().any(|mean| *mean > 0.0), "{name}: {found:?}");
+        }
+    }
+}
+
 /// Every line is what the reference interpreter gives for the row with another value, and the partial dependence their
 /// mean.
 #[test]
