@@ -132,9 +132,7 @@ FangornMatrix fangorn_matrix_f64(const double *values, size_t rows, size_t colum
 // # Safety
 // `path` and the options' texts end with a zero. `options` is null, or points to options whose `size` is right. A
 // pointer may be written to `model`.
-FangornStatus fangorn_load(const char *path,
-                           const FangornOptions *options,
-                           FangornModel **model);
+FangornStatus fangorn_load(const char *path, const FangornOptions *options, FangornModel **model);
 
 // Reads a model from the bytes of its file. Otherwise it does what `fangorn_load` does. The bytes may be freed when
 // the call returns.
