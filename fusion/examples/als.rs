@@ -6,13 +6,13 @@
 //! cargo run --release -p fangorn-fusion --example als -- 20000 10000 0.001
 //! ```
 
-use std::time::Instant;
-
 use fangorn_fusion::{
     Bindings, FusionError, Matrix,
     dag::{Builder, Dag},
     select::{Costs, PlanCache, Policy},
 };
+
+mod shared;
 
 const HELP: &str = "Factorizes a generated sparse matrix under each policy of fusion, and times it.
 
@@ -54,18 +54,7 @@ fn blocks((rows, columns): (usize, usize), filled: f64, rank: usize) -> Result<B
     };
     let (gradient, curvature) = (applied("U", true)?, applied("D", false)?);
 
-    let builder = Builder::new();
-    let matrix = |name: &str| builder.dense(name, rows, rank);
-    let (s, d, r, hd) = (matrix("S"), matrix("D"), matrix("R"), matrix("HD"));
-    let rr = r.sum_of_squares();
-    let size = rr / (d * hd).sum();
-    let left = r - hd * size;
-    let next = left.sum_of_squares();
-    builder.output("S", s + d * size);
-    builder.output("R", left);
-    builder.output("D", left + d * (next / rr));
-    builder.output("rr", next);
-    let step = builder.finish()?;
+    let step = shared::conjugate_step((rows, rank))?;
 
     let builder = Builder::new();
     let (x, v) = (builder.csr("X", rows, columns, filled), builder.dense("V", columns, rank));
@@ -161,11 +150,8 @@ pub fn train(
 
 /// Makes a sparse matrix of about a rank, and factors to start from.
 pub fn data(rows: usize, columns: usize, filled: f64, rank: usize) -> (Matrix, [Matrix; 2]) {
-    let mut seed = 5u64;
-    let mut draw = || {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) as f64 / (1u64 << 31) as f64
-    };
+    let mut signed = shared::draws(5);
+    let mut draw = || signed() + 0.5;
     let truth: [Vec<f64>; 2] = [rows, columns].map(|length| (0..length * 3).map(|_| draw()).collect());
     let mut x = vec![0.0; rows * columns];
     for (at, x) in x.iter_mut().enumerate() {
@@ -196,22 +182,9 @@ fn main() -> Result<(), FusionError> {
         Policy::ALL.iter().copied().filter(|p| !fused || *p == Policy::CostBased).collect();
     let (x, start) = data(rows, columns, filled, rank);
     let sides = Sides::new(&x);
-    for policy in policies {
-        let mut cache = PlanCache::default();
-        train(&mut cache, policy, &sides, start.clone())?;
-        let begin = Instant::now();
-        let (_, losses) = train(&mut cache, policy, &sides, start.clone())?;
-        let report = cache.report();
-        println!(
-            "{policy:?}: {:.3} s ({} plans made in {:.2} ms, {} found in {:.2} ms), loss {:.9e} after {}",
-            begin.elapsed().as_secs_f64(),
-            report.misses,
-            report.making.as_secs_f64() * 1e3,
-            report.hits,
-            report.finding.as_secs_f64() * 1e3,
-            losses[losses.len() - 1],
-            losses.len()
-        );
-    }
-    Ok(())
+    shared::report(
+        &policies,
+        |cache, policy| train(cache, policy, &sides, start.clone()),
+        |(_, losses)| format!("loss {:.9e} after {}", losses[losses.len() - 1], losses.len()),
+    )
 }

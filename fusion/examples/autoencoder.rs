@@ -5,13 +5,13 @@
 //! cargo run --release -p fangorn-fusion --example autoencoder -- 20000 100
 //! ```
 
-use std::time::Instant;
-
 use fangorn_fusion::{
     Bindings, FusionError, Matrix,
     dag::{Builder, Dag},
     select::{Costs, PlanCache, Policy},
 };
+
+mod shared;
 
 const HELP: &str = "Trains an autoencoder on generated rows under each policy of fusion, and times an epoch.
 
@@ -62,7 +62,7 @@ fn step(rows: usize, widths: [usize; 5]) -> Result<Dag, FusionError> {
 
 /// Returns weights and offsets before the first step.
 pub fn start(widths: [usize; 5]) -> Bindings {
-    let mut draw = draws(5);
+    let mut draw = shared::draws(5);
     let mut state = Bindings::new();
     for at in 0..4 {
         let (rows, columns) = (widths[at], widths[at + 1]);
@@ -103,17 +103,9 @@ pub fn epoch(
     Ok(objectives)
 }
 
-/// Draws from -0.5 to 0.5.
-fn draws(mut seed: u64) -> impl FnMut() -> f64 {
-    move || {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) as f64 / (1u64 << 31) as f64 - 0.5
-    }
-}
-
 /// Makes rows from 0 to 1 that two numbers a row decide.
 pub fn data(rows: usize, columns: usize) -> Vec<f64> {
-    let mut draw = draws(3);
+    let mut draw = shared::draws(3);
     let waves: Vec<[f64; 3]> = (0..columns).map(|_| [8.0 * draw(), 8.0 * draw(), 6.0 * draw()]).collect();
     let mut x = Vec::with_capacity(rows * columns);
     for _ in 0..rows {
@@ -133,33 +125,14 @@ fn main() -> Result<(), FusionError> {
         return Ok(());
     };
     let (x, widths) = (data(rows, columns), widths(columns, first, second));
-    let mut caches: Vec<PlanCache> = Policy::ALL.iter().map(|_| PlanCache::default()).collect();
-    let mut states: Vec<Bindings> = Policy::ALL.iter().map(|_| start(widths)).collect();
-    let mut times = vec![Vec::new(); Policy::ALL.len()];
-    let mut last = vec![0.0; Policy::ALL.len()];
-    // Policies in turn, so that whatever else runs slows all of them. The first turn warms up.
-    for turn in 0..4 {
-        for (at, policy) in Policy::ALL.iter().enumerate() {
-            let begin = Instant::now();
-            let objectives = epoch(&mut caches[at], *policy, &x, BATCH, widths, &mut states[at])?;
-            if turn > 0 {
-                times[at].push(begin.elapsed().as_secs_f64());
-            }
-            last[at] = objectives[objectives.len() - 1];
-        }
-    }
-    for (at, policy) in Policy::ALL.iter().enumerate() {
-        times[at].sort_by(f64::total_cmp);
-        let report = caches[at].report();
-        println!(
-            "{policy:?}: {:.3} s an epoch ({} plans made in {:.2} ms, {} found in {:.2} ms), objective {:.9e}",
-            times[at][times[at].len() / 2],
-            report.misses,
-            report.making.as_secs_f64() * 1e3,
-            report.hits,
-            report.finding.as_secs_f64() * 1e3,
-            last[at]
-        );
-    }
-    Ok(())
+    let mut states = vec![start(widths); Policy::ALL.len()];
+    shared::report(
+        &Policy::ALL,
+        |cache, policy| {
+            let state = Policy::ALL.iter().zip(&mut states).find(|(of, _)| **of == policy);
+            let (_, state) = state.expect("one of all");
+            epoch(cache, policy, &x, BATCH, widths, state)
+        },
+        |objectives| format!("objective {:.9e}", objectives[objectives.len() - 1]),
+    )
 }

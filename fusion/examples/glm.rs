@@ -53,7 +53,6 @@ fn objective(rows: usize, columns: usize) -> Result<newton::Objective, FusionErr
     let d = builder.dense("D", columns, 1);
     let hd = x.transpose().matmul(w * x.matmul(d)) + d * LAMBDA;
     builder.output("HD", hd);
-    builder.output("dHd", (d * hd).sum());
     Ok(newton::Objective { model, curvature: builder.finish()? })
 }
 
@@ -69,11 +68,7 @@ pub fn train(cache: &mut PlanCache, policy: Policy, x: &Matrix, y: &Matrix) -> R
 
 /// Makes rows X of two classes that overlap, and their classes Y.
 pub fn data(rows: usize, columns: usize) -> (Matrix, Matrix) {
-    let mut seed = 23u64;
-    let mut draw = || {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) as f64 / (1u64 << 31) as f64 - 0.5
-    };
+    let mut draw = newton::shared::draws(23);
     let truth: Vec<f64> = (0..columns).map(|_| 4.0 * draw()).collect();
     let x: Vec<f64> = (0..rows * columns).map(|_| draw()).collect();
     let mut class = |row: &[f64]| {

@@ -5,14 +5,14 @@
 //! cargo run --release -p fangorn-fusion --example kmeans -- 1000000 10
 //! ```
 
-use std::time::Instant;
-
 use fangorn_fusion::{
     Bindings, FusionError, Matrix,
     dag::Aggregation,
     dag::{Binary, Builder, Dag, Direction},
     select::{Costs, PlanCache, Policy},
 };
+
+mod shared;
 
 const HELP: &str = "Clusters generated rows by KMeans under each policy of fusion, and times it.
 
@@ -67,11 +67,7 @@ pub fn train(
 
 /// Makes rows about so many centres, and the first row of each as the centroids to start from.
 pub fn data(rows: usize, columns: usize, centroids: usize) -> (Matrix, Matrix) {
-    let mut seed = 7u64;
-    let mut draw = || {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) as f64 / (1u64 << 31) as f64 - 0.5
-    };
+    let mut draw = shared::draws(7);
     let centres: Vec<f64> = (0..centroids * columns).map(|_| 3.0 * draw()).collect();
     let mut x = Vec::with_capacity(rows * columns);
     for row in 0..rows {
@@ -96,33 +92,9 @@ fn main() -> Result<(), FusionError> {
         return Ok(());
     }
     let (x, start) = data(rows, columns, centroids);
-    let mut caches: Vec<PlanCache> = Policy::ALL.iter().map(|_| PlanCache::default()).collect();
-    let mut times = vec![Vec::new(); Policy::ALL.len()];
-    let mut found = Vec::new();
-    // Policies in turn, so that whatever else runs slows all of them. The first turn warms up.
-    for turn in 0..6 {
-        found.clear();
-        for ((policy, cache), times) in Policy::ALL.iter().zip(&mut caches).zip(&mut times) {
-            let begin = Instant::now();
-            found.push(train(cache, *policy, &x, start.clone())?);
-            if turn > 0 {
-                times.push(begin.elapsed().as_secs_f64());
-            }
-        }
-    }
-    for (((policy, cache), times), (_, error, count)) in
-        Policy::ALL.iter().zip(&caches).zip(&mut times).zip(&found)
-    {
-        times.sort_by(f64::total_cmp);
-        let report = cache.report();
-        println!(
-            "{policy:?}: {:.3} s ({} plans made in {:.2} ms, {} found in {:.2} ms), error {error:.9e} after {count}",
-            times[times.len() / 2],
-            report.misses,
-            report.making.as_secs_f64() * 1e3,
-            report.hits,
-            report.finding.as_secs_f64() * 1e3
-        );
-    }
-    Ok(())
+    shared::report(
+        &Policy::ALL,
+        |cache, policy| train(cache, policy, &x, start.clone()),
+        |(_, error, count)| format!("error {error:.9e} after {count}"),
+    )
 }

@@ -13,6 +13,8 @@ use fangorn_fusion::{
     select::{Costs, Plan, Policy},
 };
 
+mod shared;
+
 const HELP: &str = "Trains an L2SVM on generated rows under each policy of fusion, and times it.
 
 usage: l2svm [ROWS] [COLUMNS] [explain]    1 000 000 rows of 10 columns if they are left out
@@ -108,13 +110,9 @@ fn train(blocks: &Blocks, plans: &[Plan; 3], data: &Bindings) -> Result<(f64, us
     Ok((objective, newton))
 }
 
-/// Makes rows of two classes that overlap, from a linear congruential generator.
+/// Makes rows of two classes that overlap.
 fn data(rows: usize, columns: usize) -> Bindings {
-    let mut seed = 42u64;
-    let mut draw = || {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) as f64 / (1u64 << 31) as f64 - 0.5
-    };
+    let mut draw = shared::draws(42);
     let x: Vec<f64> = (0..rows * columns).map(|_| draw()).collect();
     let margin =
         |row: &[f64]| row.iter().enumerate().map(|(at, x)| if at % 2 == 0 { *x } else { -x }).sum::<f64>();

@@ -45,7 +45,6 @@ fn objective(rows: usize, columns: usize, others: usize) -> Result<newton::Objec
     let q = p * x.matmul(d);
     let hd = x.transpose().matmul(q - p * q.row_sums()) + d * LAMBDA;
     builder.output("HD", hd);
-    builder.output("dHd", (d * hd).sum());
     let curvature = builder.finish()?;
     Ok(newton::Objective { model, curvature })
 }
@@ -62,11 +61,7 @@ pub fn train(cache: &mut PlanCache, policy: Policy, x: &Matrix, y: &Matrix) -> R
 
 /// Makes rows X of classes that overlap, and the indicators Y of the classes but the last.
 pub fn data(rows: usize, columns: usize, classes: usize) -> (Matrix, Matrix) {
-    let mut seed = 11u64;
-    let mut draw = || {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) as f64 / (1u64 << 31) as f64 - 0.5
-    };
+    let mut draw = newton::shared::draws(11);
     let truth: Vec<f64> = (0..columns * classes).map(|_| 2.0 * draw()).collect();
     let x: Vec<f64> = (0..rows * columns).map(|_| draw()).collect();
     let mut y = vec![0.0; rows * (classes - 1)];

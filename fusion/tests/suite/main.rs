@@ -1,6 +1,6 @@
 //! Tests of fusion plans.
 
-#![allow(clippy::duplicate_mod, reason = "two examples share the module newton")]
+#![allow(clippy::duplicate_mod, reason = "examples share modules")]
 
 mod algorithms;
 mod dags;
