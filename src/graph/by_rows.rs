@@ -210,7 +210,10 @@ fn reshaped(shape: &[Option<usize>], place: usize, lengths: &[i64]) -> Option<us
 #[cfg(test)]
 mod tests {
     use super::goes_by_rows;
-    use crate::graph::Graph;
+    use crate::{
+        check::Random,
+        graph::{Binary, Dtype, Elements, Graph, GraphError, Operand, Operator, Reduction, Tensor, Unary},
+    };
 
     #[track_caller]
     fn is_by_rows(lines: &str) -> bool {
@@ -273,5 +276,114 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
         ] {
             assert!(!is_by_rows(lines), "{lines}");
         }
+    }
+
+    /// Returns an operator of a random kind that takes floats, and its operands.
+    fn drawn(graph: &mut Graph, pool: &[Operand], draws: &mut Random) -> (Operator, Vec<Operand>) {
+        let any = |draws: &mut Random| pool[draws.below(pool.len())];
+        let axis = |draws: &mut Random| draws.below(4) as i64 - 2;
+        let (x, y) = (any(draws), any(draws));
+        let one = |operator| (operator, vec![x]);
+        match draws.below(16) {
+            0 => one(Operator::Unary(Unary::Negate)),
+            1..4 => {
+                let how = [Binary::Add, Binary::Subtract, Binary::Multiply];
+                (Operator::Binary(how[draws.below(3)]), vec![x, y])
+            }
+            4 => (Operator::MatMul, vec![x, y]),
+            5 | 6 => one(Operator::Reduce {
+                how: [Reduction::Sum, Reduction::Maximum][draws.below(2)],
+                axes: vec![axis(draws)],
+                keep: draws.below(2) == 0,
+            }),
+            7 => one(Operator::CumulativeSum { axis: axis(draws) }),
+            8 => (Operator::Concat { axis: axis(draws) }, vec![x, y]),
+            9 | 10 => {
+                let shapes: [&[i64]; 8] =
+                    [&[-1, 3], &[1, -1, 3], &[0, 3, 1], &[3, -1], &[-1], &[0, 0, 1], &[-1, 1, 3], &[0, -1]];
+                one(Operator::Reshape(shapes[draws.below(shapes.len())].to_vec()))
+            }
+            11 => {
+                let orders: [&[usize]; 5] = [&[1, 0], &[0, 1], &[1, 0, 2], &[0, 2, 1], &[2, 1, 0]];
+                one(Operator::Transpose(orders[draws.below(orders.len())].to_vec()))
+            }
+            12 => {
+                let indices = Tensor::new([2], Elements::I64(vec![1, 0])).expect("two indices");
+                (Operator::Gather { axis: axis(draws) }, vec![x, graph.weight(indices)])
+            }
+            13 => one(Operator::Unsqueeze(vec![axis(draws)])),
+            14 => one(Operator::Squeeze(vec![axis(draws)])),
+            _ => {
+                let shape = graph.node("shape", Operator::Shape, [x]);
+                (Operator::Fill(Elements::F32(vec![2.0])), vec![shape])
+            }
+        }
+    }
+
+    fn random_graph(draws: &mut Random) -> Graph {
+        let mut graph = Graph::default();
+        let mut pool: Vec<Operand> =
+            ["x", "y"].map(|name| graph.input(name, Dtype::F32, [None, Some(3)])).to_vec();
+        for (shape, count) in [(vec![3], 3), (vec![1, 3], 3), (vec![3, 3], 9), (vec![2, 1], 2)] {
+            let values = (0..count).map(|_| draws.below(7) as f32 - 3.0).collect();
+            pool.push(graph.weight(Tensor::new(shape, Elements::F32(values)).expect("a weight")));
+        }
+        graph.output("o", pool[0]);
+        for _ in 0..1 + draws.below(6) {
+            let before = graph.clone();
+            let (operator, operands) = drawn(&mut graph, &pool, draws);
+            let made = graph.node("node", operator, operands);
+            graph.outputs[0].operand = made;
+            if graph.types().is_ok() {
+                // What was made last is taken more often, so that graphs are deep.
+                pool.extend([made; 2]);
+            } else {
+                graph = before;
+            }
+        }
+        graph
+    }
+
+    fn rows_of(draws: &mut Random, rows: usize) -> Vec<f32> {
+        (0..rows * 3).map(|_| draws.below(9) as f32 - 4.0).collect()
+    }
+
+    /// Where a graph counts as going by rows, its outputs of two parts of a batch are those of the batch.
+    #[test]
+    fn parts_of_random_graphs_are_parts_of_the_batch() {
+        let draws = &mut Random(0x5eed);
+        let (mut parted, mut whole) = (0, 0);
+        for case in 0..20_000 {
+            let graph = random_graph(draws);
+            if !goes_by_rows(&graph, &graph.types().expect("types")) {
+                whole += 1;
+                continue;
+            }
+            let rows = 2 + draws.below(5);
+            let inputs = [rows_of(draws, rows), rows_of(draws, rows)];
+            let run = |from: usize, to: usize| {
+                let part = |values: &Vec<f32>| {
+                    Tensor::new([to - from, 3], Elements::F32(values[from * 3..to * 3].to_vec()))
+                        .expect("rows")
+                };
+                let mut found = graph.run(&[part(&inputs[0]), part(&inputs[1])])?;
+                let found = found.remove(0);
+                Ok::<_, GraphError>((
+                    found.shape().to_vec(),
+                    found.into_elements().doubles().expect("numbers"),
+                ))
+            };
+            // Shapes that fit by chance, or not, are known only when rows are there.
+            let Ok((shape, values)) = run(0, rows) else { continue };
+            parted += usize::from(!graph.nodes.is_empty());
+            let at = 1 + draws.below(rows - 1);
+            let [(first, mut joined), (second, rest)] = [run(0, at), run(at, rows)]
+                .map(|part| part.unwrap_or_else(|e| panic!("case {case}: a part is refused: {e}\n{graph}")));
+            joined.extend(rest);
+            assert_eq!((first[0], second[0], shape[0]), (at, rows - at, rows), "case {case}\n{graph}");
+            assert_eq!((&first[1..], &second[1..]), (&shape[1..], &shape[1..]), "case {case}\n{graph}");
+            assert!(joined == values, "case {case}: parts at {at} of {rows} rows\n{graph}");
+        }
+        assert!(parted > 1000 && whole > 1000, "{parted} by rows, {whole} not");
     }
 }

@@ -2,7 +2,7 @@
 
 use fangorn::{
     Forest,
-    contributions::Explainer,
+    contributions::{Explainer, Interventional},
     cpu::Rows,
     file::Contents,
     import::{self, LoadOptions},
@@ -368,4 +368,116 @@ fn a_report_draws_rows() {
     assert!(first.contains("40 rows, drawn at random from 600 (seed 0)"), "the number of rows");
     assert_eq!(of("0"), first);
     assert_ne!(of("1"), first);
+}
+
+/// Cells of -999 are missing as NaN is, for each command that looks at a table.
+#[test]
+fn a_value_that_stands_for_missing_ones_is_marked() {
+    let (scratch, churn) = (Scratch::new("insight-missing"), model("churn"));
+    let text = std::fs::read_to_string(zoo("churn", "rows.csv")).expect("rows");
+    let table = |name: &str, cell: &str, label: bool| {
+        let mut all = String::new();
+        for (at, line) in text.lines().enumerate() {
+            let mut cells: Vec<&str> = line.split(',').collect();
+            if at > 0 {
+                cells[at % 3] = cell;
+            }
+            let first = if at == 0 { "answer" } else { ["0", "1"][at % 2] };
+            all += &if label { format!("{first},{}\n", cells.join(",")) } else { cells.join(",") + "\n" };
+        }
+        scratch.file(name, all)
+    };
+    let tables = |cell: &str, kind: &str| {
+        [false, true]
+            .map(|label| table(&format!("{kind}{}.csv", if label { "-labels" } else { "" }), cell, label))
+    };
+    let (empty, marked) = (tables("", "empty"), tables("-999", "marked"));
+    let base = zoo("churn", "rows.csv");
+    let page = scratch.path("page.html");
+    let all = |[plain, labelled]: &[String; 2], more: &[&str]| {
+        let features =
+            |arguments: &[&str]| json(&[arguments, &["--json"], more].concat())["features"].clone();
+        let label = ["--label", "answer"];
+        let permutation = ["importance", &churn, "--rows", labelled, "--kind", "permutation"];
+        prints(&[&["report", &churn, "--rows", labelled, "-o", &page][..], &label, more].concat());
+        let report = std::fs::read_to_string(&page).expect("a page");
+        [
+            features(&["importance", &churn, "--rows", plain, "--kind", "contribution"]).to_string(),
+            features(&[&permutation[..], &label].concat()).to_string(),
+            features(&["drift", &churn, "--base", &base, "--rows", plain]).to_string(),
+            report.replace("empty", "").replace("marked", ""),
+        ]
+    };
+    let missing = ["--missing", "-999"];
+    let (expected, found, otherwise) = (all(&empty, &[]), all(&marked, &missing), all(&marked, &[]));
+    for (at, what) in ["contributions", "permutations", "drift", "report"].iter().enumerate() {
+        assert!(found[at] == expected[at], "{what}: marked cells are not missing");
+        assert!(otherwise[at] != expected[at], "{what}: cells that nobody marks are missing");
+    }
+}
+
+#[test]
+fn rounds_are_chosen_as_for_predictions() {
+    let (model, rows) = (model("early-stopped"), zoo("early-stopped", "rows.npy"));
+    let trees = |more: &[&str]| {
+        let all = ["importance", &model, "--kind", "weight", "--json"];
+        let found = json(&[&all[..], more].concat());
+        let features = found["features"].as_array().expect("features").clone();
+        features.iter().map(|feature| feature["weight"].as_f64().expect("a weight")).sum::<f64>()
+    };
+    let splits = |range| {
+        let options = LoadOptions { iteration_range: range, raw_categories: true, ..LoadOptions::default() };
+        let forest = import::load(model.as_ref(), &options).expect("the model");
+        SplitImportances::new(&forest).weight.iter().sum::<u64>() as f64
+    };
+    let best = loaded(&model).producer.early_stop.expect("a best round").best;
+    assert_eq!(trees(&["--iterations", "all"]), splits(None));
+    assert_eq!(trees(&["--iterations", "best"]), splits(Some(0..best + 1)));
+    assert!(splits(Some(0..best + 1)) < splits(None));
+    let drifted = |rounds: &str| {
+        json(&["drift", &model, "--base", &rows, "--rows", &rows, "--iterations", rounds, "--json"])
+    };
+    let count = |found: serde_json::Value| found["trees"].as_array().expect("trees").len();
+    assert_eq!([count(drifted("0..2")), count(drifted("all"))], [2, 8]);
+    let scratch = Scratch::new("report-rounds");
+    let page = scratch.path("page.html");
+    prints(&["report", &model, "--rows", &rows, "--iterations", "best", "-o", &page]);
+    refuses(&["report", &model, "--rows", &rows, "--iterations", "3..99", "-o", &page], &["3..99"]);
+}
+
+/// Contributions against a background are those of the library, and need no covers.
+#[test]
+fn a_background_says_what_is_expected() {
+    let (churn, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let scratch = Scratch::new("insight-background");
+    let text = std::fs::read_to_string(zoo("churn", "rows.csv")).expect("rows");
+    let few = scratch.file("few.csv", text.lines().take(6).collect::<Vec<_>>().join("\n") + "\n");
+    let found = json(&["importance", &churn, "--rows", &rows, "--background", &few, "--json"]);
+    let forest = loaded(&churn);
+    let columns = forest.features.len();
+    let values = read_npy::<f32>(&rows).1;
+    let all = Rows::new(&values, columns).expect("rows");
+    let explainer = Interventional::new(&forest, &all.slice(0, 5)).expect("an explainer");
+    let mut means = MeanContributions::new(&forest);
+    means.add(&explainer.contributions(&all).expect("contributions")).expect("rows");
+    for feature in found["features"].as_array().expect("features") {
+        let column = feature["column"].as_u64().expect("a column") as usize;
+        let number = feature["contribution"].as_f64().expect("a contribution");
+        assert!((number - means.total()[column]).abs() < 1e-9, "column {column}");
+    }
+    assert!(
+        found["notes"][0].as_str().is_some_and(|note| note.contains("against") && note.contains("few.csv"))
+    );
+    let page = scratch.path("page.html");
+    prints(&["report", &churn, "--rows", &rows, "--background", &few, "-o", &page]);
+    assert!(std::fs::read_to_string(&page).expect("a page").contains("few.csv as a background"));
+    let (onnx, others) = (model("onnx-logistic"), zoo("onnx-logistic", "rows.npy"));
+    let found = json(&["importance", &onnx, "--rows", &others, "--background", &others, "--json"]);
+    assert!(found["features"][0]["contribution"].as_f64() > Some(0.0), "{found}");
+    let all = ["importance", &churn, "--rows", &rows, "--background", &few];
+    refuses(&[&all[..], &["--kind", "gain"]].concat(), &["--background", "--kind contribution"]);
+    refuses(&["importance", &churn, "--background", &few], &["--rows"]);
+    refuses(&["importance", &churn, "--rows", "-", "--background", "-"], &["--background", "standard input"]);
+    refuses(&["report", &churn, "--rows", "-", "--background", "-"], &["--background", "standard input"]);
+    refuses(&["report", &churn, "--rows", &rows, "--background", "/nowhere/x.csv"], &["/nowhere/x.csv"]);
 }

@@ -35,7 +35,7 @@ use crate::{
 /// The maximum number of interesting points that are searched. Further points stay fused.
 const MAX_POINTS: usize = 127;
 /// The maximum number of plans that are costed in one partition. The search then returns the best plan so far.
-const MAX_COSTED: u64 = 200_000;
+const MAX_COSTED: u64 = 5_000;
 
 /// The best assignment that a search has found, and the counts of the search.
 #[derive(Clone, Debug, PartialEq)]

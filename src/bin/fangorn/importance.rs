@@ -191,6 +191,10 @@ pub fn run(args: &Importance) -> Result<Outcome> {
             "--rows -: standard input is read once; name one of contribution and permutation by --kind";
         return Err(Error::Request(what.into()));
     }
+    if args.background.as_deref() == Some(Path::new("-")) && args.rows.as_deref() == Some(Path::new("-")) {
+        let what = "--rows and --background are both standard input; name a file for one";
+        return Err(Error::Request(what.into()));
+    }
     let mut columns = Vec::new();
     for kind in kinds {
         columns.push(column(args, &forest, &splits, kind)?);
@@ -232,6 +236,9 @@ fn kinds(args: &Importance, forest: &Forest, splits: &SplitImportances) -> Resul
             (Kind::Weight, true),
         ];
         return Ok(all.into_iter().filter(|(_, there)| *there).map(|(kind, _)| kind).collect());
+    }
+    if args.background.is_some() && !args.kind.contains(&Kind::Contribution) {
+        return Err(Error::Request("--background is for --kind contribution; leave it out".into()));
     }
     for kind in &args.kind {
         match kind {

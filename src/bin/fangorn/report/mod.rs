@@ -10,7 +10,10 @@ mod charts;
 mod findings;
 mod page;
 
-use std::{io::Write as _, path::PathBuf};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 
@@ -72,6 +75,10 @@ pub struct Report {
 /// The options, the model or the rows are wrong, or the page can't be written.
 pub fn run(args: &Report) -> Result<Outcome> {
     AtomicFile::check(&args.o)?;
+    if args.background.as_deref() == Some(Path::new("-")) && args.rows == Path::new("-") {
+        let what = "--rows and --background are both standard input; name a file for one";
+        return Err(Error::Request(what.into()));
+    }
     let forest = args.rounds.load(&args.model, &args.limits, true)?.forest;
     if forest.used_columns().is_empty() {
         return Err(Error::file(&args.model, "it has no split, so there is nothing to show"));
