@@ -30,9 +30,9 @@ pub struct PredictionArgs {
     pub rounds: RoundsChoice,
     #[command(flatten)]
     pub missing: MissingChoice,
-    /// A file with a margin for each row, or one for each of its outputs, .npy or .csv. XGBoost calls it
-    /// base_margin and puts it in the base score's place; CatBoost calls it baseline and adds it. Sums are
-    /// then made in the producer's order and type, as with --sum tree
+    /// A file (.npy, .csv, .parquet or .arrow) with the margin at which each row's sum starts, or one for each output of
+    /// the row. In XGBoost it is base_margin, which replaces the base score; in CatBoost it is baseline, which is added
+    /// to the base score. Sums are then computed in the producer's order and type, as with --sum tree
     #[arg(long, value_name = "FILE")]
     base_margin: Option<PathBuf>,
 }
@@ -40,10 +40,9 @@ pub struct PredictionArgs {
 /// The boosting rounds of a model that count.
 #[derive(Clone, Debug, Args)]
 pub struct RoundsChoice {
-    /// The boosting rounds that predict. all: every round, as XGBoost's Booster does; this is the default.
-    /// best: the rounds up to the best one of an early-stopped XGBoost model, as XGBoost's scikit-learn
-    /// wrapper does. A..B: round A, counted from 0, up to and without round B; B = 0 stands for the end of
-    /// the last round
+    /// The boosting rounds that predict. all, the default: every round, as in XGBoost's Booster. best: the rounds up to
+    /// the best one of an early-stopped XGBoost model, as in XGBoost's scikit-learn wrapper. A..B: the rounds from A to
+    /// B - 1, counted from 0; B = 0 stands for the end of the last round
     #[arg(long, value_name = "best|all|A..B", value_parser = iterations)]
     iterations: Option<Iterations>,
 }
@@ -51,8 +50,8 @@ pub struct RoundsChoice {
 /// The value of rows that counts as missing, beside NaN.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct MissingChoice {
-    /// A value that stands for a missing one, -999 say. Cells that equal it as f32 count as missing, and so
-    /// does NaN
+    /// A number that stands for a missing value, for example -999. Cells that equal it as f32 count as missing, and so
+    /// do NaN cells
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     missing: Option<f64>,
 }
@@ -71,7 +70,7 @@ fn iterations(text: &str) -> Result<Iterations, String> {
         "best" => Ok(Iterations::Best),
         _ => {
             text.split_once("..").and_then(range).map(Iterations::Range).ok_or_else(|| {
-                "best, all, or two numbers with .. between them are expected, 0..100 say".into()
+                "give best, all, or two numbers with .. between them, for example 0..100".into()
             })
         }
     }
@@ -109,7 +108,7 @@ impl RoundsChoice {
             (Some(Iterations::Best), None) => Err(Error::file(
                 model,
                 "--iterations best: the file names no best iteration; train with early_stopping_rounds of XGBoost, or \
-                 give the rounds, --iterations 0..100 say",
+                 give the rounds, for example --iterations 0..100",
             )),
             (Some(Iterations::Best), Some(EarlyStop { best, rounds })) if best + 1 < rounds => {
                 load(Some(0..best + 1))
@@ -124,7 +123,7 @@ impl RoundsChoice {
                 };
                 note(format!(
                     "the best iteration is {best} (of {rounds}), and all {rounds} predict, as with Booster.predict; \
-                     {remedy} {first}, as scikit-learn's wrapper does, --iterations all leaves this line out",
+                     {remedy} {first}, as scikit-learn's wrapper does; --iterations all hides this note",
                 ));
                 Ok(contents)
             }
@@ -157,14 +156,14 @@ impl PredictionArgs {
         } else if !matches!(library, "xgboost" | "catboost") {
             refused(format!(
                 "is for models of XGBoost and CatBoost, and this one is of {library}, which takes no margins when it \
-                 predicts; add them to --output margin"
+                 predicts; add them to the result of --output margin"
             ))
         } else if !sums {
-            let what = "changes neither leaves nor what trees add; use --output margin, value or class, or leave it out";
+            let what = "changes only margins, values and classes; use one of these outputs, or leave it out";
             refused(what.into())
         } else if contract == Contract::Exact {
             refused(
-                "adds up in the producer's own order and type, and not exactly; leave out --sum exact".into(),
+                "adds up in the producer's own order and type, not exactly; leave --sum exact out".into(),
             )
         } else {
             Ok(())

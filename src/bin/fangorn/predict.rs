@@ -35,20 +35,21 @@ use crate::{
 /// The kind of prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Sums before the objective's transform
+    /// The sum of each output, before the objective's transform
     Margin,
-    /// The producer's own predictions
+    /// What the producer's own predict returns
     Value,
-    /// The class, for a classifier
+    /// The class, as the producer labels it; for classifiers
     Class,
-    /// The producer's id of the leaf reached in each tree
+    /// The producer's id of the leaf that the row reaches in each tree
     Leaf,
-    /// What each tree adds
+    /// What each tree adds to the margins
     Tree,
-    /// What each feature adds to each margin (SHAP values, path-dependent), the bias last
+    /// How much each feature adds to each margin (SHAP values), the bias last: path-dependent, or interventional with
+    /// --background
     Contributions,
-    /// What each two features add together to each margin (SHAP interaction values, path-dependent), a line of cells for
-    /// each feature and one for the bias
+    /// How much each pair of features adds to each margin (SHAP interaction values, path-dependent): for each margin a
+    /// square with a row and a column for each feature, and the last ones for the bias
     Interactions,
 }
 
@@ -67,7 +68,7 @@ impl Output {
     }
 }
 
-/// Predict rows.
+/// Predict rows: values, margins, classes, leaf ids, what each tree adds, or contributions
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn predict model.ubj --rows rows.csv --output class -o classes.npy
@@ -78,18 +79,21 @@ impl Output {
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     pub(crate) model: PathBuf,
-    /// The rows, .npy, .csv, .parquet, .arrow or .libsvm; - reads CSV from standard input. They are predicted part by part,
-    /// so they may be larger than memory. The backends reference and cpu read them as f64 where the model
-    /// compares in f64 (LightGBM, say); in all other cases they are read as f32
+    /// The rows to predict: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from standard input. They are
+    /// predicted part by part, so they may be larger than memory, except with --expect and --base-margin. The backends
+    /// reference and cpu read them as f64 if the model compares in f64, as LightGBM's do; in all other cases they are
+    /// read as f32
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// What to predict
     #[arg(long, value_enum, default_value = "value")]
     pub(crate) output: Output,
-    /// reference, cpu, flex, ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
+    /// What runs the forest: cpu, reference (the reference interpreter), or a backend of burn that is built in: flex,
+    /// ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
     #[arg(long, default_value = "cpu")]
     backend: String,
-    /// A preset's name, or a file with one directive a line
+    /// A preset's name, a file with one directive a line, a plan file (.toml), or `tuned` for the schedules that
+    /// `fangorn tune` keeps for the model
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     pub(crate) schedule: String,
     #[command(flatten)]
@@ -98,26 +102,27 @@ pub struct Predict {
     profile: ProfileChoice,
     #[command(flatten)]
     pub(crate) sum: SumChoice,
-    /// Where to write, .npy, .csv, .parquet or .arrow; without it, CSV goes to standard output
+    /// The file to write: .npy, .csv, .parquet or .arrow. Without it, CSV goes to standard output
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
-    /// With --output contributions, rows that say what is expected of a feature that is not known, some hundred usual ones:
-    /// contributions are interventional then, and need no covers. Read whole, in the formats of --rows
+    /// With --output contributions: a file of some hundred typical rows, in any format of --rows. A feature that is not
+    /// known takes its values from these rows, so contributions are interventional and need no covers. The file is
+    /// read at once
     #[arg(long, value_name = "FILE")]
     pub(crate) background: Option<PathBuf>,
-    /// Columns of the rows' file to write before the predictions; .npy has none. A CSV that is written gets a
-    /// header then
+    /// Columns of the --rows file to write before the predictions; a CSV output then gets a header. Columns need names,
+    /// so neither file may be .npy
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     keep: Vec<String>,
-    /// What happens to rows that can't be read: a line of CSV or of libsvm's text, or a row group of a Parquet file
+    /// What to do if rows can't be read: a line of CSV or libsvm text, or a row group of a Parquet file
     #[arg(long, value_enum, value_name = "stop|skip", default_value_t)]
     on_error: OnError,
-    /// Go on where a run of the same command was cut short; what it predicted is in a file beside the output. The
-    /// output has the same bytes then
+    /// Continue a run of the same command that was cut short, with the predictions that it left in a file beside the
+    /// output. The output gets the same bytes as from a run that was not cut short
     #[arg(long)]
     resume: bool,
-    /// A file of expected values, .npy or .csv, which are printed beside the predicted ones; exit with 1
-    /// where they differ by more than 1e-5 of max(1, |expected|)
+    /// A file of expected values (.npy, .csv, .parquet or .arrow) to print beside the predictions. The exit status is 1
+    /// if two differ by more than 1e-5 of max(1, |expected|), or if two integers differ at all
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
     #[command(flatten)]
@@ -125,6 +130,9 @@ pub struct Predict {
     #[command(flatten)]
     limits: LimitsChoice,
 }
+
+/// Why an option is refused that needs rows in parts.
+const AT_ONCE: &str = "with --expect or --base-margin all rows are read at once; leave the option out";
 
 impl Predict {
     /// Tells whether all rows are read at once.
@@ -137,28 +145,26 @@ impl Predict {
         let nameless = !rows::has_named_columns(&self.rows);
         let refused = |option: &str, what: &str| Err(Error::Request(format!("--{option}: {what}")));
         if self.resume && whole {
-            return refused("resume", "with --expect and --base-margin rows are read whole; leave it out");
+            return refused("resume", AT_ONCE);
         }
         if self.resume && (matches!(sink, Sink::Stdout) || self.rows.as_os_str() == "-") {
-            return refused("resume", "standard input and output can't go on; name files for --rows and -o");
+            return refused("resume", "standard input and output can't resume; name files for --rows and -o");
         }
         if whole && self.on_error == OnError::Skip {
             return refused(
                 "on-error",
-                "with --expect and --base-margin no row may be left out; leave it out",
+                "with --expect or --base-margin no row may be skipped; leave the option out",
             );
         }
         match self.keep.is_empty() {
             true => Ok(whole),
-            false if whole => {
-                refused("keep", "with --expect and --base-margin rows are read whole; leave it out")
-            }
+            false if whole => refused("keep", AT_ONCE),
             false if nameless => refused(
                 "keep",
-                "the rows' columns have no names; hand over .csv, .parquet or .arrow, or leave it out",
+                "the rows' columns have no names; give .csv, .parquet or .arrow, or leave the option out",
             ),
             false if matches!(sink, Sink::Npy(_)) => {
-                refused("keep", ".npy has one array; name the output .csv, .parquet or .arrow")
+                refused("keep", ".npy holds only predictions; name the output .csv, .parquet or .arrow")
             }
             false => Ok(false),
         }
@@ -451,15 +457,15 @@ fn run_graph(
         (backend != Backend::Cpu, "--backend: the file is a graph, which runs on the CPU; leave it out"),
         (
             args.schedule != "default",
-            "--schedule: the file is a graph, which no schedule is for; leave it out",
+            "--schedule: the file is a graph, and schedules are for forests; leave the option out",
         ),
         (
             args.answer.is_given(),
-            "the file is a graph, which takes no --iterations, --missing or --base-margin",
+            "the file is a graph, which takes no --iterations, --missing or --base-margin; leave them out",
         ),
         (
             args.sum.sum != Contract::Any,
-            "--sum: the file is a graph, whose sums keep no contract; leave it out",
+            "--sum: the file is a graph, whose sums keep no contract; leave the option out",
         ),
     ];
     if let Some((_, what)) = of_forest.iter().find(|(given, _)| *given) {
@@ -472,9 +478,9 @@ fn run_graph(
     let scorer = GraphScorer::new(&args.model, graph.clone(), args.output)?;
     let names = |columns| ColumnNames::Numbered(args.output.name(), columns);
     let why_whole = match inputs.are_texts() {
-        true => Some("the file is a graph that takes texts, whose rows are read whole"),
+        true => Some("the file is a graph that takes texts, so all rows are read at once"),
         false if scorer.goes_by_rows() => None,
-        false => Some("the file is a graph in which rows depend on each other, so they are read whole"),
+        false => Some("the file is a graph in which rows depend on each other, so all are read at once"),
     };
     let columns = inputs.columns()?;
     if !whole
@@ -489,7 +495,7 @@ fn run_graph(
         return Ok(Outcome::Done);
     }
     if !args.keep.is_empty() || args.on_error == OnError::Skip || args.resume {
-        let why = why_whole.unwrap_or("the rows are in a file that is read whole");
+        let why = why_whole.unwrap_or("all rows of this file are read at once");
         let what = format!("--keep, --on-error and --resume: {why}; leave them out");
         return Err(Error::file(&args.model, what));
     }
@@ -530,7 +536,7 @@ fn read_and_predict<'f, T: Cell>(
 fn classes(forest: &Forest) -> Result<(), String> {
     match forest.classes.rule {
         ClassRule::None => Err(format!(
-            "the model is a regressor, a ranker or a detector: its objective {} knows no classes; use --output value",
+            "the model is no classifier: its objective {} has no classes; use --output value",
             forest.producer.objective
         )),
         _ => Ok(()),

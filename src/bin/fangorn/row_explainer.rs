@@ -38,12 +38,12 @@ impl RowExplainer {
     /// An option does not apply to contributions, the model can't be explained, or the background can't be read.
     pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Self> {
         let what = format!("{}s", args.output.name());
-        let refused = |why: String| Err(Error::Request(format!("{why}, with --output {what}; leave it out")));
+        let refused = |why: String| Err(Error::Request(format!("{why}; leave the option out")));
         if backend != Backend::Cpu {
             return refused(format!("--backend: {what} are computed on the CPU"));
         }
         if args.schedule != "default" {
-            return refused(format!("--schedule: {what} need all leaves, so there is no walk to schedule"));
+            return refused(format!("--schedule: {what} need all leaves, so no schedule applies"));
         }
         if args.sum.sum != Contract::Any {
             return refused(format!("--sum: {what} keep no contract of sums"));
@@ -63,8 +63,8 @@ impl RowExplainer {
         let is_table = args.expect.is_none() && !matches!(sink, Sink::Npy(_));
         if args.output == Output::Interactions && is_table && columns > MOST_NAMED_COLUMNS {
             return Err(Error::Request(format!(
-                "--output interactions: {columns} columns, one for each output and two of {} features and the bias, are too \
-                 many for a table; name the output .npy, or ask for contributions",
+                "--output interactions: {columns} columns, for all pairs of {} features and the bias, are too many for a \
+                 table; name the output .npy, or use --output contributions",
                 forest.features.len()
             )));
         }

@@ -9,8 +9,8 @@ use fangorn::sum::Contract;
 /// The contract of the sums behind margins and values.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SumChoice {
-    /// What sums promise: `any` the fastest order, `tree` the producer's own order and type, `exact` the same
-    /// bytes for every schedule, batch and device. The backend reference takes `any` only
+    /// What sums promise. any: sums differ by rounding only, and the order is the fastest. tree: the producer's own order
+    /// and type. exact: the same bytes for every schedule, batch and device. The backend reference takes only any
     #[arg(long, value_name = "any|tree|exact", default_value = "any", value_parser = contract())]
     pub sum: Contract,
 }

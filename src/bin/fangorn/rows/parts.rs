@@ -99,10 +99,10 @@ pub fn read_all<T: Number, R: PartedRows>(
 /// What happens to a part of the rows that can't be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnError {
-    /// The command ends with an error
+    /// End with an error
     #[default]
     Stop,
-    /// It is left out, and the number of what is left out is said at the end
+    /// Leave them out, and print how many at the end
     Skip,
 }
 
