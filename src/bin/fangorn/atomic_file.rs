@@ -127,7 +127,7 @@ pub fn refusal(path: &Path, e: &io::Error) -> Error {
         ErrorKind::NotFound => "make its folder first",
         ErrorKind::IsADirectory => "name a file in it",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "make room or name another place; a file that was there is as it was"
+            "make room, or name a file on another disk; an earlier file is unchanged"
         }
         _ => "name a file in a folder that you may write to",
     };

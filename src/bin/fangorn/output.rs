@@ -64,7 +64,7 @@ impl Sink {
             "csv" => Ok(Self::Csv(path.to_path_buf())),
             _ => Err(Error::file(
                 path,
-                "the name ends in none of .npy, .csv, .parquet and .arrow; name the output so",
+                "its name has to end in .npy, .csv, .parquet or .arrow; rename the output",
             )),
         }
     }

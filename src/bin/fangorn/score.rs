@@ -110,7 +110,7 @@ pub fn score<T: Cell, R: PartedRows>(
     let written = written?;
     if let Some((rows, what)) = source.left_out() {
         let path = source.path().display();
-        note(format!("{path}: {rows} rows are left out, the first one for this: {what}"));
+        note(format!("{path}: {rows} rows are left out, because they can't be read; the first one: {what}"));
     }
     Ok(written)
 }
@@ -217,7 +217,7 @@ fn write_in_order<R: PartedRows>(
         Some(error) => {
             let path = source.path().display();
             note(format!(
-                "{path}: {left_out} of {parts} parts are left out, the first one for this: {error}"
+                "{path}: {left_out} of {parts} parts are left out, because they can't be read; the first one: {error}"
             ));
             Ok(written)
         }

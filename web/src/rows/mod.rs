@@ -95,7 +95,7 @@ impl<'a> MatrixRequest<'a> {
 
     fn other_columns(&self, place: &str, found: usize) -> String {
         format!(
-            "{place} {found} columns, the model was trained on {}; hand over all its columns in order",
+            "{place} {found} columns, the model was trained on {}; give all its columns in order",
             self.columns
         )
     }
@@ -113,7 +113,7 @@ impl<'a> MatrixRequest<'a> {
         match values <= limits::VALUES {
             true => Ok(()),
             false => self.fail(format!(
-                "it has more than {} values, which is what the page takes; hand over fewer rows, or use the command `fangorn`",
+                "it has more than {} values, which is what the page takes; give fewer rows, or use the command `fangorn`",
                 limits::VALUES
             )),
         }

@@ -43,7 +43,7 @@ pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
         }
         _ => {
             return wanted
-                .fail(format!("an array of {} dimensions, rows have 2; reshape it", header.shape.len()));
+                .fail(format!("the array has {} dimensions, rows have 2; reshape it", header.shape.len()));
         }
     };
     wanted.check_columns("rows have", columns)?;
@@ -58,7 +58,7 @@ pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
     };
     let Some(data) = data.get(..values.saturating_mul(size)) else {
         let what = format!(
-            "{rows} x {columns} values are announced, the file ends after {} bytes of them; {REMEDY}",
+            "its header gives {rows} x {columns} values, the file holds {} bytes of them; {REMEDY}",
             data.len()
         );
         return wanted.fail(what);
@@ -108,20 +108,20 @@ fn reader_of(descr: &str) -> Option<(usize, ValueReader)> {
 fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<(Header<'b>, &'b [u8])> {
     let wrong = |what: &str| Error::file(wanted.name, format!("{what}; {REMEDY}"));
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
-        return Err(wrong("no npy file: its first bytes are another file's"));
+        return Err(wrong("it is no npy file: it does not begin with numpy's bytes"));
     };
     let (length, rest) = match rest {
         [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
         [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
         [1..=3, ..] | [] => return Err(wrong("the npy file ends in its header")),
-        _ => return Err(wrong("no npy file of versions 1 to 3")),
+        _ => return Err(wrong("it is no npy file of versions 1 to 3")),
     };
     if length > rest.len() {
         return Err(wrong("the npy file ends in its header"));
     }
     let (text, data) = rest.split_at(length);
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MOST_HEADER);
-    let header = text.and_then(parse).ok_or_else(|| wrong("its npy header is no plain array's"))?;
+    let header = text.and_then(parse).ok_or_else(|| wrong("its npy header describes no plain array"))?;
     Ok((header, data))
 }
 

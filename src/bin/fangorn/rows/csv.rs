@@ -85,7 +85,7 @@ impl<'a> CsvRows<'a> {
             false => wanted,
         };
         let remedy = match stdin {
-            true => "hand over CSV there",
+            true => "pipe CSV to it",
             false => "give a readable .npy or .csv file, or - for standard input",
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -315,7 +315,7 @@ impl<'a> CsvRows<'a> {
         let text = |(_, at): &(FieldRef, usize)| {
             let text = std::str::from_utf8(&record[*at]);
             text.map_err(|_| {
-                format!("line {}, column {}: it is no UTF-8; save the text as UTF-8", line(), at + 1)
+                format!("line {}, column {}: the text is no UTF-8; save it as UTF-8", line(), at + 1)
             })
         };
         let texts: Vec<&str> = self.kept.iter().map(text).collect::<Result<_, _>>()?;
@@ -372,7 +372,8 @@ fn kept_places(
     let names: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
     let place = |name: &String| {
         names.iter().position(|field| field.trim() == name).ok_or_else(|| {
-            let what = format!("--keep: it has no column `{name}`; its columns are {}", first_names(&names));
+            let what =
+                format!("--keep: the table has no column `{name}`; its columns are {}", first_names(&names));
             Error::file(wanted.path, what)
         })
     };

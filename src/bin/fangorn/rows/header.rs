@@ -75,7 +75,7 @@ pub fn columns(
         Err(why) if has_name => return wanted.fail(why),
         Ok(_) if all_are_there => {
             let what = "may be a row, or a header with the model's names in another order";
-            let remedy = "write the numbers of a row with a point, 1.0 say, or hand over --by-position";
+            let remedy = "write the numbers of a row with a point, for example 1.0, or give --by-position";
             return wanted.fail(format!("line {line} {what}; {remedy}"));
         }
         _ => {}
@@ -90,7 +90,7 @@ pub fn columns(
         return first.refused(odd);
     }
     if names.are_chosen() {
-        let remedy = "rename its columns, or hand over --by-position if they are in the model's order";
+        let remedy = "rename its columns, or give --by-position if they are in the model's order";
         return wanted.fail(format!(
             "line {line} is a header without the model's names ({}); {remedy}",
             first_names(names.names())
@@ -111,7 +111,7 @@ pub fn columns(
 /// Returns the message about a cell that is not a value.
 pub fn bad_cell_message(line: usize, at: usize, text: &str) -> String {
     let text: String = text.chars().take(40).collect();
-    let remedy = "write a number, or nothing where the value is missing";
+    let remedy = "write a number, or nothing if the value is missing";
     format!("line {line}, column {}: `{text}` is no number; {remedy}", at + 1)
 }
 
@@ -146,7 +146,7 @@ impl First<'_> {
         let (line, columns) = (self.line, names.names().len());
         names.places(self.fields.iter().map(|field| &**field)).map_err(|mismatch| match mismatch {
             NameMismatch::Missing(missing) => {
-                let remedy = "add them, or hand over --by-position if the columns are in the model's order";
+                let remedy = "add them, or give --by-position if the columns are in the model's order";
                 let what =
                     format!("{} of the model's {columns} columns: {}", missing.len(), first_names(&missing));
                 format!("line {line} is a header without {what}; {remedy}")

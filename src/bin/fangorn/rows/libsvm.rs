@@ -114,18 +114,18 @@ impl<'a> LibsvmRows<'a> {
 
     /// Puts the values of a line into a row.
     fn row<T: Number>(&self, text: &[u8], row: &mut [T]) -> Result<(), String> {
-        let text = std::str::from_utf8(text).map_err(|_| "it is no UTF-8; write libsvm's text")?;
+        let text = std::str::from_utf8(text).map_err(|_| "the line is no UTF-8; save the file as UTF-8")?;
         let shown = |token: &str| token.chars().take(SHOWN).collect::<String>();
         let mut tokens = text.split_ascii_whitespace();
         // A row begins with its label. A query's number may come next.
         let label = tokens.next().unwrap_or_default();
         if label.split(',').any(|part| part.parse::<f64>().is_err()) {
-            let remedy = "begin a line with a label, 0 say";
+            let remedy = "begin a line with a label, for example 0";
             return Err(format!("`{}` is no label; {remedy}", shown(label)));
         }
         for token in tokens.filter(|token| !token.starts_with("qid:")) {
             let wrong = || {
-                let remedy = "write an index and a value, 3:0.5 say";
+                let remedy = "write an index and a value, for example 3:0.5";
                 format!("`{}` is no value of a column; {remedy}", shown(token))
             };
             let (index, value) = token.split_once(':').ok_or_else(wrong)?;
@@ -135,9 +135,9 @@ impl<'a> LibsvmRows<'a> {
             let Some(place) = place else {
                 let (first, last) = (self.first_index, self.first_index + row.len());
                 let other = 1 - self.first_index.min(1);
-                let remedy = format!("--index-from {other} if the first column's index is {other}");
+                let remedy = format!("give --index-from {other} if the first column's index is {other}");
                 return Err(format!(
-                    "there is no column {index}: the model's have the indices {first} to {}; {remedy}",
+                    "there is no column {index}: the model's columns have the indices {first} to {}; {remedy}",
                     last.saturating_sub(1)
                 ));
             };

@@ -54,7 +54,7 @@ fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice
         let wanted = ColumnNames::of(&features);
         if !wanted.names().is_empty() && wanted.any_of(names.iter().copied()) {
             let remedy =
-                "rename columns of the table, or take them by position if they are in the graph's order";
+                "rename columns of the table, or give --by-position if they are in the graph's order";
             let places = wanted.places(names.iter().copied());
             return places.map_err(|mismatch| Error::file(path, format!("{mismatch}; {remedy}")));
         }
@@ -64,7 +64,7 @@ fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice
         false => Err(Error::file(
             path,
             format!(
-                "it has {} columns, the graph takes {}; hand over all its columns in order",
+                "the table has {} columns, the graph takes {}; give all its columns in order",
                 names.len(),
                 wanted.len()
             ),
@@ -154,7 +154,7 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
         _ if path.as_os_str() == "-" => std::io::stdin().lock().read_to_end(&mut bytes),
         "csv" => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
         _ => {
-            let remedy = "hand over a .csv file with a header, .parquet or .arrow, or - for standard input";
+            let remedy = "give a .csv file with a header, .parquet or .arrow, or - for standard input";
             return fail(format!("the graph takes texts, which this file can't hold; {remedy}"));
         }
     };
@@ -190,7 +190,7 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
                 Cells::Texts(texts) => match std::str::from_utf8(cell) {
                     Ok(text) => texts.push(text.into()),
                     Err(_) => {
-                        let what = "a text that is no UTF-8; save it so";
+                        let what = "the text is no UTF-8; save it as UTF-8";
                         return fail(format!("line {line}, column {}: {what}", at + 1));
                     }
                 },

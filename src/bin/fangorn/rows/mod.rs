@@ -140,10 +140,10 @@ impl Cell for f64 {
 /// How the columns of a table are matched to the model's.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct TableChoice {
-    /// Take a CSV's columns in their order, whatever names its header gives them
+    /// Take a table's columns in their order, and ignore their names
     #[arg(long)]
     by_position: bool,
-    /// The index of the first column in a file of libsvm: 0, as XGBoost reads it, or 1
+    /// The index of the first column in a libsvm file: 0, as XGBoost reads it, or 1
     #[arg(long, value_name = "0|1", default_value = "0", value_parser = index)]
     index_from: usize,
 }
@@ -152,7 +152,7 @@ fn index(text: &str) -> Result<usize, String> {
     match text {
         "0" => Ok(0),
         "1" => Ok(1),
-        _ => Err("0 or 1 is expected".into()),
+        _ => Err("give 0 or 1".into()),
     }
 }
 
@@ -217,7 +217,7 @@ impl<'a> MatrixRequest<'a> {
     /// Returns the error for a matrix of `values` values that does not fit into memory.
     fn no_room<T>(&self, values: usize) -> Error {
         let bytes = values.saturating_mul(size_of::<T>());
-        let remedy = "hand over fewer rows at a time";
+        let remedy = "give fewer rows at a time";
         Error::file(
             self.path,
             format!("{values} values need {bytes} bytes, more than there is memory for; {remedy}"),
@@ -242,7 +242,7 @@ fn request<'a>(path: &'a Path, forest: &'a Forest, table: TableChoice) -> Matrix
         path,
         what: FileContents::Rows(forest, table),
         columns: forest.features.len(),
-        rule: ["the model was trained on", "hand over all its columns in order"],
+        rule: ["the model was trained on", "give all its columns in order"],
     }
 }
 
@@ -321,11 +321,12 @@ pub fn nameless(columns: usize) -> Result<Forest> {
 /// # Errors
 /// The file can't be read, is no matrix of numbers, or has another shape.
 pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<f64>> {
-    let rule = ["the output has", "expect what --output names"];
+    let rule = ["the output has", "give the values that --output names"];
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
     let found: Matrix<f64> = read(&wanted)?;
     if found.rows != rows {
-        return wanted.fail(format!("{} rows, {rows} were predicted; expect one for each", found.rows));
+        let what = format!("the file has {} rows, {rows} were predicted; give one for each", found.rows);
+        return wanted.fail(what);
     }
     Ok(found)
 }
@@ -339,7 +340,7 @@ pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns: outputs, rule };
     let found: Matrix<f64> = read(&wanted)?;
     if found.rows != rows {
-        let what = format!("{} rows, {rows} are predicted; give one for each", found.rows);
+        let what = format!("the file has {} rows, {rows} are predicted; give one for each", found.rows);
         return wanted.fail(what);
     }
     Ok(found)
@@ -355,7 +356,7 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
     let refused = |path: &Path, e: std::io::Error, remedy: &str| match e.kind() {
         ErrorKind::OutOfMemory => Error::file(
             path,
-            "the file is larger than the memory that there is; hand over fewer rows at a time",
+            "the file does not fit into memory; give fewer rows at a time",
         ),
         _ => Error::file(path, format!("{e}; {remedy}")),
     };

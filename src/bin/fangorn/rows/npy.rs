@@ -113,13 +113,13 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
     }
     // A closing bracket may be part of a string, so only opening brackets are counted.
     if text.iter().filter(|b| b"([{".contains(b)).count() > MOST_BRACKETS {
-        return wanted.fail(format!("its npy header is no plain array's; {REMEDY}"));
+        return wanted.fail(format!("its npy header describes no plain array; {REMEDY}"));
     }
     let mut rest = begin;
     // npyz panics on a shape whose product overflows.
     let header = match catch_panic(|| NpyHeader::from_reader(&mut rest)) {
         Ok(Ok(header)) => header,
-        Ok(Err(e)) => return wanted.fail(format!("no npy file: {e}; {REMEDY}")),
+        Ok(Err(e)) => return wanted.fail(format!("it is no npy file: {e}; {REMEDY}")),
         Err(_) => return wanted.fail(format!("its npy header gives an impossible shape; {REMEDY}")),
     };
     let shape: Vec<usize> =
@@ -134,7 +134,7 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
             return wanted.fail(format!("an array of one dimension and {n} values is no matrix; {remedy}"));
         }
         (&[rows, columns], _) => [rows, columns],
-        _ => return wanted.fail(format!("an array of {} dimensions, rows have 2; reshape it", shape.len())),
+        _ => return wanted.fail(format!("the array has {} dimensions, rows have 2; reshape it", shape.len())),
     };
     wanted.check_columns("rows have", columns)?;
     if descr(&String::from_utf8_lossy(text))
@@ -142,7 +142,7 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
     {
         let path = wanted.path.display();
         note(format!(
-            "{path}: its values are two bytes of no type that numpy knows; they are read as bfloat16"
+            "{path}: its values are two bytes of a type that numpy does not know; they are read as bfloat16"
         ));
     }
     let dtype = header.dtype();
@@ -151,8 +151,7 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
     let there = length.saturating_sub(begin);
     let needed = rows.checked_mul(columns).and_then(|n| n.checked_mul(bytes?));
     if needed.is_none_or(|needed| needed > there) {
-        let what =
-            format!("{rows} x {columns} values are announced, the file ends after {there} bytes of them");
+        let what = format!("its header gives {rows} x {columns} values, the file holds {there} bytes of them");
         return wanted.fail(format!("{what}; {REMEDY}"));
     }
     Ok(Layout { begin, shape: [rows, columns], order: header.order(), dtype, bytes: bytes.unwrap_or(0) })
@@ -231,13 +230,13 @@ impl PartedRows for NpyRows<'_> {
 fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
     let wrong = |what: &str| Error::file(wanted.path, format!("{what}; {REMEDY}"));
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
-        return Err(wrong("no npy file: its first bytes are another file's"));
+        return Err(wrong("it is no npy file: it does not begin with numpy's bytes"));
     };
     let (length, text) = match rest {
         [1, _, a, b, text @ ..] => (u32::from(u16::from_le_bytes([*a, *b])), text),
         [2 | 3, _, a, b, c, d, text @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]), text),
         [1..=3, ..] | [] => return Err(wrong("the npy file ends in its header")),
-        _ => return Err(wrong("no npy file of versions 1 to 3")),
+        _ => return Err(wrong("it is no npy file of versions 1 to 3")),
     };
     text.get(..length as usize).ok_or_else(|| wrong("the npy file ends in its header"))
 }
@@ -264,7 +263,7 @@ fn no_number(descr: &str) -> Option<String> {
         'c' => ("complex numbers", "take their .real or .imag"),
         'V' if descr.ends_with("V2") => return None,
         'V' => ("raw bytes", "convert it with .astype(numpy.float32)"),
-        '[' => ("records with fields", "stack the fields as columns, numpy.column_stack say"),
+        '[' => ("records with fields", "stack the fields as columns, for example with numpy.column_stack"),
         _ => return None,
     };
     let descr = if kind == '[' { String::new() } else { format!(" (type '{descr}')") };

@@ -52,9 +52,10 @@ impl<'f> TableRows<'f> {
         let place = |name: &String| {
             schema.index_of(name).map_err(|_| {
                 let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+                let columns = first_names(&names);
                 Error::file(
                     path,
-                    format!("--keep: it has no column `{name}`; its columns are {}", first_names(&names)),
+                    format!("--keep: the table has no column `{name}`; its columns are {columns}"),
                 )
             })
         };

@@ -122,7 +122,7 @@ impl Journal {
         match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
-                Err(Error::file(&self.target, "another program writes it at the moment; name another output"))
+                Err(Error::file(&self.target, "another program is writing it; name another output"))
             }
             // Some file systems have no locks.
             Err(TryLockError::Error(_)) => Ok(()),
@@ -143,7 +143,7 @@ impl Journal {
     /// Ends the journal: no more is added.
     fn end(&mut self, why: &str) {
         self.ended = true;
-        note(format!("{}: the run can't go on from here if it is cut short: {why}", self.path.display()));
+        note(format!("{}: a run that is cut short can't be resumed: {why}", self.path.display()));
     }
 
     /// Adds a batch, and returns the bytes of the part so far.
