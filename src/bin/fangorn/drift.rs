@@ -28,7 +28,7 @@ use crate::{
     text::{aligned, csv_path, feature_name, number},
 };
 
-/// Compare the distributions of two tables, as a model sees them.
+/// Compare the distributions of two tables over a model's features and leaves
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn drift model.ubj --base train.parquet --rows today.csv
@@ -36,27 +36,27 @@ use crate::{
 pub struct DriftArgs {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows to compare with, those of the training say: .npy, .csv, .parquet, .arrow or .libsvm. Both tables are
-    /// read part by part, so they may be larger than memory
+    /// The rows to compare with, usually the training data: a .npy, .csv, .parquet, .arrow or .libsvm file. Both tables
+    /// are read part by part, so they may be larger than memory
     #[arg(long, value_name = "FILE")]
     base: PathBuf,
-    /// The rows to look at; - reads CSV from standard input
+    /// The rows to compare, in any format of --base; - reads CSV from standard input
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// The number of bins of a feature or a tree, about: the model's thresholds cut values into bins, and neighbours
-    /// are joined until each has at least one in N of the base's rows
+    /// About how many bins a feature or a tree gets. The model's thresholds cut a feature's values into bins, and each
+    /// leaf of a tree is a bin; neighbouring bins are joined until each holds at least 1/N of the base's rows
     #[arg(long, value_name = "N", default_value = "20", value_parser = value_parser!(u16).range(2..=1000))]
     bins: u16,
-    /// Exit with 1 where a feature's index is above this number
+    /// Exit with status 1 if a feature's population stability index (PSI) is above this number
     #[arg(long, value_name = "PSI", value_parser = psi_limit)]
     fail_above: Option<f64>,
     /// Print JSON, with all bins
     #[arg(long)]
     json: bool,
-    /// Where to write a table of all features and trees, .csv
+    /// Write a table of all features and trees to this .csv file
     #[arg(short, value_name = "FILE.csv", value_parser = csv_path)]
     o: Option<PathBuf>,
-    /// Plot the features that differ most
+    /// Draw the distributions of the 8 features that differ most into this SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub struct DriftArgs {
 
 fn psi_limit(text: &str) -> Result<f64, String> {
     let limit = text.parse::<f64>().ok().filter(|limit| limit.is_finite() && *limit >= 0.0);
-    limit.ok_or_else(|| "a number from 0 on is expected".into())
+    limit.ok_or_else(|| "give a number of at least 0".into())
 }
 
 /// The maximum number of features and of trees that the text lists.
@@ -91,7 +91,8 @@ pub fn run(args: &DriftArgs) -> Result<Outcome> {
     }
     let forest = args.rounds.load(&args.model, &args.limits, false)?.forest;
     if forest.used_columns().is_empty() {
-        return Err(Error::file(&args.model, "it has no split, so all rows are alike to it"));
+        let what = "the model has no split, so all rows are alike to it; give a model with splits";
+        return Err(Error::file(&args.model, what));
     }
     let bins = FeatureBins::new(&forest).map_err(library_error)?;
     let predictor = Predictor::new(&forest).map_err(library_error)?;

@@ -36,15 +36,15 @@ pub enum Kind {
     Weight,
     /// Mean gain of its splits (XGBoost's gain)
     Gain,
-    /// Gain of its splits, added up (XGBoost's total_gain, LightGBM's gain)
+    /// Total gain of its splits (XGBoost's total_gain, LightGBM's gain)
     TotalGain,
     /// Mean cover of its splits (XGBoost's cover)
     Cover,
-    /// Cover of its splits, added up (XGBoost's total_cover)
+    /// Total cover of its splits (XGBoost's total_cover)
     TotalCover,
-    /// Mean magnitude of its contributions to the rows, added up over the outputs
+    /// Mean magnitude of its contributions to the rows, summed over the outputs
     Contribution,
-    /// How much larger the loss is where its column is shuffled
+    /// How much the metric rises if its column is shuffled
     Permutation,
 }
 
@@ -66,27 +66,27 @@ impl Kind {
 /// How wrong predictions are, for permutations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MetricChoice {
-    /// Minus the logarithm of the label's probability
+    /// The mean of minus the logarithm of the label's probability
     Logloss,
     /// The share of wrong classes
     Error,
-    /// The mean square of the difference
+    /// The mean square of the difference from the label
     SquaredError,
-    /// The mean magnitude of the difference
+    /// The mean magnitude of the difference from the label
     AbsoluteError,
 }
 
 /// Labels, and what permutations need beside them.
 #[derive(Clone, Debug, Args)]
 pub struct LabelArgs {
-    /// The column of the rows' file that holds the labels, for permutation importances
+    /// The column of the --rows file that holds the labels, for permutation importances
     #[arg(long, value_name = "COLUMN")]
     pub label: Option<String>,
-    /// How wrong predictions are, for permutations; without it, the objective's usual metric: logloss where values are
-    /// probabilities, error for other classifiers, else squared-error
+    /// The metric of permutation importances. Without it, the usual one of the objective: logloss if values are
+    /// probabilities, error for other classifiers, squared-error for all other models
     #[arg(long, value_enum)]
     pub metric: Option<MetricChoice>,
-    /// How often a column is shuffled
+    /// How often each column is shuffled, for permutation importances
     #[arg(long, value_name = "N", default_value = "5", value_parser = value_parser!(u16).range(1..=1000))]
     pub repeats: u16,
 }
@@ -104,7 +104,7 @@ impl LabelArgs {
     }
 }
 
-/// Say which features a model uses, and how much.
+/// List the features that a model uses, with their importances
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn importance model.ubj
@@ -113,14 +113,16 @@ impl LabelArgs {
 pub struct Importance {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows for contribution and permutation, .npy, .csv, .parquet, .arrow or .libsvm; - reads CSV from standard input
+    /// Rows for the kinds contribution and permutation: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from
+    /// standard input
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// What to compute; the first one sorts. Without it, what the model's file and the other options allow
+    /// The importances to compute; the first one sorts the features. Without it, those of permutation, contribution,
+    /// total-gain, total-cover and weight that the model's file and the other options allow
     #[arg(long, value_enum, value_name = "KIND,…", value_delimiter = ',')]
     kind: Vec<Kind>,
-    /// Rows that say what is expected of a feature that is not known, for contribution, in any of the rows' formats.
-    /// Without it, the training data's covers in the model's file do
+    /// For the kind contribution: a file of some hundred typical rows, in any format of --rows. A feature that is not
+    /// known takes its values from these rows. Without it, contributions use the covers in the model's file
     #[arg(long, value_name = "FILE", requires = "rows")]
     background: Option<PathBuf>,
     #[command(flatten)]
@@ -134,7 +136,7 @@ pub struct Importance {
     /// Print JSON, with every feature
     #[arg(long)]
     json: bool,
-    /// Where to write a table of every feature, .csv
+    /// Write a table of every feature to this .csv file, instead of printing one
     #[arg(short, value_name = "FILE.csv", value_parser = csv_path)]
     o: Option<PathBuf>,
     #[command(flatten)]
@@ -148,19 +150,19 @@ fn no_gains(forest: &Forest) -> String {
     let library = &*forest.producer.library;
     match library {
         "xgboost" | "lightgbm" => {
-            "the file has no gains: a .fangorn file keeps none, and others may lack them; hand over the model file of \
+            "the file has no gains: a .fangorn file keeps none, and others may lack them; give the model file of \
              XGBoost or LightGBM, or use --kind weight, cover or contribution"
                 .into()
         }
         _ => format!(
-            "files of {library} hold no gains; use --kind weight, contribution, or permutation with --rows and --label"
+            "files of {library} hold no gains; use --kind weight or contribution, or permutation with --rows and --label"
         ),
     }
 }
 
 /// Returns the remedy for a model whose file has no covers.
 fn no_covers() -> &'static str {
-    "the file has no covers (how much training data reached each node); hand over the model file of XGBoost, LightGBM or \
+    "the file has no covers (how much training data reached each node); give the model file of XGBoost, LightGBM or \
      CatBoost itself, or use --kind weight, or permutation with --rows and --label"
 }
 
@@ -188,7 +190,7 @@ pub fn run(args: &Importance) -> Result<Outcome> {
     let readings = kinds.iter().filter(|kind| matches!(kind, Kind::Contribution | Kind::Permutation)).count();
     if readings > 1 && args.rows.as_deref() == Some(Path::new("-")) {
         let what =
-            "--rows -: standard input is read once; name one of contribution and permutation by --kind";
+            "--rows -: standard input can be read only once; choose contribution or permutation with --kind";
         return Err(Error::Request(what.into()));
     }
     if args.background.as_deref() == Some(Path::new("-")) && args.rows.as_deref() == Some(Path::new("-")) {
@@ -364,7 +366,7 @@ fn table(args: &Importance, forest: &Forest, columns: &[Column], order: &[usize]
     let mut text = aligned(&lines);
     let unused = forest.features.len() - order.iter().filter(|f| is_used(f)).count();
     if unused > 0 {
-        let _ = writeln!(text, "and {unused} features with nothing");
+        let _ = writeln!(text, "and {unused} features whose importances are 0");
     }
     let notes: Vec<&String> = columns.iter().filter_map(|column| column.note.as_ref()).collect();
     if !notes.is_empty() {

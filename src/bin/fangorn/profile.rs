@@ -28,20 +28,21 @@ use crate::{
     schedule::Choice,
 };
 
-/// Count how many rows reach each leaf.
+/// Count how many rows reach each leaf, for schedules that use the counts
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn profile model.ubj --rows train.npy -o model.profile.json
   fangorn bench model.ubj --rows rows.npy --schedule tiles.txt --profile model.profile.json")]
 pub struct Count {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows like those that will be predicted, .npy or .csv; - reads CSV from standard input
+    /// Rows like those that will be predicted: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from standard
+    /// input
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Where to write the profile, as JSON
+    /// The file to write the profile to, as JSON
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
-    /// Print the counts as JSON
+    /// Print the summary as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -53,8 +54,8 @@ pub struct Count {
 /// Leaf probabilities for schedules that use them.
 #[derive(Debug, Args)]
 pub struct ProfileChoice {
-    /// How many rows reach each leaf, for schedules that use it: a file that `fangorn profile` wrote. Without
-    /// it, the profile in a .fangorn model
+    /// How many rows reach each leaf, for schedules that use the counts: a file that `fangorn profile` wrote. Without it,
+    /// the profile in the .fangorn model, if it has one
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
 }
@@ -98,7 +99,8 @@ pub fn run(args: &Count) -> Result<Outcome> {
     AtomicFile::check(&args.o)?;
     let forest = load_model(&args.model, &args.limits)?;
     if forest.trees.is_empty() {
-        return Err(Error::file(&args.model, "it has no tree, so there is no leaf to count"));
+        let what = "the model has no tree, so there is no leaf to count; give a model with trees";
+        return Err(Error::file(&args.model, what));
     }
     let profile = match forest.compare == CompareType::F64 && !rows::holds_singles(&args.rows) {
         true => count(&forest, &rows::read_rows::<f64>(&args.rows, &forest, args.table)?)?,
@@ -167,7 +169,7 @@ fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
 /// # Errors
 /// The file can't be read, is no profile, or belongs to another forest.
 pub fn read(path: &Path, forest: &Forest) -> Result<Profile> {
-    let remedy = "give a file of fangorn profile";
+    let remedy = "give a file that `fangorn profile` wrote";
     let text = std::fs::read(path).map_err(|e| Error::file(path, format!("{e}; {remedy}")))?;
     let profile: Profile =
         serde_json::from_slice(&text).map_err(|e| Error::file(path, format!("no profile: {e}; {remedy}")))?;

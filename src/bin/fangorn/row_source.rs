@@ -26,10 +26,11 @@ use crate::{
 /// Which rows of a large table are looked at.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SampleChoice {
-    /// The most rows that are taken, drawn at random from all of the file
+    /// The maximum number of rows to use, drawn at random from the whole file. Importances of the kind contribution
+    /// use all rows
     #[arg(long, value_name = "N", default_value = "2000", value_parser = value_parser!(u32).range(1..=1 << 24))]
     pub sample: u32,
-    /// The seed of random numbers
+    /// The seed of the random numbers that draw rows and shuffle columns
     #[arg(long, value_name = "N", default_value = "0")]
     pub seed: u64,
 }
@@ -78,7 +79,7 @@ impl<'f> RowSource<'f> {
         missing: MissingChoice,
     ) -> Result<Self> {
         if label.is_some() && !rows::has_named_columns(path) {
-            let what = "--label: its columns have no names; hand over .csv, .parquet or .arrow";
+            let what = "--label: the file's columns have no names; give .csv, .parquet or .arrow";
             return Err(Error::file(path, what));
         }
         let keep: Vec<String> = label.map(str::to_owned).into_iter().collect();
@@ -157,8 +158,8 @@ impl<'f> RowSource<'f> {
         match chosen {
             _ if found.seen == 0 => Err(Error::file(self.path, "there is no row in it; give at least one")),
             Some(row) if found.chosen.is_none() => {
-                let what = format!("--row {row}: it has {} rows, counted from 0", found.seen);
-                Err(Error::file(self.path, what))
+                let what = format!("--row {row}: the file has {} rows, counted from 0", found.seen);
+                Err(Error::file(self.path, format!("{what}; give a smaller number")))
             }
             _ => Ok(found),
         }
@@ -188,9 +189,9 @@ impl<'f> RowSource<'f> {
         match number {
             _ if !classes.labels.is_empty() => {
                 let known = fangorn::table::first_names(&classes.labels);
-                refused(format!("`{text}` is none of the model's classes, {known}"))
+                refused(format!("`{text}` is no class of the model; its classes are {known}"))
             }
-            None => refused(format!("`{text}` is no number, and the model's file names no classes")),
+            None => refused(format!("`{text}` is no number, and the model names no classes; give numbers")),
             Some(number) => {
                 let outputs = f64::from(self.forest.outputs.max(2));
                 let inside =
@@ -198,7 +199,7 @@ impl<'f> RowSource<'f> {
                 match classes.rule == ClassRule::None || inside && number <= outputs - 1.0 {
                     true => Ok(number),
                     false => refused(format!(
-                        "`{text}` is no class; they are numbered from 0 to {}",
+                        "`{text}` is no class; the classes are numbered from 0 to {}",
                         outputs - 1.0
                     )),
                 }

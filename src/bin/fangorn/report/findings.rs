@@ -64,7 +64,7 @@ pub struct Findings {
 
 /// Contributions of the rows that were drawn.
 pub struct Explained {
-    /// The end of a sentence of the page: where the expectation for an unknown feature comes from.
+    /// The end of a sentence of the page: from what the expectation for an unknown feature comes.
     pub expected: String,
     pub means: MeanContributions,
     /// The contributions to one output, `rows x (features + 1)`.
@@ -160,17 +160,17 @@ fn explainer<T: Cell>(
     rows: &Matrix<T>,
 ) -> Result<fangorn::Result<(String, RowExplainer)>> {
     if let Some(path) = &args.background {
-        let expected = format!("by the rows of {} as a background", one_line(&path.display().to_string()));
+        let expected = format!("the rows of {} as a background", one_line(&path.display().to_string()));
         let explainer = RowExplainer::against(&args.model, forest, path, args.table, args.missing)?;
         return Ok(Ok((expected, explainer)));
     }
     if let Ok(explainer) = Explainer::new(forest) {
-        let expected = "by the training data that went each way (path-dependent)".into();
+        let expected = "the training data that went each way (path-dependent)".into();
         return Ok(Ok((expected, RowExplainer::Paths(explainer))));
     }
     let background = view(rows)?.slice(0, BACKGROUND_ROWS);
     let expected = format!(
-        "by {} of the rows as a background, for the model's file says nothing of the training data",
+        "{} of the rows as a background, because the model's file says nothing about the training data",
         background.len()
     );
     let explainer = Interventional::new(forest, &background);

@@ -30,7 +30,7 @@ use crate::{
 };
 use findings::Findings;
 
-/// Make a page that shows what a model does with some rows.
+/// Write an HTML page about a model and its predictions of some rows
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn report model.ubj --rows rows.csv -o report.html
@@ -38,7 +38,8 @@ use findings::Findings;
 pub struct Report {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows like those that are predicted, .npy, .csv, .parquet, .arrow or .libsvm; - reads CSV from standard input
+    /// Rows like those that are predicted: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from standard
+    /// input
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     #[command(flatten)]
@@ -46,12 +47,12 @@ pub struct Report {
     /// The number of the row whose prediction is explained, counted from 0
     #[arg(long, value_name = "N", default_value = "0")]
     row: u64,
-    /// The number of the output whose contributions and dependences are drawn, counted from 0, of a model that has
-    /// several
+    /// The number of the output whose contributions and dependences are drawn, counted from 0, if the model has several
     #[arg(long, value_name = "N", default_value = "0")]
     of_output: u32,
-    /// Rows that say what is expected of a feature that is not known, in any of the rows' formats. Without it, the
-    /// training data's covers in the model's file do, or else some of the rows
+    /// A file of some hundred typical rows, in any format of --rows. For contributions, a feature that is not known takes
+    /// its values from these rows. Without it, contributions use the covers in the model's file, or up to 100 of the
+    /// rows if there are none
     #[arg(long, value_name = "FILE")]
     background: Option<PathBuf>,
     #[command(flatten)]
@@ -60,7 +61,7 @@ pub struct Report {
     missing: MissingChoice,
     #[command(flatten)]
     sample: SampleChoice,
-    /// Where to write the page
+    /// The page to write
     #[arg(short, value_name = "FILE.html", default_value = "report.html")]
     o: PathBuf,
     #[command(flatten)]
@@ -81,11 +82,12 @@ pub fn run(args: &Report) -> Result<Outcome> {
     }
     let forest = args.rounds.load(&args.model, &args.limits, true)?.forest;
     if forest.used_columns().is_empty() {
-        return Err(Error::file(&args.model, "it has no split, so there is nothing to show"));
+        let what = "the model has no split, so there is nothing to show; give a model with splits";
+        return Err(Error::file(&args.model, what));
     }
     if args.of_output >= forest.outputs {
         let what = format!(
-            "--of-output {}: the model has {} outputs, counted from 0",
+            "--of-output {}: the model has {} outputs, counted from 0; give a smaller number",
             args.of_output, forest.outputs
         );
         return Err(Error::Request(what));

@@ -97,7 +97,7 @@ fn head(page: &mut String, args: &Report, forest: &Forest, found: &Findings) {
     let producer = &forest.producer;
     page.push_str("<dl>\n");
     fact(page, "trained by", format!("{} {}", producer.library, producer.version).trim());
-    fact(page, "objective", if producer.objective.is_empty() { "not said" } else { &producer.objective });
+    fact(page, "objective", if producer.objective.is_empty() { "not given" } else { &producer.objective });
     fact(page, "features", &format!("{} of {} used", found.order.len(), forest.features.len()));
     fact(page, "outputs", &forest.outputs.to_string());
     fact(page, "trees", &found.stats.trees.to_string());
@@ -130,8 +130,8 @@ fn importances(page: &mut String, args: &Report, forest: &Forest, found: &Findin
         "importances",
         "Which features matter",
         "A contribution is what a feature adds to a row's margin (a SHAP value). Gain is how much a feature's splits \
-         improved the objective in training. A permutation importance is how much larger the loss is where the feature's \
-         column is shuffled.",
+         improved the objective in training. A permutation importance is how much the loss rises if the feature's column \
+         is shuffled.",
     );
     let mut columns: Vec<(String, Vec<f64>)> = Vec::new();
     if let Ok(explained) = &found.explained {
@@ -200,7 +200,7 @@ fn table(page: &mut String, forest: &Forest, found: &Findings, columns: &[(Strin
 
 /// Says why there are no contributions.
 fn unexplained(page: &mut String, why: &str) {
-    let _ = writeln!(page, "<p>There are none here: {}.</p>", escaped(why));
+    let _ = writeln!(page, "<p>There are no contributions here: {}.</p>", escaped(why));
 }
 
 fn summary(page: &mut String, args: &Report, forest: &Forest, found: &Findings) {
@@ -228,7 +228,7 @@ fn summary(page: &mut String, args: &Report, forest: &Forest, found: &Findings) 
             let lines: Vec<SwarmLine<'_>> = found.order.iter().take(MOST_SWARMS).map(line).collect();
             figure(page, &format!("Contributions of {rows} rows"), &charts::summary(&lines));
             let expected =
-                format!("What is expected where a feature is not known is found {}.", explained.expected);
+                format!("The expectation for a feature that is not known comes from {}.", explained.expected);
             let _ = writeln!(page, "<p class=\"soft\">{}</p>", escaped(&expected));
         }
     }
@@ -237,7 +237,7 @@ fn summary(page: &mut String, args: &Report, forest: &Forest, found: &Findings) 
 
 fn dependences(page: &mut String, args: &Report, forest: &Forest, found: &Findings) {
     let text = format!(
-        "The red line is partial dependence: the mean margin{} where the feature of all rows is replaced by one value. Each \
+        "The red line is partial dependence: the mean margin{} if the feature of all rows is replaced by one value. Each \
          grey line is one row. Marks above the axis are the deciles of the feature's values; the least and the largest \
          hundredth are left out.",
         of_output(args, forest)
@@ -318,8 +318,8 @@ fn shape(page: &mut String, forest: &Forest, found: &Findings) {
         page,
         "shape",
         "What the forest looks like",
-        "The depth of a leaf is the number of questions on the way to it. A threshold is the number that a question compares \
-         a value with.",
+        "The depth of a leaf is the number of splits on the way to it. A threshold is the number that a split compares a \
+         value with.",
     );
     page.push_str("<dl>\n");
     fact(page, "trees", &stats.trees.to_string());
