@@ -78,7 +78,7 @@ impl Options {
             let key = PlanKey::here(forest, self.threads, self.sum);
             let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(of_crate)?;
             return kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
-                refused("schedule: nothing is kept for this model on this machine; run `fangorn tune MODEL` first")
+                refused("schedule: no schedule is kept for this model on this machine; run `fangorn tune MODEL` first")
             });
         }
         // The text of a schedule has parentheses or several lines. The text of a plan file has `[[batch]]` tables.

@@ -59,7 +59,7 @@ fn a_plan_is_written_and_taken_wherever_a_schedule_is() {
     refuses(&["predict", &other, "--rows", &rows, "--schedule", &plan], &["plan.toml", "fangorn tune"]);
     refuses(
         &["lower", &model, "--schedule", &plan, "--backend", "wgpu", "--portable", "--emit", "plan"],
-        &["plan.toml", "plans are for the CPU"],
+        &["plan.toml", "plan files are for the CPU"],
     );
     // Where one schedule serves all batches, a plan with two is refused, and one with a single batch is not.
     refuses(&["lower", &model, "--schedule", &plan, "--emit", "schedule"], &["2 schedules", "--batch"]);
@@ -171,7 +171,7 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
     let sums: Vec<_> = listed.as_array().expect("plans").iter().map(|plan| plan["sum"].as_str()).collect();
     assert_eq!(sums, [Some("any"), Some("exact")]);
     assert_eq!(listed[0]["batches"].as_array().map(Vec::len), Some(2));
-    assert!(run(&["cache", "list"]).starts_with("2 plan(s) in "));
+    assert!(run(&["cache", "list"]).starts_with("2 plan file(s) in "));
     let predict =
         |schedule: &str| run(&["predict", &model, "--rows", &rows, "--sum", "exact", "--schedule", schedule]);
     assert_eq!(predict("tuned"), predict("default"));
@@ -182,9 +182,9 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
     };
     refused(&["predict", &other, "--rows", &rows, "--schedule", "tuned"], &["tuned", "fangorn tune"]);
     refused(&["cache", "export", &other, "-o", &plan], &[&other, "fangorn tune"]);
-    assert!(run(&["cache", "clear"]).starts_with("removed 2 plan(s)"));
+    assert!(run(&["cache", "clear"]).starts_with("removed 2 plan file(s)"));
     refused(&["predict", &model, "--rows", &rows, "--schedule", "tuned"], &["tuned", "fangorn tune"]);
-    assert!(run(&["cache", "list"]).starts_with("0 plan(s) in "));
+    assert!(run(&["cache", "list"]).starts_with("0 plan file(s) in "));
 }
 
 /// Whatever is killed, what is kept stays whole, and a process that comes later is not held up.
@@ -261,7 +261,7 @@ fn a_gpu_is_tuned_in_a_process_of_its_own() {
     assert!(result["auto"]["schedule"].as_str().expect("a schedule").contains("gpuDimension"), "{result}");
     refuses(
         &["tune", &model, "--backend", "wgpu", "-o", "plan.toml"],
-        &["plan.toml", "plans are for the CPU"],
+        &["plan.toml", "plan files are for the CPU"],
     );
 }
 

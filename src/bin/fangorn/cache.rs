@@ -33,17 +33,17 @@ pub struct Cache {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List what is kept, by model, instruction set, threads and contract of sums
+    /// List the kept schedules, by model, instruction set, threads and contract of sums
     #[command(after_help = "Example:\n  fangorn cache list --json")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove all that is kept
+    /// Remove all kept schedules
     #[command(after_help = "Example:\n  fangorn cache clear")]
     Clear,
-    /// Write what is kept for a model on this machine to a plan, which `--schedule` takes
+    /// Write the schedules that are kept for a model on this machine to a plan file, which `--schedule` takes
     #[command(after_help = "Example:\n  fangorn cache export model.ubj -o plan.toml")]
     Export(Export),
 }
@@ -52,10 +52,10 @@ enum Command {
 struct Export {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The plan
+    /// The plan file to write
     #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
     output: PathBuf,
-    /// The number of worker threads that it was tuned for
+    /// The number of worker threads that the schedules were tuned for; if none were, the nearest number is taken
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub fn run(args: &Cache) -> Result<Outcome> {
         }
         Command::Clear => {
             let files = store.clear().map_err(library_error)?;
-            output::print(&format!("removed {files} plan(s) in {}\n", store.folder().display()))?;
+            output::print(&format!("removed {files} plan file(s) in {}\n", store.folder().display()))?;
         }
         Command::Export(export) => write(&store, export)?,
     }
@@ -111,7 +111,7 @@ fn write(store: &PlanStore, args: &Export) -> Result<()> {
     let forest = load_model(&args.model, &args.limits)?;
     let key = PlanKey::here(&forest, usize::from(args.threads), Contract::Any);
     let kept = store.nearest(&key).map_err(library_error)?.ok_or_else(|| {
-        let what = "nothing is kept for this model on this machine; run `fangorn tune` on it first";
+        let what = "no schedule is kept for this model on this machine; run `fangorn tune` on it first";
         Error::file(&args.model, what.to_owned())
     })?;
     let buckets = kept.batches.iter().map(|batch| PlanFileBucket {
@@ -142,7 +142,7 @@ fn report(kept: &KeptPlan) -> PlanReport {
 }
 
 fn table(store: &PlanStore, kept: &[PlanReport]) -> String {
-    let mut text = format!("{} plan(s) in {}\n", kept.len(), store.folder().display());
+    let mut text = format!("{} plan file(s) in {}\n", kept.len(), store.folder().display());
     for plan in kept {
         // Writing to a String does not fail.
         let _ = writeln!(

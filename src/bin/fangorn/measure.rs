@@ -35,10 +35,11 @@ use crate::{
 pub struct Measure {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy or .csv; without it, rows are drawn from the model's thresholds
+    /// The rows: a .npy, .csv, .parquet, .arrow or .libsvm file. Without it, random rows are drawn from the model's
+    /// thresholds
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// The backend
+    /// The backend, by its name in `fangorn predict`
     #[arg(long)]
     backend: String,
     /// Rows of one call

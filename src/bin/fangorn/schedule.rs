@@ -57,7 +57,7 @@ impl Choice {
             std::io::ErrorKind::NotFound => {
                 let presets = Preset::ALL.map(Preset::name).join(", ");
                 Error::Request(format!(
-                    "unknown schedule {name}: there is no such file, {TUNED} is what `fangorn tune` keeps, and the presets are {presets}"
+                    "unknown schedule {name}: no such file or preset; {TUNED} takes what `fangorn tune` keeps, and the presets are {presets}"
                 ))
             }
             _ => Error::file(
@@ -67,7 +67,7 @@ impl Choice {
         })?;
         let schedules = match path.extension().is_some_and(|e| e == "toml") {
             true if device != Device::Cpu => {
-                let what = "plans are for the CPU; give a schedule, or leave --schedule out";
+                let what = "plan files are for the CPU; give a schedule, or leave --schedule out";
                 return Err(Error::file(path, what.to_owned()));
             }
             true => PlanFile::parse(&text)
@@ -87,14 +87,14 @@ impl Choice {
     fn kept(forest: &Forest, device: Device) -> Result<Self> {
         if device != Device::Cpu {
             let what =
-                "--schedule tuned: schedules are tuned for the CPU; take --backend cpu or another schedule";
+                "--schedule tuned: kept schedules are for the CPU; use --backend cpu or another schedule";
             return Err(Error::Request(what.into()));
         }
         let key = PlanKey::here(forest, rayon::current_num_threads(), Contract::Any);
         let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(library_error)?;
         let schedules = kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
             Error::Request(
-                "--schedule tuned: nothing is kept for this model on this machine; run `fangorn tune MODEL` first".into(),
+                "--schedule tuned: no schedule is kept for this model on this machine; run `fangorn tune MODEL`".into(),
             )
         })?;
         Ok(Self { schedules, is_default: false, profile: None, file: None })
@@ -140,8 +140,8 @@ impl Choice {
             1 => Ok(self.schedules.nearest(1)),
             buckets => {
                 let what = format!(
-                    "--schedule: {buckets} schedules, by batch size, where one is needed; give one schedule, or a plan of \
-                     one batch size, or, to `fangorn lower`, --batch"
+                    "--schedule: the plan file has {buckets} schedules, by batch size, and one is needed; give one schedule, \
+                     or a plan file of one batch size, or, to `fangorn lower`, --batch"
                 );
                 Err(Error::Request(what))
             }

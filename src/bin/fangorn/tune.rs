@@ -36,8 +36,8 @@ use crate::{
 pub struct Tune {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows like those to come, .npy or .csv; read as f32. Without it, rows are drawn from the model's
-    /// thresholds
+    /// Rows like those that will be predicted: a .npy, .csv, .parquet, .arrow or .libsvm file; read as f32. Without it,
+    /// random rows are drawn from the model's thresholds
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// What to tune for: cpu, or a GPU's backend, by its name in `fangorn predict`; auto is the CPU
@@ -47,26 +47,26 @@ pub struct Tune {
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,4096",
           value_parser = value_parser!(u32).range(1..=1 << 24))]
     batch: Vec<u32>,
-    /// How long to tune in all: 10s, 500ms or 2m
+    /// How long to tune, for all batch sizes together: a number with the unit ms, s or m
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     budget: Duration,
-    /// Time every candidate after the search within the budget, and say which one is the best
+    /// After the search within the budget, time every other candidate, and print the best one
     #[arg(long)]
     exhaustive: bool,
-    /// Worker threads; with 1 everything runs on the calling thread
+    /// Number of worker threads on the CPU; with 1, everything runs on the calling thread
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
-    /// Write the schedules to a plan, which `--schedule` takes
+    /// Write the schedules to a plan file, which `--schedule` takes
     #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
     output: Option<PathBuf>,
-    /// Plot the times of all candidates
+    /// Draw the times of all candidates into this SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Add what each candidate took to a file, one JSON object a line, from which costs are fitted (see the
-    /// book's chapter on tuning)
+    /// Append each candidate's time to this file, one JSON object a line. Costs are fitted to such files (see the book's
+    /// chapter on tuning)
     #[arg(long, value_name = "FILE.jsonl")]
     records: Option<PathBuf>,
-    /// Search anew, and replace what is kept from before
+    /// Search anew, and replace the kept schedules of earlier searches
     #[arg(long)]
     fresh: bool,
     /// Print JSON
@@ -132,7 +132,7 @@ pub fn toml_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().is_some_and(|extension| extension == "toml") {
         true => Ok(path),
-        false => Err("a plan's name ends in .toml; --schedule knows it by that".into()),
+        false => Err("the name of a plan file has to end in .toml, by which --schedule knows it".into()),
     }
 }
 
@@ -222,7 +222,8 @@ fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
         return Err(Error::file(path, "costs are fitted for the CPU only; leave --records out"));
     }
     if let Some(path) = &args.output {
-        let what = "plans are for the CPU; leave --output out, and save the schedule that is printed, one directive a line";
+        let what = "plan files are for the CPU; leave --output out, and save the printed schedule as a file, one \
+                    directive a line";
         return Err(Error::file(path, what));
     }
     let features = load_model(&args.model, &args.limits)?.features.len();
@@ -333,7 +334,7 @@ fn table(report: &Report) -> String {
         }
     }
     if let Some(plan) = &report.plan {
-        let _ = writeln!(text, "\nplan      {}, which --schedule takes", one_line(plan));
+        let _ = writeln!(text, "\nplan file {}, which --schedule takes", one_line(plan));
     }
     text
 }

@@ -210,7 +210,7 @@ impl<'a> Timer<'a> {
     fn time(&mut self, schedule: Option<&Schedule>) -> Result<(Schedule, f64), String> {
         let process = match self.process.take() {
             Some(process) => process,
-            None => self.start().map_err(|e| format!("the process that times does not start: {e}"))?,
+            None => self.start().map_err(|e| format!("the process that times schedules can't start: {e}"))?,
         };
         let process = self.process.insert(process);
         let question = Question { schedule: schedule.map(ToString::to_string), seconds: SECONDS };
