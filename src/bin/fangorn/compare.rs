@@ -39,8 +39,8 @@ pub fn verdict(table: &Table, expected: &Matrix<f64>, printed: bool) -> Result<O
         return Ok(Outcome::Done);
     };
     let bound = match table.values {
-        Values::Ints(_) | Values::Words(_) => "none is let pass".to_owned(),
-        Values::Floats(_) => format!("relative to max(1, |expected|); up to {TOLERANCE:?} is let pass"),
+        Values::Ints(_) | Values::Words(_) => "no difference passes".to_owned(),
+        Values::Floats(_) => format!("relative to max(1, |expected|); up to {TOLERANCE:?} passes"),
     };
     let place = format!("row {}, output {}", at / table.columns, at % table.columns);
     say(&format!("largest difference {difference:?} at {place}, {bound}"));
