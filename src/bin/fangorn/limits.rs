@@ -8,36 +8,36 @@ use fangorn::import::Limits;
 /// Limits on what a model file may ask for.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LimitsChoice {
-    /// Bytes of the model file [default: 4 GiB]
+    /// Size of the model file, in bytes [default: 4 GiB]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_file_bytes: Option<u64>,
-    /// Bytes of memory for the model's nodes, leaf values and category sets [default: 16 GiB]
+    /// Memory for the model's nodes, leaf values and category sets, in bytes [default: 16 GiB]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_memory_bytes: Option<u64>,
-    /// Number of trees
+    /// Number of trees [default: 4194304]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_trees: Option<usize>,
-    /// Number of nodes, of all trees together
+    /// Number of nodes of all trees together [default: 268435456]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_nodes: Option<usize>,
-    /// Depth of a tree
+    /// Depth of a tree [default: 1048576]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_depth: Option<u32>,
-    /// Columns of a row
+    /// Number of columns of a row [default: 1048576]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_features: Option<usize>,
-    /// Outputs of the forest
+    /// Number of outputs of the forest [default: 65536]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_outputs: Option<usize>,
-    /// 32-bit words of all category sets together
+    /// Number of 32-bit words of all category sets together [default: 67108864]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_category_words: Option<usize>,
-    /// Bytes of one string
+    /// Length of one string, in bytes [default: 1 MiB]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_string_bytes: Option<usize>,
 }
 
-const HEADING: &str = "Limits on what a model file may ask for, to raise where you trust the file";
+const HEADING: &str = "Limits on what a model file may ask for; raise one if you trust the file";
 
 impl LimitsChoice {
     /// Returns the limits: the flags' values, and the default for each flag that is not given.
