@@ -115,7 +115,7 @@ impl Backend {
     pub fn require_sum(self, sum: Contract) -> Result<()> {
         match (self, sum) {
             (Self::Reference, Contract::Tree | Contract::Exact) => Err(Error::Request(format!(
-                "--sum {sum}: the reference adds in f64, base score last; use --backend cpu, or --sum any"
+                "--sum {sum}: the reference interpreter adds in f64, base score last; use --backend cpu, or --sum any"
             ))),
             _ => Ok(()),
         }

@@ -29,43 +29,44 @@ use crate::{
     sum::SumChoice,
 };
 
-/// Time predictions.
+/// Time predictions by batch size
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn bench model.ubj --rows rows.npy --batch 1,64,4096 --json
   fangorn bench model.ubj --rows rows.npy --batch 4096 --output contributions")]
 pub struct Bench {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy or .csv. Each call gets the next ones of at least 16384; they are repeated with a small
-    /// jitter where the file has fewer
+    /// The rows: a .npy, .csv, .parquet, .arrow or .libsvm file. Each call predicts the next batch of at least 16384
+    /// rows; if the file has fewer, they are repeated, and for a forest with a small random change
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Rows of one call; separate several batch sizes with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,4096",
           value_parser = value_parser!(u32).range(1..=1 << 28))]
     batch: Vec<u32>,
-    /// reference, cpu, flex, ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
+    /// What runs the forest: cpu, reference (the reference interpreter), or a backend of burn that is built in: flex,
+    /// ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
     #[arg(long, default_value = "cpu")]
     backend: String,
-    /// A preset's name, or a file with one directive a line
+    /// A preset's name, a file with one directive a line, a plan file (.toml), or `tuned` for the schedules that
+    /// `fangorn tune` keeps for the model
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]
     profile: ProfileChoice,
     #[command(flatten)]
     sum: SumChoice,
-    /// Worker threads; with 1 everything runs on the calling thread
+    /// Number of worker threads; with 1, everything runs on the calling thread
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
-    /// How many seconds to time each batch size
+    /// How long to time each batch size, in seconds: above 0, at most 3600
     #[arg(long, value_name = "S", default_value = "2.0")]
     seconds: f64,
-    /// The output that is timed: of a classical model (an ONNX file, or linear trees of LightGBM) any one, of a forest
-    /// `margin` or `contributions`
+    /// The output to time. Of a forest: margin (the default) or contributions. Of a classical model (an ONNX file, or
+    /// LightGBM's linear trees): any output that it has; the default is value
     #[arg(long, value_name = "OUTPUT", value_enum)]
     output: Option<Output>,
-    /// The passes over a classical model, in place of the default ones: names with commas between them, `all`
-    /// or `none`
+    /// The passes over a classical model, instead of the default ones: names with commas between them, `all` or `none`
     #[arg(long, value_name = "PASS,…", value_parser = graph::passes)]
     passes: Option<Passes>,
     /// Print JSON
@@ -107,7 +108,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
-        return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
+        return Err(Error::Request(format!("--seconds {}: give a number above 0, up to 3600", args.seconds)));
     }
     let start = Instant::now();
     let of_forest = matches!(args.output, None | Some(Output::Margin | Output::Contributions));
@@ -116,8 +117,8 @@ pub fn run(args: &Bench) -> Result<Outcome> {
             Some(predict_graph::load_any(&args.model, &args.limits))
         }
         true => {
-            let what = "--passes and outputs other than margin and contributions are for classical models, ONNX files; \
-                        of a forest these two are timed";
+            let what = "this file is a forest, which has no --passes, and no --output to time but margin and \
+                        contributions; leave them out";
             return Err(Error::Request(what.into()));
         }
         false => predict_graph::load(&args.model, &args.limits),
@@ -188,7 +189,7 @@ fn time_contributions(
 /// Times a graph of classical operators.
 fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result<Outcome> {
     if args.backend != "cpu" || args.schedule != "default" {
-        let what = "a classical model is timed on the CPU, where its forests have the default schedule";
+        let what = "a graph is timed on the CPU, without a schedule; leave out --backend and --schedule";
         return Err(Error::Request(what.into()));
     }
     let inputs = GraphInputs::new(&args.model, &graph)?.read(&args.rows, args.table)?;
@@ -227,7 +228,7 @@ fn announcement(batch: u32, columns: usize) -> Option<String> {
     let bytes = f64::from(batch) * (columns * size_of::<f32>()) as f64;
     let gib = bytes / f64::from(1 << 30);
     (bytes > LARGE)
-        .then(|| format!("--batch {batch} makes {gib:.1} GiB of rows first; fewer rows say as much"))
+        .then(|| format!("--batch {batch} first makes {gib:.1} GiB of rows; a smaller batch shows as much"))
 }
 
 /// Returns the milliseconds of compiling, and the times of each batch size.

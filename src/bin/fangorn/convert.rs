@@ -19,7 +19,7 @@ use crate::{
     schedule::Choice,
 };
 
-/// Convert a model to fangorn's own file.
+/// Convert a model to a .fangorn file, which loads fastest
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn convert model.ubj -o model.fangorn")]
 pub struct Convert {
@@ -28,15 +28,15 @@ pub struct Convert {
     /// The file to write; its name ends in .fangorn
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
-    /// A schedule to keep with the forest: a preset's name, or a file with one directive a line. Repeat the
-    /// option for several
+    /// A schedule to store with the forest: a preset's name, or a file with one directive a line. Repeat the option for
+    /// several
     #[arg(long, value_name = "NAME|FILE")]
     schedule: Vec<String>,
-    /// A profile to keep with the forest: a file that `fangorn profile` wrote
+    /// A profile to store with the forest: a file that `fangorn profile` wrote
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// The boosting rounds to keep, as first..end, where end itself is left out; an end of 0 stands for the
-    /// end of the last round
+    /// The boosting rounds to keep: those from FIRST to END - 1, counted from 0; END = 0 stands for the end of the last
+    /// round
     #[arg(long, value_name = "FIRST..END", value_parser = rounds)]
     iteration_range: Option<std::ops::Range<u32>>,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct Convert {
 
 fn rounds(text: &str) -> Result<std::ops::Range<u32>, String> {
     let parts = text.split_once("..").and_then(|(a, b)| Some(a.trim().parse().ok()?..b.trim().parse().ok()?));
-    parts.ok_or_else(|| "two numbers with .. between them are expected, 0..100 say".into())
+    parts.ok_or_else(|| "give two numbers with .. between them, for example 0..100".into())
 }
 
 /// Runs the command.
@@ -54,7 +54,7 @@ fn rounds(text: &str) -> Result<std::ops::Range<u32>, String> {
 /// The options, the model, a schedule or the profile are wrong, or the file can't be written.
 pub fn run(args: &Convert) -> Result<Outcome> {
     if args.o.extension().is_none_or(|e| !e.eq_ignore_ascii_case("fangorn")) {
-        return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));
+        return Err(Error::file(&args.o, "its name has to end in .fangorn; rename the output"));
     }
     AtomicFile::check(&args.o)?;
     let iteration_range = args.iteration_range.clone();

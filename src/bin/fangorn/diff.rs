@@ -17,17 +17,17 @@ use crate::{
     rows::{self, Matrix, TableChoice},
 };
 
-/// Compare two models.
+/// Compare the trees of two models and, with --rows, their predictions
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit status 1 where they differ.\n\nExample:\n  fangorn diff before.ubj after.txt --rows rows.npy"
+    after_help = "The exit status is 1 if they differ.\n\nExample:\n  fangorn diff before.ubj after.txt --rows rows.npy"
 )]
 pub struct Diff {
     /// The first model file, in any format that fangorn reads
     a: PathBuf,
     /// The second model file
     b: PathBuf,
-    /// Rows to predict with both, .npy or .csv
+    /// Rows to predict with both models: a .npy, .csv, .parquet, .arrow or .libsvm file
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// Print JSON, with every difference

@@ -20,9 +20,9 @@ use crate::{
     schedule::line,
 };
 
-/// Say why the default schedule is what it is, and what would change it
+/// Print why the default schedule was chosen, and what would change the choice
 ///
-/// Of a graph, an ONNX file that is more than one tree ensemble, it says how forests, products and types were chosen.
+/// For a graph (an ONNX file that is more than one tree ensemble), print how its forests, products and types were chosen.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn explain model.ubj --batch 64
@@ -30,7 +30,7 @@ use crate::{
 pub struct Explain {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows of the batch to explain
+    /// Number of rows of the batch to explain
     #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: u32,
     /// Print JSON

@@ -44,7 +44,7 @@ pub struct Graph {
     /// Print the graph after the passes [default]
     #[arg(long)]
     after: bool,
-    /// Passes to run, in place of the default ones: names with commas between them, `all` or `none`
+    /// The passes to run, instead of the default ones: names with commas between them, `all` or `none`
     #[arg(long, value_name = "PASS,…", value_parser = passes)]
     passes: Option<Passes>,
     /// Print all weights and trees, as `Graph::parse` reads them
@@ -56,7 +56,7 @@ pub struct Graph {
     /// Draw the graph into an SVG file
     #[arg(long, value_name = "FILE", conflicts_with = "whole")]
     svg: Option<PathBuf>,
-    /// Evaluate the graph and print its outputs. FILE has a tensor a line, in the order of the inputs
+    /// Evaluate the graph and print its outputs. FILE holds the inputs in their order, one tensor a line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["whole", "dot", "svg"])]
     run: Option<PathBuf>,
     #[command(flatten)]

@@ -24,7 +24,7 @@ use crate::{
     profile::{ProfileChoice, leaf_bias},
 };
 
-/// Say what is in a model.
+/// Describe a model: objective, trees, leaves and features
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn inspect model.ubj --json\n  fangorn inspect model.ubj --plans")]
 pub struct Inspect {
@@ -35,11 +35,10 @@ pub struct Inspect {
     /// Print JSON, with every feature
     #[arg(long)]
     json: bool,
-    /// List every feature, not only the 20 with most splits
+    /// List every feature, not only the 20 with the most splits
     #[arg(long)]
     all: bool,
-    /// Compile the model for this processor, and list which plan serves which batch sizes, and by which
-    /// engines
+    /// Compile the model for this processor, and list the plans with their batch sizes and engines
     #[arg(long)]
     plans: bool,
     #[command(flatten)]

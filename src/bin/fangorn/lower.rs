@@ -28,15 +28,15 @@ enum Stage {
     Forest,
     /// The schedule's directives
     Schedule,
-    /// The loops that the schedule spells out, before and after reductions are made legal
+    /// The loops that the schedule makes, before and after their sums are made safe in parallel
     Loops,
-    /// The loops bound to a layout
+    /// The loops on a layout of nodes in memory, with walks, caches and sums
     Plan,
     /// The code that the backend runs: WGSL, SPIR-V, PTX, LLVM IR for AMD's GPUs, or the CPU's program
     Kernel,
 }
 
-/// Print a stage of the compiler.
+/// Print a stage of the compiler: forest, schedule, loops, plan or kernel
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn lower model.ubj --schedule treebeard_one_tree --emit loops
   fangorn lower model.ubj --emit plan --batch 7
@@ -45,30 +45,32 @@ enum Stage {
 pub struct Lower {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// A preset's name, or a file with one directive a line
+    /// A preset's name, a file with one directive a line, a plan file (.toml), or `tuned` for the schedules that
+    /// `fangorn tune` keeps for the model
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]
     profile: ProfileChoice,
-    /// The backend to lower for. Where it is built in, its device on this machine is asked; cuda and rocm
-    /// lower for the GPU that --arch names
+    /// The backend to lower for. A GPU's backend that is built in lowers for the GPU of this machine; cuda and rocm lower
+    /// for the GPU that --arch names
     #[arg(long, default_value = "cpu")]
     backend: String,
     /// The stage to print
     #[arg(long, value_enum)]
     emit: Stage,
-    /// The architecture to lower for, with the backends cuda [default: sm_90a] and rocm [default: gfx942]; no
-    /// GPU is needed
+    /// The architecture to lower for, with the backends cuda [default: sm_90a] and rocm [default: gfx942]. No GPU is
+    /// needed
     #[arg(long, value_name = "NAME")]
     arch: Option<String>,
-    /// Lower for a GPU with no more than what every GPU has, whichever GPU this machine has
+    /// Lower for a GPU with the limits that every GPU meets (256 units a cube, 16 KiB of shared memory), whichever GPU
+    /// this machine has
     #[arg(long)]
     portable: bool,
-    /// Print the plan, or the CPU's program, that runs a batch of this many rows, and the engines that run it
+    /// Print the plan or the kernel that runs a batch of this many rows on the CPU, and its engines
     #[arg(long, value_name = "ROWS")]
     batch: Option<usize>,
-    /// Write to a file instead of standard output. A kernel for an architecture is written as its driver
-    /// loads it: PTX or a code object
+    /// Write to this file instead of standard output. A kernel for cuda or rocm is written as the driver loads it: PTX or
+    /// a code object
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -158,7 +160,7 @@ fn batch_text(
         return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into()));
     }
     if !(1..=LARGEST_BATCH).contains(&rows) {
-        let what = format!("--batch {rows}: give 1 to {LARGEST_BATCH} rows; larger batches run as that does");
+        let what = format!("--batch {rows}: give 1 to {LARGEST_BATCH} rows; larger batches run alike");
         return Err(Error::Request(what));
     }
     let predictor = choice.predictor(forest, Contract::Any)?;
@@ -200,7 +202,8 @@ fn architecture(args: &Lower, backend: Backend) -> Result<Option<Architecture>> 
     };
     let arch: Architecture = name.parse().map_err(fangorn::Error::from)?;
     if matches!(arch, Architecture::Nvidia(_)) != (backend == Backend::Cuda) {
-        return Err(Error::Request(format!("{name} is no architecture of the backend {}", backend.name())));
+        let what = format!("--arch {name} is no architecture of the backend {}", backend.name());
+        return Err(Error::Request(format!("{what}; name one of its own, or leave --arch out")));
     }
     Ok(Some(arch))
 }
@@ -214,7 +217,7 @@ fn device(args: &Lower, backend: Backend) -> Result<(Device, Option<String>)> {
             Err(Error::Request(format!("--portable goes with a GPU's backend, not {}", backend.name())))
         }
         (true, true) if args.emit == Stage::Kernel => {
-            let what = "--portable goes with --emit schedule, loops and plan; a kernel is its device's own";
+            let what = "--portable goes with --emit schedule, loops and plan; a kernel is for one device";
             Err(Error::Request(what.into()))
         }
         (true, true) => Ok((Device::PORTABLE_GPU, None)),
@@ -237,7 +240,7 @@ fn with_final_newline(ir: &impl std::fmt::Display) -> String {
 
 fn refuse_reference(backend: Backend) -> Result<()> {
     if backend == Backend::Reference {
-        let what = "the reference walks the forest as it stands, so it has no loops, plan or kernel";
+        let what = "the reference interpreter walks the forest as it is, without loops, plan or kernel";
         return Err(Error::Request(format!("{what}; use --backend cpu")));
     }
     Ok(())

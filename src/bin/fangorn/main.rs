@@ -72,23 +72,23 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Predict rows: margins, values, classes, leaves or what each tree adds
+    /// Predict rows: values, margins, classes, leaf ids, what each tree adds, or contributions
     Predict(predict::Predict),
-    /// Say what is in a model
+    /// Describe a model: objective, trees, leaves and features
     Inspect(inspect::Inspect),
-    /// Compare two models' trees and, given rows, their predictions
+    /// Compare the trees of two models and, with --rows, their predictions
     Diff(diff::Diff),
-    /// Convert a model to fangorn's own file, which loads fastest
+    /// Convert a model to a .fangorn file, which loads fastest
     Convert(convert::Convert),
     /// Print a stage of the compiler: forest, schedule, loops, plan or kernel
     Lower(lower::Lower),
     /// Count how many rows reach each leaf, for schedules that use the counts
     Profile(profile::Count),
-    /// Say which features a model uses, and how much
+    /// List the features that a model uses, with their importances
     Importance(importance::Importance),
-    /// Compare the distributions of two tables, as a model sees them
+    /// Compare the distributions of two tables over a model's features and leaves
     Drift(drift::DriftArgs),
-    /// Make a page that shows what a model does with some rows
+    /// Write an HTML page about a model and its predictions of some rows
     Report(report::Report),
     /// Time predictions by batch size
     Bench(bench::Bench),
@@ -97,10 +97,10 @@ enum Command {
     /// Time the schedules that standard input names, for tune
     #[command(hide = true)]
     Measure(measure::Measure),
-    /// Say why the default schedule is what it is, and what would change it
+    /// Print why the default schedule was chosen, and what would change the choice
     Explain(explain::Explain),
     Graph(graph::Graph),
-    /// List, clear or export the schedules that tune keeps
+    /// List, clear or export the schedules that `fangorn tune` keeps
     Cache(cache::Cache),
     Sql(sql::Sql),
     /// Check every engine that can serve a model on this machine
@@ -182,7 +182,7 @@ fn library_error(error: fangorn::Error) -> Error {
     match error {
         fangorn::Error::Io { path, source } => {
             let remedy = match source.kind() {
-                ErrorKind::OutOfMemory => "it is larger than the memory that there is",
+                ErrorKind::OutOfMemory => "the file does not fit into memory; give a smaller file",
                 _ => "give a model file's path",
             };
             Error::file(&path, format!("{source}; {remedy}"))

@@ -199,7 +199,7 @@ impl<'p> GraphScorer<'p> {
         let found = self.predictor.predict(inputs).map_err(library_error)?;
         let [output] = &found[..] else { unreachable!("a graph of one output") };
         if output.shape().first() != Some(&rows) {
-            let what = "the output has no row for each row; use `fangorn graph --run`, which prints it whole";
+            let what = "the output has not one row for each row; print it with `fangorn graph --run`";
             return Err(Error::file(self.path, what));
         }
         Ok(table_of(output, rows))
@@ -263,8 +263,8 @@ pub fn chosen(graph: &Graph, output: Output) -> Result<Operand, String> {
         (Output::Value | Output::Class, _) => {}
         (_, Some(_)) => {
             return Err(
-                "--output: the leaves have linear models, and what each tree adds is not given; use \
-                value, class, margin or leaf"
+                "--output: the leaves have linear models, so this output does not exist; use value, class, margin or \
+                leaf"
                     .into(),
             );
         }

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Query files of tables, with trained models as functions.
+/// Query tables in SQL, with trained models as functions
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn sql \"SELECT id, forest_predict('model.ubj', age, income) AS risk FROM 'people.parquet'\"

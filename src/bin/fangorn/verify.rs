@@ -30,7 +30,7 @@ use crate::{
     schedule::Choice,
 };
 
-/// Check every engine that can serve a model on this machine.
+/// Check every engine that can serve a model on this machine
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn verify model.ubj
@@ -38,14 +38,15 @@ use crate::{
 pub struct Verify {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows to check besides the rows that are made for the model, .npy or .csv; read as f32
+    /// Rows to check besides the rows that fangorn makes for the model: a .npy, .csv, .parquet, .arrow or .libsvm file;
+    /// read as f32
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// The producer's own predictions of the rows of --rows, .npy or .csv; exit with 1 where values differ by
-    /// more than 1e-5 of max(1, |expected|)
+    /// The producer's own predictions of the rows of --rows: a .npy, .csv, .parquet or .arrow file. The exit status is 1
+    /// if a value differs by more than 1e-5 of max(1, |expected|)
     #[arg(long, value_name = "FILE", requires = "rows")]
     expect: Option<PathBuf>,
-    /// Check this backend only, by its name in `fangorn predict`
+    /// Check only this backend, by its name in `fangorn predict`. Without it and without --all, cpu is checked
     #[arg(long, conflicts_with = "all")]
     backend: Option<String>,
     /// Check every backend that is built in, and the CPU's kernels for every instruction set of this machine
@@ -90,7 +91,7 @@ struct Trial {
 /// The options, the model or a file are wrong, or nothing could be checked.
 pub fn run(args: &Verify) -> Result<Outcome> {
     if args.rows.as_deref() == Some(Path::new("-")) {
-        let what = "--rows -: rows are read more than once here; put them into a file";
+        let what = "--rows -: this command reads the rows more than once; write them to a file";
         return Err(Error::Request(what.into()));
     }
     let forest = load_model(&args.model, &args.limits)?;
@@ -140,7 +141,7 @@ fn backends(args: &Verify) -> Result<Vec<Backend>> {
         backend.require()?;
         return match backend {
             Backend::Reference => Err(Error::Request(
-                "the reference is what others are checked against; name another backend".into(),
+                "--backend reference: other backends are checked against it; name another backend".into(),
             )),
             backend => Ok(vec![backend]),
         };
@@ -351,7 +352,7 @@ fn other_instruction_sets() -> Vec<&'static str> {
 /// the program once more.
 fn under(isa: &str) -> Result<Vec<Line>> {
     let program = std::env::current_exe()
-        .map_err(|e| Error::Request(format!("this program does not find itself: {e}; leave --all out")))?;
+        .map_err(|e| Error::Request(format!("this program's path can't be found: {e}; leave --all out")))?;
     let mut command = Command::new(program);
     // Pass on this program's arguments, but check the CPU only and expect nothing.
     let mut arguments = std::env::args_os().skip(1);
