@@ -59,7 +59,7 @@ pub(super) fn broken_rule(
             return Some((format!("tree {t}"), format!("{} {what}s for {nodes} nodes", numbers.len())));
         }
         if let Some(n) = numbers.iter().position(|number| !is_sound(number.0)) {
-            let rule = format!("{what} {:?}, where {expected} is expected", numbers[n]);
+            let rule = format!("{what} {:?}, but {expected} is expected", numbers[n]);
             return Some((format!("tree {t}, node {n}"), rule));
         }
     }

@@ -120,7 +120,7 @@ impl LinearLeaves {
             return Err(format!("its offsets don't part {terms} terms among {leaves} leaves"));
         }
         if let Some(column) = models.columns.iter().find(|column| **column as usize >= width) {
-            return Err(format!("a term of column {column}, where rows have {width} columns"));
+            return Err(format!("a term of column {column}, but rows have {width} columns"));
         }
         let wrong = models.constants.iter().chain(&models.coefficients).find(|v| !v.0.is_finite());
         match wrong {

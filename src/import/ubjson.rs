@@ -94,7 +94,7 @@ impl<'de> Reader<'de> {
         let marker = char::from(marker).escape_default().to_string();
         DecodeError::syntax(
             self.at.saturating_sub(1),
-            format!("marker `{marker}` where {expected} is expected"),
+            format!("marker `{marker}`, but {expected} is expected"),
         )
     }
 
@@ -109,7 +109,7 @@ impl<'de> Reader<'de> {
         fits.ok_or_else(|| {
             DecodeError::syntax(
                 start,
-                format!("a count of {count} items, where the file has {left} bytes left"),
+                format!("a count of {count} items, but the file has {left} bytes left"),
             )
         })
     }

@@ -104,17 +104,17 @@ fn broken_ubjson() {
         b"{L\0\0\0\0\0\0\0\x09abc",
         Syntax,
         "byte 1",
-        "a count of 9 items, where the file has 3 bytes left",
+        "a count of 9 items, but the file has 3 bytes left",
     );
     bytes_refused(b"{L\xff\xff\xff\xff\xff\xff\xff\xffabc", Syntax, "byte 1", "a count of -1 items");
     bytes_refused(file(b""), Syntax, "byte 11", "the file ends too soon");
-    bytes_refused(file(b"?"), Syntax, "byte 11", "marker `?` where a value is expected");
+    bytes_refused(file(b"?"), Syntax, "byte 11", "marker `?`, but a value is expected");
     bytes_refused(file(b"H"), Syntax, "byte 11", "marker `H`");
     bytes_refused(
         file(b"[$d#L\0\0\0\0\x40\0\0\0"),
         Syntax,
         "byte 15",
-        "a count of 1073741824 items, where the file has 0 bytes",
+        "a count of 1073741824 items, but the file has 0 bytes",
     );
     bytes_refused(
         file(b"[$d#L\x7f\xff\xff\xff\xff\xff\xff\xff"),
@@ -127,11 +127,11 @@ fn broken_ubjson() {
         file(b"[$T#l\x7f\xff\xff\xff"),
         Syntax,
         "byte 13",
-        "marker `T` where the type of numbers or strings",
+        "marker `T`, but the type of numbers or strings",
     );
     bytes_refused(file(b"[$[#U\x05"), Syntax, "byte 13", "marker `[`");
     bytes_refused(file(b"[$d"), Syntax, "byte 14", "a type without a count");
-    bytes_refused(file(b"[#d\0\0\0\0"), Syntax, "byte 13", "marker `d` where an integer is expected");
+    bytes_refused(file(b"[#d\0\0\0\0"), Syntax, "byte 13", "marker `d`, but an integer is expected");
     bytes_refused(file(b"SU\x02\xff\xfe}"), Schema, "model", "missing field `learner`");
     bytes_refused(b"{L\0\0\0\0\0\0\0\x01\xffZ}", Syntax, "byte 1", "not UTF-8");
     for open in [&b"["[..], &[b"{", &name("a")[..]].concat()] {

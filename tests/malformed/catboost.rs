@@ -229,7 +229,7 @@ fn parts_that_do_not_fit_each_other() {
         &[("/scale_and_bias", json!([1, [1, 2]]))],
         Structure,
         "scale_and_bias[1]",
-        "2 values, where a leaf has 1",
+        "2 values, but a leaf has 1",
     );
 }
 
@@ -389,7 +389,7 @@ fn nodes_that_make_no_tree() {
         &[("/trees/1/value", json!([1, 2]))],
         Structure,
         "[1,2]",
-        "a leaf of 2 values, where the first has 1",
+        "a leaf of 2 values, but the first has 1",
     );
     nested_refused(&[("/trees/1/value", json!([]))], Structure, "[]", "a leaf of 0 values");
     nested_refused(&[("/trees/1/value", json!("x"))], Schema, "\"x\"", "a number or a list of numbers");

@@ -149,11 +149,11 @@ fn a_header_that_is_damaged_or_not_supported() {
     refused(with(&[("v4", "v5")]), Unsupported, "line 2, column 9", "version `v5`");
     refused(with(&[("version=v4", "version")]), Unsupported, "line 2, column 8", "version ``");
     refused(with(&[("num_class=1\n", "")]), Schema, "line 1, column 1", "missing field `num_class`");
-    refused(with(&[("num_class=1", "num_class=0")]), Value, "line 3, column 11", "0, where 1 is the least");
+    refused(with(&[("num_class=1", "num_class=0")]), Value, "line 3, column 11", "0, but 1 is the least");
     refused(with(&[("num_class=1", "num_class=2")]), Structure, "line 4, column 24", "1 trees an iteration");
-    refused(with(&[("iteration=1", "iteration=x1")]), Syntax, "line 4, column 24", "`x1` where a number");
-    refused(with(&[("max_feature_idx=2", "max_feature_idx=-1")]), Value, "line 6, column 17", "-1, where 0");
-    refused(with(&[("idx=2", "idx=99999999999")]), Syntax, "line 6, column 17", "`99999999999` where");
+    refused(with(&[("iteration=1", "iteration=x1")]), Syntax, "line 4, column 24", "`x1`, but a number");
+    refused(with(&[("max_feature_idx=2", "max_feature_idx=-1")]), Value, "line 6, column 17", "-1, but 0");
+    refused(with(&[("idx=2", "idx=99999999999")]), Syntax, "line 6, column 17", "`99999999999`, but");
     refused(
         with(&[("max_feature_idx=2\n", "")]),
         Schema,
@@ -192,8 +192,8 @@ fn a_header_that_is_damaged_or_not_supported() {
 
 #[test]
 fn trees_that_are_missing_or_out_of_order() {
-    refused(with(&[("Tree=1", "Tree=2")]), Syntax, "line 28, column 1", "`Tree=2` where `Tree=1`");
-    refused(with(&[("Tree=0", "Tree=zero")]), Syntax, "line 12, column 1", "`Tree=zero` where `Tree=0`");
+    refused(with(&[("Tree=1", "Tree=2")]), Syntax, "line 28, column 1", "`Tree=2`, but `Tree=1`");
+    refused(with(&[("Tree=0", "Tree=zero")]), Syntax, "line 12, column 1", "`Tree=zero`, but `Tree=0`");
     refused(with(&[("end of trees", "end of tres")]), Syntax, "line 43, column 1", "`end of tres`");
     refused(
         with(&[("shrinkage=1\n", "shrinkage=1\nwhat is this\n")]),
@@ -227,7 +227,7 @@ fn lists_of_the_wrong_length_or_with_no_numbers() {
         with(&[("num_leaves=3", "num_leaves=3.5")]),
         Syntax,
         "line 13, column 12",
-        "`3.5` where a number",
+        "`3.5`, but a number",
     );
     refused(
         with(&[("num_leaves=3", "num_leaves=4")]),
@@ -271,7 +271,7 @@ fn lists_of_the_wrong_length_or_with_no_numbers() {
         with(&[("threshold=0.5 -1.5", "threshold=0.5  1,5")]),
         Syntax,
         "line 17, column 16",
-        "`1,5` where a number",
+        "`1,5`, but a number",
     );
     refused(
         with(&[("threshold=0.5 -1.5", "threshold=0.5 nan")]),
@@ -291,7 +291,7 @@ fn lists_of_the_wrong_length_or_with_no_numbers() {
         "line 18, column 17",
         "255 is no decision type",
     );
-    refused(with(&[("decision_type=2 8", "decision_type=2 -8")]), Syntax, "line 18, column 17", "`-8` where");
+    refused(with(&[("decision_type=2 8", "decision_type=2 -8")]), Syntax, "line 18, column 17", "`-8`, but");
     refused(
         with(&[("decision_type=2 8\n", "")]),
         Schema,
@@ -304,7 +304,7 @@ fn lists_of_the_wrong_length_or_with_no_numbers() {
         "line 15, column 17",
         "feature 3 of 3",
     );
-    refused(with(&[("split_feature=0 1", "split_feature=0 -1")]), Syntax, "line 15, column 17", "`-1` where");
+    refused(with(&[("split_feature=0 1", "split_feature=0 -1")]), Syntax, "line 15, column 17", "`-1`, but");
     refused(
         with(&[("0.25 0.125 -0.75", "0.25 0.125")]),
         Structure,
@@ -439,7 +439,7 @@ fn category_sets_that_are_damaged_or_too_large() {
         with_second("cat_threshold=10", "cat_threshold=4294967296"),
         Syntax,
         "line 39, column 15",
-        "`4294967296` where",
+        "`4294967296`, but",
     );
     refused(
         with_second("cat_threshold=10", "cat_threshold=10 11"),
@@ -509,10 +509,10 @@ fn linear_models_that_are_damaged() {
     refused(&[("leaf_const=1 2 3\n", "")], Schema, "line 12, column 1", "missing field `leaf_const`");
     refused(&[("1 2 3", "1 2")], Structure, "line 25, column 12", "2 values of `leaf_const`, expected 3");
     refused(&[("1 2 3", "1 nan 3")], Value, "line 25, column 14", "a leaf of NaN");
-    refused(&[("1 2 3", "1 two 3")], Syntax, "line 25, column 14", "`two` where a number");
+    refused(&[("1 2 3", "1 two 3")], Syntax, "line 25, column 14", "`two`, but a number");
     refused(&[("num_features=0 2 1\n", "")], Schema, "line 12, column 1", "missing field `num_features`");
     refused(&[("0 2 1", "0 2")], Structure, "line 26, column 14", "2 values of `num_features`");
-    refused(&[("0 2 1", "0 -2 1")], Syntax, "line 26, column 16", "`-2` where a number");
+    refused(&[("0 2 1", "0 -2 1")], Syntax, "line 26, column 16", "`-2`, but a number");
     refused(
         &[("0 2 1", "0 3 1")],
         Structure,
@@ -530,7 +530,7 @@ fn linear_models_that_are_damaged() {
     );
     refused(&[("  0 1  2 ", "  0 1 ")], Structure, "line 27, column 15", "2 values of `leaf_features`");
     refused(&[("  0 1  2 ", "  0 3  2 ")], Value, "line 27, column 19", "feature 3 of 3");
-    refused(&[("  0 1  2 ", "  0 -1  2 ")], Syntax, "line 27, column 19", "`-1` where a number");
+    refused(&[("  0 1  2 ", "  0 -1  2 ")], Syntax, "line 27, column 19", "`-1`, but a number");
     refused(
         &[("leaf_features=  0 1  2 \n", "")],
         Schema,
@@ -551,7 +551,7 @@ fn linear_models_that_are_damaged() {
         "line 28, column 1",
         "`leaf_const` is stated a second time",
     );
-    refused(&[("is_linear=1", "is_linear=yes")], Syntax, "line 24, column 11", "`yes` where a number");
+    refused(&[("is_linear=1", "is_linear=yes")], Syntax, "line 24, column 11", "`yes`, but a number");
     // A file without linear models is a forest.
     let constants = linear(&[("0 2 1", "0 0 0"), ("  0 1  2 ", ""), ("  0.5 1  -2 ", "")]);
     for text in [MINIMAL, &constants] {

@@ -78,7 +78,7 @@ fn counts_of_the_header() {
     refused("num_feature", (-1i32).to_le_bytes(), Value, "num_feature", "-1 is negative");
     refused("num_feature", 2i32.to_le_bytes(), Value, "trees[1].split_index[0]", "feature 2 of 2");
     refused("task_type", [5], Value, "task_type", "task type 5");
-    refused_there("average_tree_output", [2], Value, "2, where 0 or 1 is expected");
+    refused_there("average_tree_output", [2], Value, "2, but 0 or 1 is expected");
     refused("num_target", (-2i32).to_le_bytes(), Value, "num_target", "-2 is negative");
     refused("num_target", 0i32.to_le_bytes(), Value, "num_target", "a model without targets");
     refused_there("num_class", i32s(&[1, 1]), Structure, "`num_class`: 2 entries for 1 targets");
@@ -90,9 +90,9 @@ fn counts_of_the_header() {
     refused("leaf_vector_shape", i32s(&[-1, 1]), Structure, "leaf_vector_shape", "leaves of -1 x 1 values");
     refused_there("target_id", i32s(&[0]), Structure, "`target_id`: 1 entries for 2 trees");
     refused_there("class_id", i32s(&[0; 3]), Structure, "`class_id`: 3 entries for 2 trees");
-    refused("target_id", i32s(&[0, 1]), Value, "target_id[1]", "1, where -1 or a number below 1");
-    refused("target_id", i32s(&[-2, 0]), Value, "target_id[0]", "-2, where -1 or a number below 1");
-    refused("class_id", i32s(&[0, i32::MIN]), Value, "class_id[1]", "-2147483648, where -1");
+    refused("target_id", i32s(&[0, 1]), Value, "target_id[1]", "1, but -1 or a number below 1");
+    refused("target_id", i32s(&[-2, 0]), Value, "target_id[0]", "-2, but -1 or a number below 1");
+    refused("class_id", i32s(&[0, i32::MIN]), Value, "class_id[1]", "-2147483648, but -1");
     refused("num_tree", u64::MAX.to_le_bytes(), Limit, "num_tree", &format!("{} trees", usize::MAX));
     refused("num_tree", 3u64.to_le_bytes(), Structure, &target_id, "2 entries for 3 trees");
 }
@@ -184,7 +184,7 @@ fn arrays_of_the_wrong_length() {
     refused("trees[0].num_nodes", nodes(0), Structure, "trees[0].num_nodes", "a tree of 0 nodes has no root");
     refused("trees[1].num_nodes", nodes(-7), Structure, "trees[1].num_nodes", "a tree of -7 nodes");
     refused("trees[0].num_nodes", nodes(i32::MAX), Limit, "trees[0].num_nodes", "nodes, over the limit");
-    refused_there("trees[0].has_categorical_split", [7], Value, "7, where 0 or 1 is expected");
+    refused_there("trees[0].has_categorical_split", [7], Value, "7, but 0 or 1 is expected");
 }
 
 #[test]
@@ -214,10 +214,10 @@ fn numbers_of_nodes() {
     refused("trees[0].split_index", i32s(&[-1; 3]), Value, place, "feature -1 of 3");
     refused("trees[0].cmp", u8s(&[0; 3]), Value, "trees[0].cmp[0]", "operator 0");
     refused("trees[0].cmp", u8s(&[6, 0, 0]), Value, "trees[0].cmp[0]", "operator 6");
-    refused("trees[0].default_left", u8s(&[2, 0, 0]), Value, "trees[0].default_left[0]", "2, where 0 or 1");
+    refused("trees[0].default_left", u8s(&[2, 0, 0]), Value, "trees[0].default_left[0]", "2, but 0 or 1");
     let right = u8s(&[255, 0, 0]);
     let place = "trees[1].category_list_right_child[0]";
-    refused("trees[1].category_list_right_child", right, Value, place, "255, where 0 or 1");
+    refused("trees[1].category_list_right_child", right, Value, place, "255, but 0 or 1");
     let nan = reals(&[f64::NAN, 0.0, 0.0], false);
     refused("trees[0].threshold", nan, Value, "trees[0].threshold[0]", "the threshold is NaN");
     let leaf = |value: f64| reals(&[0.0, value, 0.0], false);
@@ -274,10 +274,10 @@ fn leaf_vectors() {
         vectors([2, 1], (-1, 3), &[1.0; 2]),
         Value,
         "class_id[0]",
-        "3, where -1 or a number below 3",
+        "3, but -1 or a number below 3",
     );
     let uneven = Model { classes: vec![3, 2], ..vectors([2, 1], (-1, 2), &[1.0; 2]) };
-    model_refused(uneven, Value, "class_id[0]", "2, where -1 or a number below 2");
+    model_refused(uneven, Value, "class_id[0]", "2, but -1 or a number below 2");
     let infinite = vectors([1, 3], (0, -1), &[1.0, f64::INFINITY, 0.0]);
     model_refused(infinite, Value, "trees[0].leaf_vector[1]", "a leaf of inf");
     let outside = Checkpoint::of(&three).with("trees[0].leaf_vector_end", u64s(&[4]));

@@ -169,8 +169,8 @@ fn numbers_out_of_range() {
         let place = "learner.learner_model_param.base_score";
         refused(&[("/learner/learner_model_param/base_score", json!(text))], BadValue, place, cause);
     };
-    base("1.5E0", "1.5, where the objective takes a value that is between 0 and 1");
-    base("NaN", "NaN, where");
+    base("1.5E0", "1.5, but the objective takes a value that is between 0 and 1");
+    base("NaN", "NaN, but");
     let gamma = [
         ("/learner/objective/name", json!("reg:gamma")),
         ("/learner/learner_model_param/base_score", json!("[0E0]")),

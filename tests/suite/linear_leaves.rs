@@ -238,7 +238,7 @@ fn models_that_do_not_fit_are_refused() {
     refused(&|models| models.offsets[1] = 4, "its offsets don't part 3 terms");
     refused(&|models| models.offsets.clear(), "its offsets don't part 3 terms");
     refused(&|models| models.offsets.push(3), "its offsets don't part 3 terms");
-    refused(&|models| models.columns[1] = 3, "a term of column 3, where rows have 3 columns");
+    refused(&|models| models.columns[1] = 3, "a term of column 3, but rows have 3 columns");
     refused(&|models| models.constants[1] = f64::NAN.into(), "NaN, which is not finite");
     refused(&|models| models.coefficients[0] = f64::INFINITY.into(), "inf, which is not finite");
     let least = Arc::new(Forest { aggregate: Aggregate::Min, ..Forest::clone(&stump()) });

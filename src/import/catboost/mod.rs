@@ -171,7 +171,7 @@ fn bias(bias: Vec<f64>, outputs: usize) -> Result<Vec<f64>, ImportError> {
         count if count == outputs => Ok(bias),
         // Versions that write the bias as one number write 0 for every model with several outputs.
         0 | 1 if bias.iter().all(|value| *value == 0.0) => Ok(vec![0.0; outputs]),
-        count => Err(at(ErrorKind::Structure, path, format!("{count} values, where a leaf has {outputs}"))),
+        count => Err(at(ErrorKind::Structure, path, format!("{count} values, but a leaf has {outputs}"))),
     }
 }
 

@@ -158,7 +158,7 @@ impl<'f> Trees<'f> {
         let Numbers(values) = self.value()?;
         let outputs = *self.outputs.get_or_insert(values.len());
         if values.len() != outputs || outputs == 0 {
-            let cause = format!("a leaf of {} values, where the first has {outputs}", values.len());
+            let cause = format!("a leaf of {} values, but the first has {outputs}", values.len());
             return Err(self.structure(start, cause));
         }
         if let Some(value) = values.iter().find(|value| !value.is_finite()) {

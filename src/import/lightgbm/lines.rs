@@ -102,7 +102,7 @@ impl<'f> Value<'f> {
         std::str::from_utf8(self.text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
             let shown = String::from_utf8_lossy(&self.text[..self.text.len().min(40)]);
             let what = std::any::type_name::<T>();
-            self.error(ErrorKind::Syntax, format!("`{shown}` where a number ({what}) is expected"))
+            self.error(ErrorKind::Syntax, format!("`{shown}`, but a number ({what}) is expected"))
         })
     }
 }

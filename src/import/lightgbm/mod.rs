@@ -137,7 +137,7 @@ impl<'f> Header<'f> {
         }
         let count = |value: Value<'f>, least: i32| match value.number::<i32>()? {
             count if count >= least => Ok(count as usize),
-            count => Err(value.error(ErrorKind::Value, format!("{count}, where {least} is the least"))),
+            count => Err(value.error(ErrorKind::Value, format!("{count}, but {least} is the least"))),
         };
         let classes = fields.need("num_class")?;
         let per_iteration = fields.get("num_tree_per_iteration").unwrap_or(classes);
@@ -197,7 +197,7 @@ impl<'f> Trees<'_, 'f> {
             let number = line.text.strip_prefix(b"Tree=").and_then(|n| std::str::from_utf8(n).ok());
             if number.and_then(|number| number.trim().parse().ok()) != Some(self.count) {
                 let cause =
-                    format!("`{}` where `Tree={}` or `end of trees` is expected", line.shown(), self.count);
+                    format!("`{}`, but `Tree={}` or `end of trees` is expected", line.shown(), self.count);
                 return Err(line.error(ErrorKind::Syntax, cause));
             }
             let (fields, next) = block(line, lines)?;

@@ -50,7 +50,7 @@ pub(super) fn grow(
     let stated = fields.need("num_leaves")?;
     let leaves = stated.number::<i32>()?;
     if leaves < 1 {
-        let cause = format!("{leaves} leaves, where a tree has at least one");
+        let cause = format!("{leaves} leaves, but a tree has at least one");
         return Err(stated.error(ErrorKind::Value, cause));
     }
     let leaves = leaves as u32;

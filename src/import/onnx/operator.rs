@@ -143,7 +143,7 @@ impl TreeOperator {
         let known = ["TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble"];
         if !known.contains(&node.op_type.as_str()) {
             let cause = format!("operator {} is no tree ensemble", node.op_type);
-            let remedy = format!("hand over {}, {} or {}", known[0], known[1], known[2]);
+            let remedy = format!("give {}, {} or {}", known[0], known[1], known[2]);
             return Err(at(ErrorKind::Unsupported, place, cause).with_remedy(remedy));
         }
         if options.iteration_range.is_some() {

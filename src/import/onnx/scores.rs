@@ -157,7 +157,7 @@ impl Scores {
         if !ensemble.base.is_empty() && !walk.always_voted()[0] {
             return fail(
                 "base_values",
-                "a base value is not supported where a row may reach no leaf with a score",
+                "a base value is not supported if a row may reach no leaf with a score",
                 "give each leaf a score",
             );
         }

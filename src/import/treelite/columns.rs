@@ -176,7 +176,7 @@ impl<'b> Columns<'b> {
             [0] => Ok(false),
             [1] => Ok(true),
             [other] => {
-                Err(self.error(ErrorKind::Value, field, n, format!("{other}, where 0 or 1 is expected")))
+                Err(self.error(ErrorKind::Value, field, n, format!("{other}, but 0 or 1 is expected")))
             }
         }
     }

@@ -48,7 +48,7 @@ impl Outputs {
         let fits = |n: usize, all: usize| n == 1 || n == all;
         if !fits(shape[0], classes.len()) || !fits(shape[1], most) {
             let cause = format!(
-                "leaves of {} x {} values, where 1 or {} targets and 1 or {most} classes are possible",
+                "leaves of {} x {} values, but 1 or {} targets and 1 or {most} classes are possible",
                 leaf[0],
                 leaf[1],
                 classes.len()
@@ -96,7 +96,7 @@ impl Outputs {
             _ => Err(at(
                 ErrorKind::Value,
                 format!("{field}[{t}]"),
-                format!("{value}, where -1 or a number below {of} is expected"),
+                format!("{value}, but -1 or a number below {of} is expected"),
             )),
         };
         let target = one("target_id", target, self.targets())?;

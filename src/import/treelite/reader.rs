@@ -70,7 +70,7 @@ impl<'b> Reader<'b> {
             0 => Ok(false),
             1 => Ok(true),
             other => {
-                Err(self.fail(begin, ErrorKind::Value, format!("{other}, where 0 or 1 is expected"), field))
+                Err(self.fail(begin, ErrorKind::Value, format!("{other}, but 0 or 1 is expected"), field))
             }
         }
     }

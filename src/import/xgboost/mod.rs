@@ -201,7 +201,7 @@ fn base_score(scores: &[f32], link: Link, outputs: usize) -> Result<Vec<Real>, I
         return Err(at(ErrorKind::Structure, path, cause));
     }
     if let Some((score, wanted)) = scores.iter().find_map(|score| Some((score, link.wants(*score)?))) {
-        let cause = format!("{score:?}, where the objective takes a value that is {wanted}");
+        let cause = format!("{score:?}, but the objective takes a value that is {wanted}");
         return Err(at(ErrorKind::Value, path, cause));
     }
     let of_all: Vec<f32> = (0..outputs).map(|o| scores[if scores.len() == 1 { 0 } else { o }]).collect();
