@@ -22,7 +22,7 @@ pub(super) fn full(depth: &u32) -> u64 {
 pub(super) fn allowed(layout: LayoutKind, forest: &Forest, total: u64) -> Result<(), LayoutError> {
     let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
     if total > ALWAYS_ALLOWED.max(present.saturating_mul(MOST_GROWTH)) || total >= 1 << 31 {
-        let remedy = format!("{total} nodes would be stored for the {present} there are; use layout(sparse)");
+        let remedy = format!("{total} nodes would be stored for a forest of {present}; use layout(sparse)");
         return Err(LayoutError { layout, remedy });
     }
     Ok(())

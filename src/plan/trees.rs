@@ -123,8 +123,8 @@ impl Trees {
 
 /// Returns the message for a directive that needs a profile if there is none.
 pub(super) fn wants_profile() -> String {
-    "it goes by how many rows come to each leaf; count that with fangorn profile MODEL --rows ROWS -o PROFILE and hand \
-     over --profile PROFILE, in Rust a Profile to Predictor::builder, ForestOp::builder or \
+    "it depends on how many rows reach each leaf; count them with fangorn profile MODEL --rows ROWS -o PROFILE and give \
+     --profile PROFILE, in Rust a Profile to Predictor::builder, ForestOp::builder or \
      ForestModuleConfig::with_profile"
         .to_owned()
 }

@@ -463,12 +463,12 @@ impl Building {
             Directive::PeelLikely { var, percent } => {
                 let found = self.innermost(var)?;
                 if !(1..=100).contains(percent) {
-                    return Err(format!("{percent}% is no share of the rows; say 1% to 100%"));
+                    return Err(format!("{percent}% is no share of the rows; write 1% to 100%"));
                 }
                 self.mark(found, |m| m.likely = Some(*percent))
             }
             Directive::TileNodes { nodes, .. } if !(1..=MOST_TILE).contains(nodes) => {
-                Err(format!("{nodes} nodes are no tile; say 1 to {MOST_TILE}"))
+                Err(format!("{nodes} nodes are no tile; write 1 to {MOST_TILE}"))
             }
             Directive::Evaluate { var, how } => {
                 let found = self.innermost(var)?;
@@ -476,7 +476,7 @@ impl Building {
                     && !(1..=Evaluation::MOST_LEVELS).contains(levels)
                 {
                     return Err(format!(
-                        "{levels} levels are not blended; say 1 to {}",
+                        "{levels} levels are not blended; write 1 to {}",
                         Evaluation::MOST_LEVELS
                     ));
                 }
@@ -491,7 +491,7 @@ impl Building {
                 self.mark(found, |m| m.reduce.shared = true)
             }
             Directive::VectorReduce { width, .. } if !matches!(width, 1 | 2 | 4 | 8 | 16) => {
-                Err(format!("{width} sums are not added up together; say 1, 2, 4, 8 or 16"))
+                Err(format!("{width} sums are not added up together; write 1, 2, 4, 8 or 16"))
             }
             Directive::VectorReduce { var, width } => {
                 let found = self.over_trees(var)?;

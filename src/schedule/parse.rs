@@ -75,7 +75,7 @@ fn parse_line(whole: &str) -> ParseResult<'_, Option<Directive>> {
     }
     let statement = line.strip_prefix("schedule.").unwrap_or(line);
     let Some((name, rest)) = statement.split_once('(') else {
-        return wrong(line, format!("expected a directive, `tile(batch, b0, b1, 64)` say, found `{line}`"));
+        return wrong(line, format!("expected a directive like `tile(batch, b0, b1, 64)`, found `{line}`"));
     };
     let name = name.trim();
     let Some(end) = closing(rest) else {
@@ -84,7 +84,7 @@ fn parse_line(whole: &str) -> ParseResult<'_, Option<Directive>> {
     let (inside, behind) = (&rest[..end], &rest[end + 1..]);
     let behind = behind.trim_start_matches([';', ' ', '\t']);
     if !behind.is_empty() {
-        return wrong(behind, format!("`{behind}` stands behind the directive; write one directive a line"));
+        return wrong(behind, format!("`{behind}` stands after the directive; write one directive a line"));
     }
     let inside = unbraced(inside)?;
     let arguments: Vec<&str> =

@@ -89,12 +89,12 @@ impl Schedule {
         if !loops.iter().any(|l| matches!(l.marks.mapping, Mapping::Gpu(_))) {
             return Err(ScheduleError::whole(
                 "no loop is mapped to the GPU, so one unit would do all the work; add gpuDimension(…, grid.x) and \
-                 gpuDimension(…, block.x), or take a preset such as tahoe_direct",
+                 gpuDimension(…, block.x), or use a preset such as tahoe_direct",
             ));
         }
         if let Some((nodes, _)) = self.tiles() {
             let remedy = format!(
-                "a GPU's units walk node by node, and have no tiles of {nodes}; leave the directive out, or take the CPU"
+                "a GPU's units walk node by node, and have no tiles of {nodes}; leave the directive out, or use the CPU"
             );
             return Err(self.last_of(|d| matches!(d, Directive::TileNodes { .. }), remedy));
         }
@@ -104,7 +104,7 @@ impl Schedule {
             return Err(self.blame(
                 &l.var.name,
                 "this device's driver lacks VK_KHR_workgroup_memory_explicit_layout, without which SPIR-V kernels \
-                 with shared memory are miscompiled; take the wgpu build, or leave the directive out"
+                 with shared memory are miscompiled; use the wgpu build, or leave the directive out"
                     .to_owned(),
             ));
         }

@@ -130,7 +130,7 @@ fn unreadable_lines_are_named() {
     let top = Schedule::new().evaluate("tree", Evaluation::BlendTop(9));
     let refused =
         lower(&forest_of("depth 2; features 2"), &top, Request::cpu()).expect_err("9 levels").to_string();
-    assert!(refused.contains("9 levels are not blended; say 1 to 8"), "{refused}");
+    assert!(refused.contains("9 levels are not blended; write 1 to 8"), "{refused}");
     for width in [0, 3, 32] {
         let refused = Schedule::new().vector_reduce("tree", width).nest().expect_err("no width").to_string();
         assert!(refused.contains(&format!("{width} sums are not added up together")), "{refused}");
@@ -154,8 +154,8 @@ fn brackets_and_braces_come_in_pairs() {
     cpu("reorder({{tree, batch}})", &["line 1, column 10", "`{` stands alone"]);
     cpu("reorder({tree}, {batch})", &["line 1, column 14", "`}` stands alone"]);
     cpu("reorder({tree, batch}", &["line 1, column 1", "`reorder(` is not closed; end it with `)`"]);
-    cpu("\n  parallel(batch))", &["line 2, column 18", "`)` stands behind the directive"]);
-    cpu("{parallel(batch)}", &["line 1, column 17", "`}` stands behind the directive"]);
+    cpu("\n  parallel(batch))", &["line 2, column 18", "`)` stands after the directive"]);
+    cpu("{parallel(batch)}", &["line 1, column 17", "`}` stands after the directive"]);
     assert_eq!(parse("Reorder( { tree , batch } ) ; ;"), Schedule::new().reorder(["tree", "batch"]));
     assert_eq!(parse("pad({})"), parse("pad()"));
 }
@@ -173,7 +173,7 @@ fn commas_stand_between_arguments_and_a_line_between_directives() {
     cpu("reorder(tree batch)", &["line 1, column 9", "`tree batch` is no variable's name"]);
     cpu(
         "parallel(batch) cache(batch)",
-        &["line 1, column 17", "`cache(batch)` stands behind the directive", "write one directive a line"],
+        &["line 1, column 17", "`cache(batch)` stands after the directive", "write one directive a line"],
     );
     cpu("parallel(batch); cache(batch)", &["line 1, column 18", "write one directive a line"]);
     cpu("cache(é)", &["line 1, column 7", "`é` is no variable's name"]);
@@ -534,7 +534,7 @@ fn shared_memory_is_refused_where_it_is_miscompiled() {
         assert_refused(
             &text,
             device,
-            &["directive 3", directive, "take the wgpu build, or leave the directive out"],
+            &["directive 3", directive, "use the wgpu build, or leave the directive out"],
         );
     }
     let request = Request { device, threads: 1, ..Request::cpu() };
