@@ -52,15 +52,15 @@ pub enum Error {
     /// A graph that is not whole, or that does not take its inputs.
     #[error("graph: {0}")]
     Graph(#[from] crate::graph::GraphError),
-    /// A plan that can't be read or that is for another model.
-    #[error("plan: {0}")]
+    /// A plan file that can't be read or that is for another model.
+    #[error("plan file: {0}")]
     Plan(#[from] crate::auto::PlanFileError),
     /// A stage handed over data that breaks its rules: a defect of Fangorn, not of the input.
     #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
     Internal(String),
     /// Rows whose number of columns is not the forest's number of features.
     #[error(
-        "rows have {found} columns, the forest was trained on {expected}; hand over all its columns in order"
+        "rows have {found} columns, the forest was trained on {expected}; give all its columns in order"
     )]
     Columns {
         /// Number of columns of the rows.

@@ -281,7 +281,7 @@ def test_tune_returns_a_model_with_the_same_results(softprob, tmp_path, monkeypa
         assert again.schedule == tuned.schedule
         assert numpy.array_equal(again.margin(rows), model.margin(rows))
     assert numpy.array_equal(pickle.loads(pickle.dumps(tuned)).margin(rows), model.margin(rows))
-    with pytest.raises(fangorn.Error, match="the plan is for the model"):
+    with pytest.raises(fangorn.Error, match="the plan file is for the model"):
         fangorn.load(model_file(ZOO / "churn"), schedule=tuned.plan)
     for options, message in [
         ({"budget": 0}, "budget: 0 seconds"),

@@ -57,13 +57,13 @@ pub struct PlanFileBucket {
 #[non_exhaustive]
 pub enum PlanFileError {
     /// The text is no TOML, or a key is missing or unknown.
-    #[error("{0}; `fangorn tune MODEL -o plan.toml` writes a plan")]
+    #[error("{0}; `fangorn tune MODEL -o plan.toml` writes a plan file")]
     Text(String),
     /// The plan was written by another version.
-    #[error("format {0} of plans, this version reads format {FORMAT}; tune again with this version")]
+    #[error("format {0} of plan files, this version reads format {FORMAT}; tune again with this version")]
     Format(u32),
     /// The model's hash is not 32 hexadecimal digits.
-    #[error("`model` is not 32 hexadecimal digits; tune again, or leave the line as it was written")]
+    #[error("`model` is not 32 hexadecimal digits; tune again, or restore the line as it was written")]
     Hash,
     /// A schedule's text can't be read.
     #[error("the schedule for {rows} rows: {error}")]
@@ -75,11 +75,11 @@ pub enum PlanFileError {
     },
     /// There is no bucket, two have the same number of rows, or one has 0 rows.
     #[error(
-        "each [[batch]] needs a number of rows of its own, above 0, and there must be one; change `rows`"
+        "at least one [[batch]] is needed, each with a number of rows of its own, above 0; change `rows`"
     )]
     Buckets,
     /// The plan is for another model.
-    #[error("the plan is for the model {plan}, this one is {model}; run `fangorn tune` on this model")]
+    #[error("the plan file is for the model {plan}, this one is {model}; run `fangorn tune` on this model")]
     OtherModel {
         /// The hash that the plan names.
         plan: ModelHash,
@@ -228,7 +228,7 @@ mod tests {
             let error = PlanFile::parse(&text.replacen(from, to, 1)).expect_err(part).to_string();
             assert!(error.contains(part) && !error.contains('\n'), "`{part}` is not in {error}");
         };
-        refused("format = 1", "format = 2", "format 2 of plans, this version reads format 1");
+        refused("format = 1", "format = 2", "format 2 of plan files, this version reads format 1");
         refused("threads = 2", "threads = two", "line 5: ");
         refused("threads = 2", "", "missing field `threads`");
         refused("threads = 2", "threads = 2\ncolour = 1", "unknown field `colour`");
