@@ -168,7 +168,7 @@ fn steps_are_printed_and_refused_by_name() {
     let s = named("softprob");
     let added = module.clone().with_step(EpilogueStep::Add).expect(name);
     let refused = added.forward(s.tensor(&device)).expect_err("no tensor").to_string();
-    assert!(refused.contains("0 tensors were handed over, its steps take 1"), "{refused}");
+    assert!(refused.contains("0 tensors are given, its steps take 1"), "{refused}");
     let one = vec![beside(s.count, 5, &device)];
     assert!(module.forward_with(s.tensor(&device), one).is_err(), "a tensor that no step takes");
     let cast = module

@@ -145,7 +145,7 @@ impl std::fmt::Display for Warning {
             Self::FellBack { target, difference } => write!(
                 f,
                 "the fast engine on {target} failed its self-check ({difference}); plain walks serve, which are right \
-                 and slower; please report it with the model and the processor's name"
+                 but slower; please report it with the model and the processor's name"
             ),
         }
     }

@@ -85,7 +85,7 @@ impl Interventional {
         forest.verify()?;
         if forest.aggregate != Aggregate::Sum {
             return Err(Error::Contributions(format!(
-                "the margin is the {} leaf and no sum, which has no contributions here; explain a model that sums its trees",
+                "the margin is the {} leaf and not a sum, so it has no contributions; explain a model that sums its trees",
                 forest.aggregate.name()
             )));
         }
@@ -93,7 +93,7 @@ impl Interventional {
         if background.is_empty() || background.len() > u32::MAX as usize {
             let rows = background.len();
             return Err(Error::Rows(format!(
-                "the background has {rows} rows; hand over some hundred rows that stand for the usual ones"
+                "the background has {rows} rows; give some hundred typical rows"
             )));
         }
         let columns = forest.used_columns();

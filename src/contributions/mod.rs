@@ -90,7 +90,7 @@ impl Explainer {
         forest.verify()?;
         if forest.aggregate != Aggregate::Sum {
             return Err(Error::Contributions(format!(
-                "the margin is the {} leaf and no sum, which has no contributions here; explain a model that sums its trees",
+                "the margin is the {} leaf and not a sum, so it has no contributions; explain a model that sums its trees",
                 forest.aggregate.name()
             )));
         }
@@ -98,8 +98,8 @@ impl Explainer {
         if forest.covers.is_none() && forest.trees.iter().any(|tree| tree.nodes.len() > 1) {
             return Err(Error::Contributions(format!(
                 "the model has no covers (how much training data reached each node), which path-dependent contributions \
-                 need; ONNX files never hold covers, other files lose them where one is negative or missing: {}",
-                "hand over the model file of XGBoost, LightGBM or CatBoost itself, or explain the model against a background of \
+                 need; ONNX files never hold covers, other files lose them if one is negative or missing: {}",
+                "give the model file of XGBoost, LightGBM or CatBoost itself, or explain the model against a background of \
                  rows (contributions::Interventional)"
             )));
         }

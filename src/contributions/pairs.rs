@@ -73,7 +73,7 @@ impl Pairs {
         let outputs = program.outputs.iter().map(|output| output_pairs(output, &mut left));
         let outputs = outputs.collect::<Option<Vec<_>>>().ok_or_else(|| {
             Error::Contributions(format!(
-                "interactions of this model take more than {MOST_NUMBERS} numbers, for its paths have too many features; {}",
+                "interactions of this model take more than {MOST_NUMBERS} numbers, because its paths have too many features; {}",
                 "explain it by contributions, or train it with a lower limit of depth"
             ))
         })?;

@@ -66,7 +66,7 @@ pub enum ProfileError {
         expected: String,
     },
     /// The forest has no trees, only a base score.
-    #[error("profile: the forest has no trees, so there is no leaf to count; go without a profile")]
+    #[error("profile: the forest has no trees, so there is no leaf to count; leave the profile out")]
     NoTrees,
     /// The counts are inconsistent: no set of rows can give them.
     #[error("profile: {0}; make it again with fangorn profile")]

@@ -175,7 +175,7 @@ pub fn dependence<T: Row + Number>(
     let length = count.checked_mul(points).and_then(|cells| cells.checked_mul(outputs));
     let Some(length) = length.filter(|length| individual.try_reserve_exact(*length).is_ok()) else {
         return Err(Error::Rows(format!(
-            "no memory for {count} rows of {points} values and {outputs} margins; take fewer rows"
+            "no memory for {count} rows of {points} values and {outputs} margins; give fewer rows"
         )));
     };
     individual.resize(length, 0.0);

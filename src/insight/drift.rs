@@ -157,7 +157,7 @@ impl Drift {
         if rows.contains(&0) {
             let [base, rows] = rows;
             return Err(Error::Insight(format!(
-                "{base} rows against {rows}; give at least one row on both sides"
+                "the base has {base} rows, the other table {rows}; give at least one row in each"
             )));
         }
         let mut features: Vec<FeatureDrift> = (0..bins.features().len())

@@ -78,7 +78,7 @@ impl Metric {
                 Self::of(forest)
             )),
             Self::Error if forest.classes.rule == ClassRule::None => {
-                refused(format!("the model knows no classes; use {}", Self::of(forest)))
+                refused(format!("the model has no classes; use {}", Self::of(forest)))
             }
             Self::SquaredError | Self::AbsoluteError if width != 1 => {
                 let remedy = match forest.classes.rule {

@@ -109,7 +109,7 @@ impl Epilogue {
         let tensors = steps.iter().filter(|s| takes(s)).count();
         if tensors > MOST_TENSORS {
             return refused(format!(
-                "{tensors} steps take a tensor each, at most {MOST_TENSORS} can; add tensors up before"
+                "{tensors} steps take a tensor each, at most {MOST_TENSORS} can; add the tensors up first"
             ));
         }
         let mut made = Self {
@@ -134,7 +134,7 @@ impl Epilogue {
                     if scale.len() != shift.len() {
                         let (scales, shifts) = (scale.len(), shift.len());
                         return refused(format!(
-                            "step {i} has {scales} scales and {shifts} shifts; hand over one of each an output"
+                            "step {i} has {scales} scales and {shifts} shifts; give one of each for each output"
                         ));
                     }
                     made.each.push(scale.iter().chain(shift).copied().collect());
@@ -156,7 +156,7 @@ impl Epilogue {
                         FloatDType::BF16 => Number::BF16,
                         other => {
                             return refused(format!(
-                                "step {i} casts to {other:?}; take f32, f16 or bf16 and cast the result"
+                                "step {i} casts to {other:?}; use f32, f16 or bf16, and cast the result"
                             ));
                         }
                     };
@@ -285,7 +285,7 @@ impl Epilogue {
         let refused = |what: String| Err(Error::Epilogue(what));
         if tensors.len() != self.tensors {
             let found = tensors.len();
-            return refused(format!("{found} tensors were handed over, its steps take {}", self.tensors));
+            return refused(format!("{found} tensors are given, its steps take {}", self.tensors));
         }
         let (device, shape) = (x.device(), [x.dims()[0], self.width(op)]);
         for (i, tensor) in tensors.iter().enumerate() {

@@ -27,7 +27,7 @@ impl<'c, 'a> Columns<'c, 'a> {
         match columns.iter().position(|column| column.len() != rows) {
             None => Ok(Self { columns, rows }),
             Some(other) => Err(Error::Rows(format!(
-                "column 0 has {rows} rows, column {other} has {}; hand over as many rows of each",
+                "column 0 has {rows} rows, column {other} has {}; give as many rows of each",
                 columns[other].len()
             ))),
         }

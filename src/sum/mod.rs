@@ -85,11 +85,11 @@ pub enum SumError {
     #[error("forest: {0}")]
     Forest(#[from] VerifyError),
     /// The forest takes the least or largest leaf, so there is no sum.
-    #[error("aggregate: trees are taken together by `{}`, which has no sum to make exact; use the contract `any`", .0.name())]
+    #[error("aggregate: trees are combined by `{}`, so there is no sum to make exact; use the contract `any`", .0.name())]
     Aggregate(Aggregate),
     /// A base score is not finite, so no sum of its output is finite.
     #[error(
-        "base_score: value {output} is {value:?}, which is no start of an exact sum; use the contract `any` or `tree`"
+        "base_score: value {output} is {value:?}, an exact sum needs a finite one; use the contract `any` or `tree`"
     )]
     Base {
         /// Index of the output.

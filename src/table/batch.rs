@@ -278,7 +278,7 @@ fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize
         true => Ok((0..columns).collect()),
         false => Err(TableError::of_table(
             format!("the table has {} columns, the model was trained on {columns}", leaves.len()),
-            "hand over all its columns in order",
+            "give all its columns in order",
         )),
     };
     if by == ColumnMatch::ByPosition {

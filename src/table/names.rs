@@ -124,7 +124,7 @@ impl fmt::Display for NameMismatch {
             Self::Doubled(names) => {
                 write!(
                     f,
-                    "{} of the model's columns are there more than once: {}",
+                    "{} of the model's columns occur more than once: {}",
                     names.len(),
                     first_names(names)
                 )

@@ -189,7 +189,7 @@ impl Ranker {
         if R::WIDTH != self.width {
             let (given, width) = (R::WIDTH.name(), self.width.name());
             return Err(Error::Rows(format!(
-                "room for ranks of {given}, these are {width}; hand over {width}"
+                "room for ranks of {given}, these are {width}; give room for {width}"
             )));
         }
         if rows.is_empty() || self.columns == 0 {
