@@ -161,7 +161,7 @@ impl ForestFunction {
             ForestOutput::Class => {
                 if forest.classes.rule == ClassRule::None {
                     return plan_err!(
-                        "{}: the model is no classifier: its objective {} knows no classes; use forest_predict",
+                        "{}: the model is no classifier: its objective {} has no classes; use forest_predict",
                         self.name(),
                         forest.producer.objective
                     );
@@ -279,7 +279,7 @@ impl ScalarUDFImpl for ForestFunction {
         if self.nameless && !self.by_position && !is_struct {
             return plan_err!(
                 "{}: in this session columns lose their names before it runs; write named_struct('column', column, …) in \
-                 place of the columns, or take {}",
+                 place of the columns, or use {}",
                 self.name(),
                 self.output.function(true)
             );

@@ -24,11 +24,12 @@ use datafusion::{
 use fangorn_sql::{Models, functions};
 use futures::StreamExt as _;
 
-/// Query files of tables, with trained models as functions.
+/// Query tables in SQL, with trained models as functions.
 ///
 /// A table is a file's path in quotes, or a name that --table gives it. forest_predict('model', column, …) is the model's
 /// prediction, forest_margin(…) its margin, and forest_class(…) its class; a model is a file's path, or a name that
-/// --model gives it. Columns go by their names; forest_predict_by_position and its like take them in the model's order.
+/// --model gives it. Columns are found by their names; forest_predict_by_position(…) and its like take them in the model's
+/// order.
 #[derive(Debug, Parser)]
 #[command(
     name = "fangorn sql",
@@ -42,19 +43,20 @@ use futures::StreamExt as _;
 struct Arguments {
     /// The query
     query: String,
-    /// Gives a model file a name
+    /// A model file, with its name in the query. Repeat the option for several
     #[arg(long, value_name = "NAME=FILE", value_parser = named)]
     model: Vec<(String, PathBuf)>,
-    /// Gives a file of a table a name: .parquet, .csv, .json (an object a line) or .arrow
+    /// A table file, with its name in the query: .parquet, .csv, .json (one object a line) or .arrow. Repeat the option for
+    /// several
     #[arg(long, value_name = "NAME=FILE", value_parser = named)]
     table: Vec<(String, PathBuf)>,
     /// Run the query on the cluster of a scheduler, which fangorn-cluster starts
     #[arg(long, value_name = "df://HOST:PORT")]
     cluster: Option<String>,
-    /// Where to write, .csv, .parquet, .arrow or .json; without it, a terminal gets a table, and others get CSV
+    /// The file to write: .csv, .parquet, .arrow or .json. Without it, a terminal gets a table, and a pipe or a file CSV
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
-    /// Print an object of JSON a line
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
@@ -62,7 +64,7 @@ struct Arguments {
 fn named(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
-        _ => Err("a name and a file with = between them are expected, risk=model.ubj say".into()),
+        _ => Err("give a name and a file with = between them, for example risk=model.ubj".into()),
     }
 }
 
@@ -271,7 +273,7 @@ impl Sink {
         let extension = extension(target);
         if !["csv", "parquet", "arrow", "json"].contains(&&*extension) {
             return Err(refused(
-                "the name ends in none of .csv, .parquet, .arrow and .json; name the output so".into(),
+                "its name has to end in .csv, .parquet, .arrow or .json; rename the output".into(),
             ));
         }
         let (part, file) = PartialFile::create(target)?;

@@ -33,13 +33,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Cut queries into tasks, and hand the tasks to executors
+    /// Split queries into tasks, and send the tasks to executors
     #[command(after_help = "Example:\n  fangorn-cluster scheduler --listen 0.0.0.0:50050 --name 10.0.0.1")]
     Scheduler {
-        /// Where clients and executors find it
+        /// The address at which clients and executors reach the scheduler
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50050")]
         listen: SocketAddr,
-        /// How other machines call this one, where that is not the address of --listen
+        /// The host name by which other machines reach this one, if it is not the address of --listen
         #[arg(long, value_name = "HOST")]
         name: Option<String>,
     },
@@ -48,19 +48,19 @@ enum Command {
         after_help = "Example:\n  fangorn-cluster executor --scheduler 10.0.0.1:50050 --listen 10.0.0.2:50051 --threads 8"
     )]
     Executor {
-        /// The scheduler
+        /// The address of the scheduler
         #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050", value_parser = host_and_port)]
         scheduler: (String, u16),
-        /// Where others fetch results, an IPv4 address. The scheduler sends tasks to the port after it
+        /// The IPv4 address at which others fetch results. The scheduler sends tasks to the next port
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50051")]
         listen: SocketAddr,
-        /// How other machines call this one, where that is not the address of --listen
+        /// The host name by which other machines reach this one, if it is not the address of --listen
         #[arg(long, value_name = "HOST")]
         name: Option<String>,
-        /// Partitions that run at a time; 0 stands for as many as there are cores
+        /// Number of partitions that run at a time; 0 stands for the number of cores
         #[arg(long, value_name = "N", default_value = "0")]
         threads: usize,
-        /// The folder of results that wait to be fetched; without it, a new one among the system's temporary files
+        /// The folder for results until they are fetched. Without it, a new folder among the system's temporary files
         #[arg(long, value_name = "FOLDER")]
         work: Option<PathBuf>,
     },
@@ -69,7 +69,7 @@ enum Command {
 fn host_and_port(text: &str) -> Result<(String, u16), String> {
     let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
     let parts = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
-    parts.ok_or_else(|| "a host and a port with : between them are expected, localhost:50050 say".into())
+    parts.ok_or_else(|| "give a host and a port with : between them, for example localhost:50050".into())
 }
 
 fn main() -> ExitCode {
