@@ -48,8 +48,8 @@ pub struct Bench {
     /// ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
     #[arg(long, default_value = "cpu")]
     backend: String,
-    /// A preset's name, a file with one directive a line, a plan file (.toml), or `tuned` for the schedules that
-    /// `fangorn tune` keeps for the model
+    /// A preset's name, or a file with one directive a line. For the CPU also a plan file (.toml), or `tuned`: the
+    /// schedules that `fangorn tune` keeps for the model
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]

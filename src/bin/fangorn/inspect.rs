@@ -330,7 +330,7 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
         let more = if report.class_labels.len() > 8 { ", …" } else { "" };
         let labels = if labels.is_empty() { "numbered from 0".into() } else { format!("{labels}{more}") };
         let rule = match report.class_rule.strip_prefix("over ") {
-            Some(threshold) => format!("the second where the value is over {threshold}"),
+            Some(threshold) => format!("the second if the value is over {threshold}"),
             None => "that of the largest margin".into(),
         };
         writeln!(out, "classes     {labels}; {rule}")?;

@@ -45,8 +45,8 @@ enum Stage {
 pub struct Lower {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// A preset's name, a file with one directive a line, a plan file (.toml), or `tuned` for the schedules that
-    /// `fangorn tune` keeps for the model
+    /// A preset's name, or a file with one directive a line. For the CPU also a plan file (.toml), or `tuned`: the
+    /// schedules that `fangorn tune` keeps for the model
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]

@@ -92,8 +92,8 @@ pub struct Predict {
     /// ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
     #[arg(long, default_value = "cpu")]
     backend: String,
-    /// A preset's name, a file with one directive a line, a plan file (.toml), or `tuned` for the schedules that
-    /// `fangorn tune` keeps for the model
+    /// A preset's name, or a file with one directive a line. For the CPU also a plan file (.toml), or `tuned`: the
+    /// schedules that `fangorn tune` keeps for the model
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     pub(crate) schedule: String,
     #[command(flatten)]
@@ -110,8 +110,8 @@ pub struct Predict {
     /// read at once
     #[arg(long, value_name = "FILE")]
     pub(crate) background: Option<PathBuf>,
-    /// Columns of the --rows file to write before the predictions; a CSV output then gets a header. Columns need names,
-    /// so neither file may be .npy
+    /// Columns of the --rows file to write before the predictions; a CSV output then gets a header. Not for .npy and
+    /// .libsvm files, whose columns have no names
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     keep: Vec<String>,
     /// What to do if rows can't be read: a line of CSV or libsvm text, or a row group of a Parquet file

@@ -56,14 +56,14 @@ pub struct Tune {
     /// Number of worker threads on the CPU; with 1, everything runs on the calling thread
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
-    /// Write the schedules to a plan file, which `--schedule` takes
+    /// Write the schedules to a plan file, which `--schedule` takes; for the CPU only
     #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
     output: Option<PathBuf>,
     /// Draw the times of all candidates into this SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Append each candidate's time to this file, one JSON object a line. Costs are fitted to such files (see the book's
-    /// chapter on tuning)
+    /// Append each candidate's time to this file, one JSON object a line; for the CPU only. Costs are fitted to such files
+    /// (see the book's chapter on tuning)
     #[arg(long, value_name = "FILE.jsonl")]
     records: Option<PathBuf>,
     /// Search anew, and replace the kept schedules of earlier searches
