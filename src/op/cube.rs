@@ -104,7 +104,7 @@ impl ForestOp {
             if bound > most {
                 let what = format!("its kernel binds {bound} buffers, the device {most}");
                 return Err(Error::Epilogue(format!(
-                    "{what}; take fewer steps with tensors or numbers by output"
+                    "{what}; use fewer steps with tensors or numbers by output"
                 )));
             }
             Ok(made)

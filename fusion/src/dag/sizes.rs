@@ -55,7 +55,7 @@ pub(super) fn size_of(operator: &Operator, inputs: &[(&Operator, Size)]) -> Resu
     let found = match operator {
         Operator::Input { shape, format, filled, name } => {
             if !(0.0..=1.0).contains(&filled.0) {
-                return Err(format!("input {name:?} is filled by {}; say a share from 0 to 1", filled.0));
+                return Err(format!("input {name:?} is filled by {}; give a share from 0 to 1", filled.0));
             }
             Size { shape: *shape, format: *format, filled: filled.0 }
         }
@@ -86,7 +86,7 @@ pub(super) fn size_of(operator: &Operator, inputs: &[(&Operator, Size)]) -> Resu
         Operator::Columns { start, end } => {
             let (rows, columns) = size(0).shape;
             if start >= end || *end > columns {
-                return Err(format!("columns {start} to {end} of {columns}; say a range within them"));
+                return Err(format!("columns {start} to {end} of {columns}; give a range within them"));
             }
             Size { shape: (rows, end - start), ..size(0) }
         }

@@ -98,7 +98,7 @@ impl Dag {
                 reader.expect("%").map_err(wrong)?;
                 let place = reader.whole().map_err(wrong)?;
                 if place != nodes.len() {
-                    return Err(wrong(format!("node %{place} stands where %{} does", nodes.len())));
+                    return Err(wrong(format!("node %{place} is out of order; %{} is next", nodes.len())));
                 }
                 reader.expect(" = ").map_err(wrong)?;
                 nodes.push(reader.node().map_err(wrong)?);
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
                 let format = match self.word(char::is_alphanumeric) {
                     "dense" => Format::Dense,
                     "csr" => Format::Csr,
-                    other => return Err(format!("there is no format {other:?}; say dense or csr")),
+                    other => return Err(format!("there is no format {other:?}; write dense or csr")),
                 };
                 let shape = self.shape()?;
                 let filled = Number(if self.take(" filled ") { self.number()? } else { 1.0 });

@@ -282,15 +282,15 @@ fn check(graph: &Graph) -> Result<()> {
             _ => false,
         };
         if on_the_host {
-            return refused("it is not there for devices; predict with GraphPredictor");
+            return refused("it does not run on devices; predict with GraphPredictor");
         }
         for result in 0..node.operator.results() as u32 {
             let found = types.of(Operand::Node(at as u32, result));
             if found.dtype == Dtype::Text {
-                return refused("texts are not on a device; leave the output out, or take classes by number");
+                return refused("texts are not on a device; leave the output out, or use classes by number");
             }
             if found.dimensions().is_none_or(|dimensions| dimensions > MOST_DIMENSIONS) {
-                return refused("tensors of more than four dimensions are not there for devices");
+                return refused("tensors of more than four dimensions do not run on devices");
             }
         }
     }

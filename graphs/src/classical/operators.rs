@@ -108,7 +108,7 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
             let mut shape = x.shape();
             let dimensions = shape.len() + axes.len();
             if dimensions > MOST_DIMENSIONS {
-                return refused("tensors of more than four dimensions are not there for devices");
+                return refused("tensors of more than four dimensions do not run on devices");
             }
             let mut at: Vec<usize> = axes
                 .iter()
@@ -157,7 +157,7 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
         }
         (Operator::Lookup { keys, values, other }, [x]) => lookup(x, keys, values, other).map(one),
         (Operator::Distances(how), [a, b]) => distances(*how, a, b).map(one),
-        _ => refused("it is not there for devices with these operands; predict with GraphPredictor"),
+        _ => refused("it does not run on devices with these operands; predict with GraphPredictor"),
     }
 }
 
@@ -176,7 +176,7 @@ fn pooled(pool: &Pool, x: Tensor<4>) -> Result<Value> {
             max_pool2d(x, options)
         }
         _ if dilation != [1, 1] => {
-            return refused("means of pixels that are apart are not there for devices");
+            return refused("means of pixels that are apart do not run on devices");
         }
         how => {
             let count_include_pad = *how == Pooling::MeanWithPadding;
@@ -205,7 +205,7 @@ fn axis_of(axis: i64, dimensions: usize) -> Result<usize> {
 /// Returns the elements in another shape.
 fn shaped(x: &Value, shape: &[usize]) -> Result<Value> {
     if shape.len() > MOST_DIMENSIONS {
-        return refused("tensors of more than four dimensions are not there for devices");
+        return refused("tensors of more than four dimensions do not run on devices");
     }
     let (lengths, dimensions) = (padded(shape), shape.len());
     Ok(match x {

@@ -126,7 +126,7 @@ impl SoftSplits {
         if forest.aggregate != Aggregate::Sum {
             let name = forest.aggregate.name();
             return Err(Error::SoftSplits(format!(
-                "trees are taken together by `{name}`, only sums have soft splits"
+                "trees are combined by `{name}`, only sums have soft splits"
             )));
         }
         Ok(Self {
