@@ -441,7 +441,7 @@ impl Model {
         let forest = &*model.forest;
         if forest.classes.rule == ClassRule::None {
             return Err(refused(format!(
-                "the model is a regressor, a ranker or a detector: its objective {} knows no classes; use predict",
+                "the model is no classifier: its objective {} has no classes; use predict",
                 forest.producer.objective
             )));
         }

@@ -51,7 +51,7 @@ fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
 fn width(input: &GraphInput) -> PyResult<usize> {
     match (input.dtype, &input.shape[..]) {
         (Dtype::Text, _) => Err(refused(format!(
-            "input `{}` of the pipeline takes texts, which this package does not hand over; predict a table by the command \
+            "input `{}` of the pipeline takes texts, which this package does not pass on; predict a table by the command \
              `fangorn predict MODEL --rows FILE`, or encode texts before the pipeline",
             input.name
         ))),
@@ -157,7 +157,7 @@ impl Pipeline {
         })?;
         let inputs = py.detach(|| pipeline.inputs(count, &values));
         let inputs = inputs.ok_or_else(|| {
-            refused("the pipeline's inputs are of types that this package does not hand over")
+            refused("the pipeline's inputs are of types that this package does not pass on")
         })?;
         let found = pools::run(py, pipeline.threads, || predictor.predict(&inputs))?;
         let output = found.map_err(of_crate)?.pop().ok_or_else(|| refused("the pipeline has no outputs"))?;

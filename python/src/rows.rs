@@ -78,7 +78,7 @@ pub fn takes_numbers(forest: &Forest) -> PyResult<()> {
         Some(column) => {
             let name = forest.features[column].name.clone().unwrap_or_else(|| column.to_string());
             Err(refused(format!(
-                "column `{name}` has categories by their names, for which an array has no numbers; hand over a DataFrame or a \
+                "column `{name}` has categories by their names, for which an array has no numbers; pass a DataFrame or a \
                  Table, whose categories are found by their names"
             )))
         }
@@ -86,7 +86,7 @@ pub fn takes_numbers(forest: &Forest) -> PyResult<()> {
 }
 
 fn not_read() -> PyErr {
-    PyTypeError::new_err("an array whose values can't be read where they lie; hand over a copy of it")
+    PyTypeError::new_err("an array whose values can't be read where they lie; pass a copy of it")
 }
 
 fn of_matrix(array: &Bound<'_, PyAny>, bfloats: bool, take: &mut Take<'_>) -> PyResult<()> {
@@ -157,7 +157,7 @@ pub fn places(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
         names.iter().map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect();
     let reader = BatchReader::new(forest, &Schema::new(fields), ColumnMatch::ByName);
     let reader = reader.map_err(|e| refused(e.to_string()))?;
-    reader.places().ok_or_else(|| refused("the table has columns inside columns; hand over plain ones"))
+    reader.places().ok_or_else(|| refused("the table has columns inside columns; pass plain ones"))
 }
 
 /// Returns the number of each category in `texts`.

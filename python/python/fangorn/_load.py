@@ -107,7 +107,7 @@ def from_xgboost(model, *, schedule=None, threads=None, sum="any", iteration_ran
             best = _best_of(booster)
             iteration_range = None if best is None else (0, best + 1)
     if not hasattr(booster, "save_raw"):
-        raise TypeError(f"{_name(model)} is no model of XGBoost; hand over a Booster, or a fitted XGBClassifier say")
+        raise TypeError(f"{_name(model)} is no model of XGBoost; pass a Booster, or for example a fitted XGBClassifier")
     return _parse(booster.save_raw("ubj"), "xgboost-ubj", _options(schedule, threads, sum, iteration_range))
 
 
@@ -134,7 +134,7 @@ def from_lightgbm(model, *, schedule=None, threads=None, sum="any", start_iterat
     """
     booster = getattr(model, "booster_", model)
     if not hasattr(booster, "model_to_string"):
-        raise TypeError(f"{_name(model)} is no model of LightGBM; hand over a Booster, or a fitted LGBMClassifier say")
+        raise TypeError(f"{_name(model)} is no model of LightGBM; pass a Booster, or for example a fitted LGBMClassifier")
     text = booster.model_to_string(num_iteration=num_iteration, start_iteration=start_iteration)
     labels = getattr(model, "classes_", None) if booster is not model else None
     return _parse(text, "lightgbm", _options(schedule, threads, sum), _labels(labels))
@@ -154,7 +154,7 @@ def from_catboost(model, *, pool=None, schedule=None, threads=None, sum="any"):
     on, as `save_model` does.
     """
     if not hasattr(model, "save_model") or not hasattr(model, "tree_count_"):
-        raise TypeError(f"{_name(model)} is no model of CatBoost; hand over a fitted CatBoostClassifier say")
+        raise TypeError(f"{_name(model)} is no model of CatBoost; pass for example a fitted CatBoostClassifier")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.json")
         model.save_model(str(path), format="json", pool=pool)
@@ -184,7 +184,7 @@ def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types
         if package == name:
             return function(model, schedule=schedule, threads=threads, sum=sum)
     if not hasattr(model, "get_params"):
-        raise TypeError(f"{_name(model)} is no estimator of scikit-learn; hand over a fitted one")
+        raise TypeError(f"{_name(model)} is no estimator of scikit-learn; pass a fitted one")
     from ._export_sklearn import export
 
     file = io.BytesIO()
@@ -227,7 +227,7 @@ def from_onnx(model, *, schedule=None, threads=None, sum="any"):
 def from_treelite(model, *, schedule=None, threads=None, sum="any"):
     """Take over a `treelite.Model`."""
     if not hasattr(model, "serialize_bytes"):
-        raise TypeError(f"{_name(model)} is no model of treelite; hand over a treelite.Model")
+        raise TypeError(f"{_name(model)} is no model of treelite; pass a treelite.Model")
     return _parse(model.serialize_bytes(), "treelite", _options(schedule, threads, sum))
 
 

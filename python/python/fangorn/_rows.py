@@ -24,7 +24,7 @@ _READ = frozenset(
 _ROWS = 1 << 16
 
 _WHAT_IS_TAKEN = (
-    "hand over an array of numpy, a DataFrame of pandas or polars, a Table of pyarrow, a sparse matrix of scipy or a "
+    "pass an array of numpy, a DataFrame of pandas or polars, a Table of pyarrow, a sparse matrix of scipy or a "
     "tensor of torch"
 )
 
@@ -41,7 +41,7 @@ def parts(model, rows):
     if package == "torch":
         return _of_torch(rows)
     if package == "polars" and hasattr(rows, "collect"):
-        raise TypeError("rows are a LazyFrame, which holds none yet; hand over rows.collect()")
+        raise TypeError("rows are a LazyFrame, which holds none yet; pass rows.collect()")
     if hasattr(rows, "__arrow_c_stream__"):
         return [("stream", rows)]
     if hasattr(rows, "__dlpack__"):
@@ -68,19 +68,19 @@ def _of_list(rows):
     except ValueError as error:
         raise TypeError(f"rows are a list that is no matrix: {error}; give each row as many numbers") from None
     if array.dtype.kind in "USO":
-        raise TypeError("rows are a list that holds more than numbers; hand over a DataFrame")
+        raise TypeError("rows are a list that holds more than numbers; pass a DataFrame")
     return _of_array(array)
 
 
 def _of_array(array):
     if isinstance(array, numpy.ma.MaskedArray):
-        raise TypeError("rows are a masked array; hand over rows.astype(float).filled(numpy.nan)")
+        raise TypeError("rows are a masked array; pass rows.astype(float).filled(numpy.nan)")
     # A subclass that means the same: a matrix, or a file that is mapped into memory.
     array = array.view(numpy.ndarray)
     if array.dtype.names:
-        raise TypeError("rows are a structured array; hand over pandas.DataFrame(rows), whose columns have names")
+        raise TypeError("rows are a structured array; pass pandas.DataFrame(rows), whose columns have names")
     if array.ndim != 2:
-        one = "; hand over rows.reshape(1, -1) if it is one row, rows.reshape(-1, 1) if it is one column"
+        one = "; pass rows.reshape(1, -1) if it is one row, rows.reshape(-1, 1) if it is one column"
         raise Error(f"rows: an array of {array.ndim} dimensions, where 2 are needed{one if array.ndim == 1 else ''}")
     kind, dtype = array.dtype.kind, array.dtype
     if kind == "b":
@@ -120,7 +120,7 @@ def _doubles(values, what):
         try:
             return values.astype(numpy.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{what}: an array of objects, one of which is no number ({error}); hand over a DataFrame") from None
+            raise TypeError(f"{what}: an array of objects, one of which is no number ({error}); pass a DataFrame") from None
     if values.dtype.newbyteorder("=") in _READ:
         return numpy.array(values, dtype=values.dtype.newbyteorder("="), order="C")
     return values.astype(numpy.float64)
@@ -151,9 +151,9 @@ def _of_torch(tensor):
     import torch
 
     if tensor.device.type != "cpu":
-        raise TypeError(f"rows are a tensor on {tensor.device}; this package predicts on the CPU: hand over rows.cpu()")
+        raise TypeError(f"rows are a tensor on {tensor.device}; this package predicts on the CPU: pass rows.cpu()")
     if tensor.layout != torch.strided:
-        raise TypeError("rows are a sparse tensor; hand over rows.to_dense(), or a sparse matrix of scipy")
+        raise TypeError("rows are a sparse tensor; pass rows.to_dense(), or a sparse matrix of scipy")
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         if tensor.ndim != 2:
@@ -174,7 +174,7 @@ def _of_dlpack(rows):
 
 def _of_pandas(model, frame):
     if not hasattr(frame, "columns"):
-        raise TypeError(f"rows of type {_name(frame)} are no table; hand over rows.to_frame() or rows.to_frame().T")
+        raise TypeError(f"rows of type {_name(frame)} are no table; pass rows.to_frame() or rows.to_frame().T")
     names = [".".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in frame.columns]
     columns = [_column(model, at, place, names[place], frame) for at, place in enumerate(model._places(names))]
     if all(read is None for _, read, _ in columns):

@@ -19,7 +19,7 @@ def refuses(library, owner, name):
     """Make a method that refuses."""
     remedy = None
     if name in ("fit", "train", "update", "boost", "partial_fit", "refit", "cv"):
-        remedy = f"train with the package {library} and hand over the model: fangorn predicts, and does not train"
+        remedy = f"train with the package {library} and pass the model: fangorn predicts, and does not train"
 
     def method(*_, **__):
         refuse(library, f"{owner}.{name}" if owner else name, remedy)
