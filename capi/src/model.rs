@@ -158,7 +158,7 @@ impl FangornModel {
             Output::Classes => match self.forest.classes.rule {
                 ClassRule::None => {
                     return Err(Refusal::unsupported(format!(
-                        "the model is a regressor, a ranker or a detector: its objective {} knows no classes; ask for \
+                        "the model is no classifier: its objective {} has no classes; ask for \
                          FANGORN_VALUES",
                         self.forest.producer.objective
                     )));
