@@ -189,7 +189,8 @@ fn time_contributions(
 /// Times a graph of classical operators.
 fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result<Outcome> {
     if args.backend != "cpu" || args.schedule != "default" {
-        let what = "a graph is timed on the CPU, without a schedule; leave out --backend and --schedule";
+        let what =
+            "a classical model is timed on the CPU, without a schedule; leave out --backend and --schedule";
         return Err(Error::Request(what.into()));
     }
     let inputs = GraphInputs::new(&args.model, &graph)?.read(&args.rows, args.table)?;

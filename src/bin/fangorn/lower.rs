@@ -160,7 +160,7 @@ fn batch_text(
         return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into()));
     }
     if !(1..=LARGEST_BATCH).contains(&rows) {
-        let what = format!("--batch {rows}: give 1 to {LARGEST_BATCH} rows; larger batches run alike");
+        let what = format!("--batch {rows}: give 1 to {LARGEST_BATCH} rows; larger batches run the same way");
         return Err(Error::Request(what));
     }
     let predictor = choice.predictor(forest, Contract::Any)?;

@@ -148,7 +148,7 @@ impl Predict {
             return refused("resume", AT_ONCE);
         }
         if self.resume && (matches!(sink, Sink::Stdout) || self.rows.as_os_str() == "-") {
-            return refused("resume", "standard input and output can't resume; name files for --rows and -o");
+            return refused("resume", "only a run on files can resume; name files for --rows and -o");
         }
         if whole && self.on_error == OnError::Skip {
             return refused(

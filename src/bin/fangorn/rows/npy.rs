@@ -151,7 +151,8 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
     let there = length.saturating_sub(begin);
     let needed = rows.checked_mul(columns).and_then(|n| n.checked_mul(bytes?));
     if needed.is_none_or(|needed| needed > there) {
-        let what = format!("its header gives {rows} x {columns} values, the file holds {there} bytes of them");
+        let what =
+            format!("its header gives {rows} x {columns} values, the file holds {there} bytes of them");
         return wanted.fail(format!("{what}; {REMEDY}"));
     }
     Ok(Layout { begin, shape: [rows, columns], order: header.order(), dtype, bytes: bytes.unwrap_or(0) })
