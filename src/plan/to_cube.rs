@@ -74,10 +74,10 @@ impl Builder<Cube> {
             let over = format!("{bytes} bytes of shared memory, the device has {have}");
             if self.plan.own.cached_trees.is_some() {
                 allowed.cached_trees = false;
-                given_up.push(("cache of trees", format!("{over}; trees are read where they lie")));
+                given_up.push(("cache of trees", format!("{over}; trees are read from global memory")));
             } else if self.plan.own.cached_rows.is_some() {
                 allowed.cached_rows = false;
-                given_up.push(("cache of rows", format!("{over}; rows are read where they lie")));
+                given_up.push(("cache of rows", format!("{over}; rows are read from global memory")));
             } else {
                 allowed.shared_sums = false;
                 given_up.push(("sharedReduce", format!("{over}; partial sums are global")));
@@ -151,10 +151,7 @@ impl Builder<Cube> {
             }
             if let Some(width) = reduce.vector.filter(|n| *n > 1) {
                 let directive = format!("vectorReduce({name}, {width})");
-                self.note(
-                    directive,
-                    "a unit takes a sum at a time: units side by side take those side by side",
-                );
+                self.note(directive, "a unit adds up one sum at a time; adjacent units take adjacent sums");
             }
         }
     }
@@ -279,9 +276,7 @@ impl Lowering<'_> {
             ));
         }
         if self.owners.len() > 1 {
-            return Err(PlanReduction::SharedSums(
-                "rows are other units' in one branch than in another".into(),
-            ));
+            return Err(PlanReduction::SharedSums("a row belongs to different units in two branches".into()));
         }
         let mut paths = Vec::new();
         walk_paths(&self.nest.body, &Surroundings::default(), &mut paths);
@@ -411,7 +406,7 @@ impl Lowering<'_> {
         let open = |l: &mir::Loop| {
             let name = &l.var.name;
             PlanReduction::SharedSums(format!(
-                "an iteration of `{name}` covers a number of rows that only the call knows (tile the rows, tile(batch, b0, b1, 64))"
+                "an iteration of `{name}` covers a number of rows that is known only at the call (tile the rows, tile(batch, b0, b1, 64))"
             ))
         };
         // A cube adds up all rows of the window, so all of them have to be its own.
@@ -575,12 +570,12 @@ impl Lowering<'_> {
         }
         let why = match window {
             _ if around.block => {
-                "a cube fills its row cache together, outside its block loops; rows are read where they lie"
+                "a cube fills its row cache together, outside its block loops; rows are read from global memory"
             }
-            _ if around.cached_rows => "a loop round it has its rows cached already",
+            _ if around.cached_rows => "a loop around it has cached its rows already",
             None => {
-                "an iteration covers a number of rows that only the call knows (tile the rows, tile(batch, b0, b1, 64)); \
-                 rows are read where they lie"
+                "an iteration covers a number of rows that is known only at the call (tile the rows, tile(batch, b0, b1, 64)); \
+                 rows are read from global memory"
             }
             Some(rows) => {
                 let rows = *rows;
@@ -615,9 +610,9 @@ impl Lowering<'_> {
             return;
         }
         let why = if around.block {
-            "a cube fills its tree cache together, outside its block loops; trees are read where they lie"
+            "a cube fills its tree cache together, outside its block loops; trees are read from global memory"
         } else if around.cached_trees {
-            "a loop round it has its trees cached already"
+            "a loop around it has cached its trees already"
         } else if self.forest.trees.is_empty() {
             "the model has no trees"
         } else {

@@ -359,7 +359,7 @@ fn what_is_carried_out_otherwise_is_said() {
     noted(
         "tile(batch, b0, b1, 64)\ntile(b1, b2, b3, 8)\nreorder(b0, tree, b2, b3)\nsplit(tree, ta, tb, 1)\n\
          gpuDimension(b0, grid.x)\ngpuDimension(b3, block.x)\ncache(b0)\ncache(ta.b2)",
-        &["cache(b2)", "a loop round it has its rows cached already"],
+        &["cache(b2)", "a loop around it has cached its rows already"],
     );
     noted(
         "gpuDimension(batch, grid.x)\nsharedReduce(tree)",
@@ -381,7 +381,7 @@ fn what_is_carried_out_otherwise_is_said() {
         &[
             "cache of rows",
             "32768 bytes of shared memory, the device has 16384",
-            "rows are read where they lie",
+            "rows are read from global memory",
         ],
     );
     noted("gpuDimension(batch, grid.x)\ncache(tree)", &[]);
@@ -391,7 +391,7 @@ fn what_is_carried_out_otherwise_is_said() {
     );
     noted(
         "gpuDimension(tree, grid.x)\ntile(batch, b0, b1, batch/4)\nreorder(tree, b0, b1)\ncache(b0)",
-        &["cache(b0)", "a number of rows that only the call knows"],
+        &["cache(b0)", "a number of rows that is known only at the call"],
     );
     noted(
         "tile(tree, t0, t1, 64)\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)",
