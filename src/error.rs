@@ -59,9 +59,7 @@ pub enum Error {
     #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
     Internal(String),
     /// Rows whose number of columns is not the forest's number of features.
-    #[error(
-        "rows have {found} columns, the forest was trained on {expected}; give all its columns in order"
-    )]
+    #[error("rows have {found} columns, the forest was trained on {expected}; give all its columns in order")]
     Columns {
         /// Number of columns of the rows.
         found: usize,

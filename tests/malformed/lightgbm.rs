@@ -223,12 +223,7 @@ fn lists_of_the_wrong_length_or_with_no_numbers() {
     );
     refused(with(&[("num_leaves=3", "num_leaves=0")]), Value, "line 13, column 12", "0 leaves");
     refused(with(&[("num_leaves=3", "num_leaves=-3")]), Value, "line 13, column 12", "-3 leaves");
-    refused(
-        with(&[("num_leaves=3", "num_leaves=3.5")]),
-        Syntax,
-        "line 13, column 12",
-        "`3.5`, but a number",
-    );
+    refused(with(&[("num_leaves=3", "num_leaves=3.5")]), Syntax, "line 13, column 12", "`3.5`, but a number");
     refused(
         with(&[("num_leaves=3", "num_leaves=4")]),
         Structure,

@@ -270,12 +270,7 @@ fn leaf_vectors() {
         "but leaves have 1 x 3 values",
     );
     model_refused(vectors([2, 1], (0, -1), &[1.0; 2]), Structure, "class_id[0]", "a tree of 1 targets and 3");
-    model_refused(
-        vectors([2, 1], (-1, 3), &[1.0; 2]),
-        Value,
-        "class_id[0]",
-        "3, but -1 or a number below 3",
-    );
+    model_refused(vectors([2, 1], (-1, 3), &[1.0; 2]), Value, "class_id[0]", "3, but -1 or a number below 3");
     let uneven = Model { classes: vec![3, 2], ..vectors([2, 1], (-1, 2), &[1.0; 2]) };
     model_refused(uneven, Value, "class_id[0]", "2, but -1 or a number below 2");
     let infinite = vectors([1, 3], (0, -1), &[1.0, f64::INFINITY, 0.0]);

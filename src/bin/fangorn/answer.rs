@@ -162,9 +162,7 @@ impl PredictionArgs {
             let what = "changes only margins, values and classes; use one of these outputs, or leave it out";
             refused(what.into())
         } else if contract == Contract::Exact {
-            refused(
-                "adds up in the producer's own order and type, not exactly; leave --sum exact out".into(),
-            )
+            refused("adds up in the producer's own order and type, not exactly; leave --sum exact out".into())
         } else {
             Ok(())
         }
