@@ -32,15 +32,27 @@ use crate::{
     tuning,
 };
 
-/// A trained forest, compiled for this machine's CPU.
+/// A trained decision forest, compiled for this machine's CPU.
 ///
-/// `fangorn.load` and the functions `fangorn.from_xgboost`, `from_lightgbm`, `from_catboost`, `from_sklearn`,
-/// `from_onnx` and `from_treelite` make one. It never changes, so threads may share it, and it can be pickled. While it
-/// predicts, other threads of Python run.
+/// `fangorn.load`, `fangorn.loads` and the functions `fangorn.from_xgboost`, `from_lightgbm`, `from_catboost`,
+/// `from_sklearn`, `from_onnx` and `from_treelite` make a model. A model never changes, so several threads may use it
+/// at the same time. It can be pickled. Other threads of Python run while it predicts.
 ///
-/// Rows are anything with rows and columns: an array of numpy of any type of numbers and any strides, a DataFrame of
-/// pandas or polars, a Table of pyarrow, a sparse matrix of scipy, a tensor of torch on the CPU, or anything that
-/// supports DLPack or Arrow's C stream. If the rows and the model have column names, columns are matched by them.
+/// Most methods take `rows`: n rows of `n_features` columns. They can be
+///
+/// - an array of numpy with two dimensions, of any type of real numbers and any strides,
+/// - a DataFrame of pandas or polars, a Table or a RecordBatch of pyarrow,
+/// - a sparse matrix of scipy,
+/// - a tensor of torch on the CPU,
+/// - a list of rows, each a list of numbers,
+/// - any other object that supports DLPack (in the memory of the CPU), Arrow's C stream or numpy's `__array__`.
+///
+/// NaN in an array and a null in a table are missing values. An element that a sparse matrix does not store is missing
+/// for models of XGBoost and treelite, and 0 for all others.
+///
+/// The columns of an array are taken in their order. If the model has `feature_names`, the columns of a DataFrame, a
+/// Table or a RecordBatch are matched to the model's columns by name, and columns that the model does not have are
+/// ignored. If the model has no names, the table must have exactly the model's columns, in the model's order.
 #[pyclass(frozen, module = "fangorn")]
 pub struct Model {
     forest: Arc<Forest>,
@@ -239,8 +251,8 @@ impl Model {
         let library = &*forest.producer.library;
         if !matches!(library, "xgboost" | "catboost") {
             return Err(refused(format!(
-                "base_margin is for models of XGBoost and CatBoost, and this one is of {library}, which takes no margins when \
-                 it predicts; add them to Model.margin"
+                "base_margin: a model of {library} takes none, only models of XGBoost and CatBoost do; add the numbers \
+                 to the result of Model.margin"
             )));
         }
         let numpy = slf.py().import("numpy")?;
@@ -250,7 +262,8 @@ impl Model {
         let (count, slots) = self.slots(slf, rows)?;
         if count.checked_mul(outputs) != Some(starts.len()) {
             return Err(refused(format!(
-                "base_margin has {} values, {count} rows of {outputs} outputs need {}; give one for each",
+                "base_margin has {} values, but {count} rows of {outputs} outputs need {}; give one for each output of \
+                 each row",
                 starts.len(),
                 count.saturating_mul(outputs)
             )));
@@ -367,26 +380,31 @@ fn shaped<'py, T: numpy::Element>(
 
 #[pymethods]
 impl Model {
-    /// Predict rows: what the model's own library returns, probabilities of a classifier say.
+    /// Predict rows: probabilities for a classifier, predictions of the target for a regressor.
+    ///
+    /// The results are those of XGBoost's and LightGBM's `Booster.predict`, and for models of CatBoost and scikit-learn
+    /// those of `predict_proba` if the model is a classifier, otherwise of `predict`. `predict_class` returns labels.
     ///
     /// Parameters
     /// ----------
     /// rows : array, DataFrame, table, sparse matrix or tensor
-    ///     `n` rows of `n_features` columns. See the class for what is taken.
-    /// base_margin : array of n or n x n_outputs numbers, optional
-    ///     Margins at which the rows' sums start: XGBoost's `base_margin`, CatBoost's `baseline`.
+    ///     n rows of `n_features` columns. `help(fangorn.Model)` says which types are read.
+    /// base_margin : array of numbers, `(n,)` or `(n, n_outputs)`, optional
+    ///     A start for the sums of each row. It replaces the base score of a model of XGBoost, as `base_margin` does
+    ///     there. It is added to the margin of a model of CatBoost, as `baseline` is there. Other models refuse it.
     ///
     /// Returns
     /// -------
     /// numpy.ndarray of float32
-    ///     `(n,)` where a row has one value, otherwise `(n, n_values)`.
+    ///     `(n,)` if a row has one value, otherwise `(n, n_values)`.
     ///
     /// Raises
     /// ------
     /// fangorn.Error
-    ///     The rows have other columns than the model.
+    ///     The rows do not have the model's columns, a value can't be read as a number or a category, or `base_margin`
+    ///     does not fit the rows or the model.
     /// TypeError
-    ///     The rows are of a kind that is not read. The message says what to do.
+    ///     The rows are of a type that is not read. The message says how to convert them.
     ///
     /// Examples
     /// --------
@@ -403,10 +421,25 @@ impl Model {
         Self::floats(slf, rows, base_margin, true)
     }
 
-    /// Predict the sums before the objective's transform, log odds say: XGBoost's `output_margin`, LightGBM's `raw_score`.
+    /// Predict margins, the sums before the objective's transform: log odds, for example.
     ///
-    /// Takes what `predict` takes. Returns an array of float32, `(n,)` where a row has one margin, otherwise
-    /// `(n, n_outputs)`.
+    /// They are what XGBoost returns with `output_margin=True`, LightGBM with `raw_score=True`, CatBoost as
+    /// `RawFormulaVal`, and `decision_function` of scikit-learn's gradient boosting.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows, base_margin
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of float32
+    ///     `(n,)` if the model has one output, otherwise `(n, n_outputs)`.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error, TypeError
+    ///     As for `predict`.
     ///
     /// Examples
     /// --------
@@ -423,12 +456,27 @@ impl Model {
         Self::floats(slf, rows, base_margin, false)
     }
 
-    /// Predict classes, by their labels: the producer's own, also where two classes are nearly equal.
+    /// Predict the class of each row, by its label.
     ///
-    /// Takes what `predict` takes. Returns an array of `classes` by their labels, `(n,)`, or `(n, n_outputs)` where each
-    /// output decides for itself.
+    /// Ties are decided as the library that trained the model decides them.
     ///
-    /// Raises fangorn.Error where the model is no classifier.
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of int64 or str
+    ///     Elements of `classes`: `(n,)`, or `(n, n_outputs)` if the model decides for each output separately, as
+    ///     models of several binary targets do.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     The model is no classifier, or the rows are refused as by `predict`.
+    /// TypeError
+    ///     As for `predict`.
     ///
     /// Examples
     /// --------
@@ -441,7 +489,8 @@ impl Model {
         let forest = &*model.forest;
         if forest.classes.rule == ClassRule::None {
             return Err(refused(format!(
-                "the model is no classifier: its objective {} has no classes; use predict",
+                "the model has no classes: its objective {} is that of a regressor, a ranker or a detector; call \
+                 predict",
                 forest.producer.objective
             )));
         }
@@ -456,10 +505,33 @@ impl Model {
         }
     }
 
-    /// Return the number of the leaf that each row reaches in each tree, the producer's own leaf id: XGBoost's and
-    /// LightGBM's `pred_leaf`, scikit-learn's `apply`.
+    /// Return the leaf that each row reaches in each tree, as a leaf id: the number that the model's own library gives
+    /// the leaf, counted within its tree.
     ///
-    /// Takes what `predict` takes. Returns an array of int32, `(n, n_trees)`, trees in the producer's order.
+    /// It is what XGBoost and LightGBM return with `pred_leaf=True`, CatBoost from `calc_leaf_indexes` and scikit-learn
+    /// from `apply`.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of int32
+    ///     `(n, n_trees)`, the trees in the order of the model.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error, TypeError
+    ///     As for `predict`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj")
+    /// >>> model.leaf(numpy.zeros((2, 12))).shape
+    /// (2, 100)
     fn leaf<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let model = slf.get();
         let (count, slots) = model.slots(slf, rows)?;
@@ -468,9 +540,31 @@ impl Model {
         arrays::array(slf.py(), found, &[count, model.forest.trees.len()])
     }
 
-    /// Return the slot of the leaf that each row reaches in each tree: the leaf's index in `leaf_values`.
+    /// Return the leaf that each row reaches in each tree, as a leaf slot: the leaf's row in `leaf_values`.
     ///
-    /// Takes what `predict` takes. Returns an array of int64, `(n, n_trees)`, trees in the producer's order.
+    /// Leaf slots number the leaves of the whole forest from 0. `leaf` returns numbers within each tree.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of int64
+    ///     `(n, n_trees)`, the trees in the order of the model.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error, TypeError
+    ///     As for `predict`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj")
+    /// >>> model.leaf_slot(numpy.zeros((2, 12))).shape
+    /// (2, 100)
     fn leaf_slot<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let model = slf.get();
         let (count, slots) = model.slots(slf, rows)?;
@@ -478,17 +572,34 @@ impl Model {
         arrays::array(slf.py(), found, &[count, model.forest.trees.len()])
     }
 
-    /// Return how much each feature adds to each margin of each row (SHAP values), the bias last: XGBoost's
-    /// `pred_contribs`, LightGBM's `pred_contrib`.
+    /// Return how much each feature adds to each margin of each row: SHAP values, and the bias as the last column.
     ///
-    /// Takes what `predict` takes. Returns an array of float32, `(n, n_features + 1)`, or
-    /// `(n, n_outputs, n_features + 1)` where the model has several outputs. A row's contributions add up to its margin.
+    /// A row's contributions and the bias add up to its margin. XGBoost returns the same with `pred_contribs=True`,
+    /// LightGBM with `pred_contrib=True`, and CatBoost as `ShapValues`.
     ///
-    /// What a feature that is not known would be is said by the training data that reached each node (path-dependent), or
-    /// by the rows of a `background`, some hundred that stand for the usual ones (interventional).
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    /// background : as `rows`, optional
+    ///     A few hundred rows of typical data. The contributions are then interventional: a feature that is not known
+    ///     takes its value from each background row in turn, and the results are averaged. Without a background they
+    ///     are path-dependent: at a split on a feature that is not known, both children count, weighted by how much
+    ///     training data reached each of them.
     ///
-    /// Raises fangorn.Error without a background where the model's file does not say how much training data reached each
-    /// node.
+    /// Returns
+    /// -------
+    /// numpy.ndarray of float32
+    ///     `(n, n_features + 1)` if the model has one output, otherwise `(n, n_outputs, n_features + 1)`.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     The margins are no sums of leaf values, or rows are refused as by `predict`. Without a background: the
+    ///     model's file does not say how much training data reached each node; files of scikit-learn and ONNX never do.
+    ///     With a background: it has no rows, or a path of a tree has more than 64 features.
+    /// TypeError
+    ///     As for `predict`.
     ///
     /// Examples
     /// --------
@@ -509,17 +620,55 @@ impl Model {
         }
     }
 
-    /// Return the interaction of each two features in each margin of each row: XGBoost's `pred_interactions`.
+    /// Return how much each pair of features adds to each margin of each row: SHAP interaction values.
     ///
-    /// Takes what `predict` takes. Returns an array of float32, `(n, n_features + 1, n_features + 1)`, or `(n,
-    /// n_outputs, n_features + 1, n_features + 1)` if the model has several outputs. A feature's interactions add up to
-    /// its contribution.
+    /// Each row gets a symmetric matrix. Its diagonal holds what a feature adds by itself, and two elements off the
+    /// diagonal share what two features add together. The elements of a feature's line add up to its path-dependent
+    /// contribution. The last line and column are for the bias. XGBoost returns the same with `pred_interactions=True`.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of float32
+    ///     `(n, n_features + 1, n_features + 1)` if the model has one output, otherwise
+    ///     `(n, n_outputs, n_features + 1, n_features + 1)`.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     As for `contributions` without a background, or the paths of the trees have too many features.
+    /// TypeError
+    ///     As for `predict`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj")
+    /// >>> model.interactions(numpy.zeros((2, 12))).shape
+    /// (2, 13, 13)
     fn interactions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::explained(slf, rows, true)
     }
 
-    /// Say how a batch of so many rows runs, and why: the schedule, the plan, the engines, and estimates of the ways that
-    /// the default schedule was chosen among.
+    /// Return a text that says how a batch of rows runs, and why.
+    ///
+    /// The text names the schedule of batches of 4096 rows, and the plan and the engines that run this batch. It lists
+    /// the estimated time of each way to evaluate the forest; such estimates choose the default schedule. It ends with
+    /// how contributions are computed. To explain the predictions themselves, call `contributions`.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows : int, default 4096
+    ///     The number of rows of the batch. A number below 1 counts as 1, a number above 2**24 as 2**24.
+    ///
+    /// Returns
+    /// -------
+    /// str
+    ///     Several lines.
     ///
     /// Examples
     /// --------
@@ -558,27 +707,40 @@ impl Model {
         Ok(text)
     }
 
-    /// Look for a fast schedule for each size of batch, and return a model that uses what was found.
+    /// Search for a fast schedule for each size of batch, and return a model that uses the schedules that were found.
     ///
-    /// What is found is kept in the user's cache folder, so that the next search of this model on this machine ends at
-    /// once, and `fangorn.load(path, schedule="tuned")` finds it. A schedule changes how long a prediction takes, and never
-    /// its result. `tuning` of the returned model says what was measured; `plan` is the text of a plan, which
-    /// `fangorn.load(path, schedule=plan)` and the command line take.
+    /// A schedule says how the forest is walked. It changes how long a prediction takes, and never its result. The
+    /// schedules are saved in the user's cache folder, or in the folder that the environment variable `FANGORN_CACHE`
+    /// names. The next search for this model on this machine starts from them. To predict with them later, load the
+    /// model with `schedule="tuned"`.
     ///
     /// Parameters
     /// ----------
     /// rows : as `predict` takes them, optional
-    ///     Rows like those to come. Without them, rows are drawn from the model's thresholds.
-    /// batches : sequence of int
-    ///     Rows of one call.
-    /// budget : float
-    ///     Seconds to search in all.
-    /// exhaustive : bool
-    ///     Time every candidate, and say which one is the best.
-    /// fresh : bool
-    ///     Search anew, and replace what is kept from before.
+    ///     Rows like those that will be predicted. Without them, rows are drawn from the model's thresholds.
+    /// batches : sequence of int, default (1, 64, 4096)
+    ///     The numbers of rows that will be predicted at a time, each from 1 to 2**24.
+    /// budget : float, default 10.0
+    ///     The time of the whole search, in seconds, up to a day. The sizes of batches share it equally.
+    /// exhaustive : bool, default False
+    ///     Whether to time every candidate after the search, whatever the budget, and to report the fastest one.
+    /// fresh : bool, default False
+    ///     Whether to ignore the schedules that an earlier search saved, and to replace them.
     /// progress : callable, optional
-    ///     Called with a line of text now and then: `print`, say.
+    ///     A function that is called with a line of text now and then, such as `print`.
+    ///
+    /// Returns
+    /// -------
+    /// Model
+    ///     The same forest with the schedules that were found. Its `tuning` holds the measurements. Its `plan` is the
+    ///     text of a plan file, which `fangorn.load(path, schedule=plan)` and the command line take.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     `budget` or `batches` is out of its range, or rows are refused as by `predict`.
+    /// TypeError
+    ///     As for `predict`.
     ///
     /// Examples
     /// --------
@@ -618,15 +780,21 @@ impl Model {
         Ok(made)
     }
 
-    /// The measurements of `tune` for each size of batch: a list of dicts with `batch`, and the schedules and the
-    /// microseconds for each row of `auto` (the default), `tuned` and, after an exhaustive search, `best`. None for a
-    /// model that `tune` did not return.
+    /// The measurements of the search, or None if `tune` did not return this model: a list with a dict for each size of
+    /// batch.
+    ///
+    /// - `batch`: the number of rows of a batch.
+    /// - `auto`, `tuned`, and `best` after an exhaustive search: the default schedule, the schedule that the search
+    ///   chose, and the fastest of all candidates. Each is a dict of `schedule`, a text, and `us_per_row`, microseconds
+    ///   for a row.
+    /// - `points`, `tried`, `missed`: the number of candidates, of those that the search timed, and of those that could
+    ///   not be timed.
     #[getter]
     fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         self.tuned.as_ref().map(|tuned| tuning::report(py, tuned)).transpose()
     }
 
-    /// The text of a plan with what `tune` found, or None for a model that `tune` did not return.
+    /// The text of a plan file with the schedules of `tune`, or None if `tune` did not return this model.
     #[getter]
     fn plan(&self) -> Option<String> {
         Some(self.tuned.as_ref()?.plan(&self.forest).to_string())
@@ -637,15 +805,30 @@ impl Model {
     /// Parameters
     /// ----------
     /// other : Model
+    ///     The model to compare with.
     /// rows : as `predict` takes them, optional
-    ///     Rows to predict with both.
+    ///     Rows that both models predict.
     ///
     /// Returns
     /// -------
     /// dict
-    ///     `model`, the properties that differ; `trees`, the numbers of trees; `equal_trees`; `leaf_trees`, which differ in
-    ///     leaf values only; `differences`, the first one of each tree; `rows`, how the predictions differ, or None. In each
-    ///     difference `a` is this model and `b` the other one.
+    ///     In each difference, `a` stands for this model and `b` for the other one. The keys are:
+    ///     - `model`: the properties of the whole model that differ, a list of dicts of `field`, `a` and `b`.
+    ///     - `trees`: the two numbers of trees. Trees with the same index are compared.
+    ///     - `equal_trees`: the number of trees that are equal.
+    ///     - `leaf_trees`: the number of trees that differ in leaf values only.
+    ///     - `differences`: the first difference of each tree, a list of dicts of `tree` (the index), `path` (the sides
+    ///       from the root on, such as `LLR`), `a` and `b` (the two nodes there).
+    ///     - `rows`: None without rows, otherwise a dict of `rows` (their number), `other_values` and `other_leaves`
+    ///       (the number of rows whose values or leaves differ; `other_leaves` is None if the numbers of trees differ),
+    ///       `largest_margin_difference`, `largest_value_difference` and `worst_row` (the row of the latter).
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     One of the models refuses the rows, as by `predict`.
+    /// TypeError
+    ///     As for `predict`.
     ///
     /// Examples
     /// --------
@@ -670,7 +853,16 @@ impl Model {
         Ok(report)
     }
 
-    /// Return the bytes of a `.fangorn` file, which `fangorn.loads` reads: the model as it was imported.
+    /// Return the model as the bytes of a `.fangorn` file, which `fangorn.loads` and, from a file, `fangorn.load` read.
+    ///
+    /// The bytes hold the forest, but not the options `schedule`, `threads` and `sum`.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn
+    /// >>> model = fangorn.load(zoo / "churn/model.ubj")
+    /// >>> fangorn.loads(model.to_bytes()).n_trees
+    /// 100
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &py.detach(|| self.contents()))
     }
@@ -681,7 +873,7 @@ impl Model {
         self.forest.features.len()
     }
 
-    /// The names of the columns, or None if the model has none.
+    /// The names of the columns, a list of str, or None if the model does not name all of them.
     #[getter]
     fn feature_names(&self) -> Option<Vec<String>> {
         let names: Option<Vec<String>> =
@@ -695,7 +887,7 @@ impl Model {
         self.forest.outputs
     }
 
-    /// The number of values of a row, as `predict` returns them.
+    /// The number of values that `predict` returns for a row.
     #[getter]
     fn n_values(&self) -> usize {
         self.predictor.width()
@@ -707,25 +899,26 @@ impl Model {
         self.forest.trees.len()
     }
 
-    /// The name of the library that trained the model: `xgboost`, `lightgbm`, `catboost`, `scikit-learn`, `treelite` …
+    /// The library that trained the model: `xgboost`, `lightgbm`, `catboost`, `scikit-learn`, `treelite`, …
     #[getter]
     fn library(&self) -> &str {
         &self.forest.producer.library
     }
 
-    /// The library's version, as the model says it.
+    /// The version of that library, as the model's file gives it.
     #[getter]
     fn library_version(&self) -> &str {
         &self.forest.producer.version
     }
 
-    /// The library's name of the objective.
+    /// The objective that the model was trained with, as the library names it: `binary:logistic`, for example.
     #[getter]
     fn objective(&self) -> &str {
         &self.forest.producer.objective
     }
 
-    /// `classification`, or `regression` if the model has no classes.
+    /// `classification`, or `regression` if the model has no classes. Rankers and detectors without classes count as
+    /// the latter.
     #[getter]
     fn task(&self) -> &'static str {
         match self.forest.classes.rule {
@@ -734,13 +927,14 @@ impl Model {
         }
     }
 
-    /// The best round of early stopping, counted from 0, or None if the model file does not name one.
+    /// The best round of early stopping, counted from 0. It is None if the model's file does not name one, or if the
+    /// model was loaded with an `iteration_range`.
     #[getter]
     fn best_iteration(&self) -> Option<u32> {
         self.forest.producer.early_stop.map(|stop| stop.best)
     }
 
-    /// The labels of the classes: an array of int64 or of str, or None if the model has no classes.
+    /// The labels of the classes, an array of int64 or of str, or None if the model has no classes.
     #[getter(classes)]
     fn classes_or_none<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.forest.classes.rule {
@@ -749,7 +943,7 @@ impl Model {
         }
     }
 
-    /// The schedule of large batches, one directive a line.
+    /// The schedule of batches of 4096 rows, one directive a line.
     #[getter]
     fn schedule(&self) -> PyResult<String> {
         const LARGE: usize = 4096;
@@ -760,32 +954,32 @@ impl Model {
         })
     }
 
-    /// The number of threads that predict large batches.
+    /// The maximum number of threads that predict a batch. Small batches are predicted on the caller's thread.
     #[getter]
     fn threads(&self) -> usize {
         self.options.threads
     }
 
-    /// The contract of sums: `any`, `tree` or `exact`.
+    /// The contract of sums, which says what is promised about a margin's last digits: `any`, `tree` or `exact`.
     #[getter]
     fn sum(&self) -> &'static str {
         self.options.sum.name()
     }
 
-    /// The base score of each output, float64, at which sums start.
+    /// The margin of each output before any tree is added, float64: `(n_outputs,)`.
     #[getter]
     fn base_score<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_iter(py, self.forest.base_score.iter().map(|score| score.0))
     }
 
-    /// The values of the leaves, float64: `(slots, 1)`, or `(slots, n_outputs)` if leaves are vectors.
+    /// The leaf values, float64: `(leaf slots, 1)`, or `(leaf slots, n_outputs)` if a leaf adds to every output.
     #[getter]
     fn leaf_values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let values = self.forest.leaf_values.iter().map(|value| value.0).collect();
         arrays::array(py, values, &[self.forest.leaf_count(), self.forest.leaf_width()])
     }
 
-    /// The output to which each tree adds, int64, or None if leaves are vectors.
+    /// The output to which each tree adds, int64: `(n_trees,)`, or None if a leaf adds to every output.
     #[getter]
     fn tree_outputs<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
         match &self.forest.targets {
@@ -813,10 +1007,10 @@ impl Model {
     /// Return the seconds that `calls` predictions of an array of float32 take in Rust, one after the other.
     /// `benches/python/run.py` compares them with calls from Python.
     fn _seconds(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, calls: usize) -> PyResult<f64> {
-        let held = Held::of(rows)?.ok_or_else(|| refused("an array of float32 is timed"))?;
+        let held = Held::of(rows)?.ok_or_else(|| refused("rows: only an array of float32 can be timed"))?;
         let source = held.view().map(Source::of_view).transpose().map_err(of_crate)?;
         let Some(Source::Singles(rows, _)) = source else {
-            return Err(refused("an array of float32 is timed"));
+            return Err(refused("rows: only an array of float32 can be timed"));
         };
         let mut out = vec![0.0; rows.len() * self.predictor.width()];
         self.run(py, self.predictor.uses_several_threads(rows.len()), || {

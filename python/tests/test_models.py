@@ -85,7 +85,7 @@ def test_what_a_model_says_of_itself(churn, softprob):
     assert "schedule" in model.explain() and "plan" in model.explain(1)
     assert softprob[0].classes.tolist() == list(range(5)) and softprob[0].feature_names is None
     assert fangorn.load(model_file(ZOO / "squared-error")).classes is None
-    with pytest.raises(fangorn.Error, match="has no classes"):
+    with pytest.raises(fangorn.Error, match="the model has no classes"):
         fangorn.load(model_file(ZOO / "squared-error")).predict_class(numpy.zeros((1, 10)))
     assert fangorn.load(model_file(ZOO / "sklearn-forest-names")).classes.tolist() == ["ja", "no", "yes, perhaps"]
 
