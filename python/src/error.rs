@@ -6,7 +6,7 @@ create_exception!(
     fangorn,
     Error,
     PyValueError,
-    "What is wrong with a model, with rows or with an option, where, and what to do about it: one line."
+    "A model, rows or an option can't be used. The message is one line that says what is wrong, where, and what to do."
 );
 
 /// Turns an error of the crate into Python's `fangorn.Error`.

@@ -50,7 +50,7 @@ impl GivenOptions {
             _ => {
                 let threads = self.threads.unwrap_or_default();
                 let what =
-                    format!("threads: {threads} threads predict nothing; take 1 or more, or leave it out");
+                    format!("threads: {threads} is no number of threads; give 1 or more, or leave it out");
                 return Err(refused(what));
             }
         };
@@ -78,7 +78,10 @@ impl Options {
             let key = PlanKey::here(forest, self.threads, self.sum);
             let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(of_crate)?;
             return kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
-                refused("schedule: no schedule is kept for this model on this machine; run `fangorn tune MODEL` first")
+                refused(
+                    "schedule: no tuned schedules of this model are saved on this machine; call Model.tune, or run \
+                     `fangorn tune MODEL`, first",
+                )
             });
         }
         // The text of a schedule has parentheses or several lines. The text of a plan file has `[[batch]]` tables.
@@ -96,8 +99,8 @@ impl Options {
             std::io::ErrorKind::NotFound => {
                 let presets = Preset::ALL.map(Preset::name).join(", ");
                 refused(format!(
-                    "schedule: `{name}` is no file and no schedule; `tuned` is what `fangorn tune` keeps, and the presets \
-                     are {presets}"
+                    "schedule: `{name}` is no file, no preset and no schedule; the presets are {presets}, and `tuned` \
+                     stands for the schedules that `fangorn tune` saved"
                 ))
             }
             _ => of_file(format!("{e}; give a preset's name, or a text file with one directive a line")),
@@ -129,12 +132,12 @@ impl Rounds {
             Self::Named(name) if name == "best" => match best()? {
                 Some(best) => Ok(Some(0..best + 1)),
                 None => Err(refused(
-                    "iteration_range: the model names no best round; train with early stopping of XGBoost, or give two \
-                     numbers",
+                    "iteration_range: the model names no best round; train it with XGBoost's early stopping, or give \
+                     two numbers",
                 )),
             },
             Self::Named(name) => Err(refused(format!(
-                "iteration_range: `{name}` is unknown; give two numbers, (0, 100) say, or `best` or `all`"
+                "iteration_range: `{name}` is unknown; give two numbers such as (0, 100), or `best`, or `all`"
             ))),
         }
     }

@@ -19,8 +19,13 @@ use crate::{
 
 /// A pipeline of scikit-learn, an ONNX graph or a model of LightGBM with linear leaves, compiled for this machine's CPU.
 ///
-/// `fangorn.load`, `fangorn.from_sklearn` and `fangorn.from_onnx` make one if a model is more than one forest. Rows are
-/// what `fangorn.Model` takes. They are copied to the types that the pipeline's first steps read.
+/// `fangorn.load`, `fangorn.loads`, `fangorn.from_sklearn`, `fangorn.from_onnx` and `fangorn.from_lightgbm` make a
+/// pipeline if the model is more than one forest of constant leaves. Of their options only `threads` has an effect on
+/// it, and `iteration_range` on linear leaves. A pipeline never changes, so several threads may use it at the same
+/// time. It can't be pickled.
+///
+/// The methods take `rows` of the types that `fangorn.Model` takes. A prediction copies them, converted to the types of
+/// the pipeline's inputs.
 #[pyclass(frozen, module = "fangorn")]
 pub struct Pipeline {
     graph: Graph,
@@ -51,14 +56,14 @@ fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
 fn width(input: &GraphInput) -> PyResult<usize> {
     match (input.dtype, &input.shape[..]) {
         (Dtype::Text, _) => Err(refused(format!(
-            "input `{}` of the pipeline takes texts, which this package does not pass on; predict a table by the command \
-             `fangorn predict MODEL --rows FILE`, or encode texts before the pipeline",
+            "input `{}` of the pipeline takes texts, which the Python package can't pass on; predict a table with the \
+             command `fangorn predict MODEL --rows FILE`, or encode texts before the pipeline",
             input.name
         ))),
         (_, [_]) => Ok(1),
         (_, [_, Some(columns)]) => Ok(*columns),
         _ => Err(refused(format!(
-            "input `{}` has no fixed number of columns; export the model with its number of features",
+            "input `{}` of the pipeline has no fixed number of columns; export the model with its number of features",
             input.name
         ))),
     }
@@ -69,8 +74,8 @@ impl Pipeline {
     pub fn new(graph: Graph, threads: usize) -> PyResult<Self> {
         let widths = graph.inputs.iter().map(width).collect::<PyResult<Vec<_>>>()?;
         let all = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
-        let all =
-            all.ok_or_else(|| refused("the pipeline's inputs have more columns than there is memory for"))?;
+        let all = all
+            .ok_or_else(|| refused("the pipeline's inputs have too many columns; check the file's shapes"))?;
         let mut columns = Forest::builder(all, 1).build().map_err(of_crate)?;
         if graph.inputs.len() > 1 && widths.iter().all(|width| *width == 1) {
             for (feature, input) in columns.features.iter_mut().zip(&graph.inputs) {
@@ -95,7 +100,9 @@ impl Pipeline {
             (Asked::Margin, Some((at, _))) => return Ok(Operand::Node(at, 0)),
             (Asked::Leaf, Some((at, _))) => return Ok(Operand::Node(at, 1)),
             (Asked::Margin | Asked::Leaf, None) => {
-                return Err(refused("a pipeline has values and classes; use predict or predict_class"));
+                return Err(refused(
+                    "a pipeline has no margins and no leaves; call predict or predict_class",
+                ));
             }
             _ => {}
         }
@@ -103,7 +110,7 @@ impl Pipeline {
         let floats = |at: usize| matches!(types.of(graph.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
         let at = match (graph.outputs.len(), asked == Asked::Class) {
             (0, _) => return Err(refused("the pipeline has no outputs")),
-            (1, true) if floats(0) => return Err(refused("the pipeline gives no classes; use predict")),
+            (1, true) if floats(0) => return Err(refused("the pipeline is no classifier; call predict")),
             (1, _) | (_, true) => 0,
             (_, false) => 1,
         };
@@ -157,7 +164,7 @@ impl Pipeline {
         })?;
         let inputs = py.detach(|| pipeline.inputs(count, &values));
         let inputs = inputs.ok_or_else(|| {
-            refused("the pipeline's inputs are of types that this package does not pass on")
+            refused("the pipeline has inputs of a type that Python can't pass on; use the command `fangorn`")
         })?;
         let found = pools::run(py, pipeline.threads, || predictor.predict(&inputs))?;
         let output = found.map_err(of_crate)?.pop().ok_or_else(|| refused("the pipeline has no outputs"))?;
@@ -187,27 +194,100 @@ fn result(py: Python<'_>, output: Tensor) -> PyResult<Bound<'_, PyAny>> {
 
 #[pymethods]
 impl Pipeline {
-    /// Predict rows: the probabilities of a classifier, or its scores if it has none, and the values of a regression.
+    /// Predict rows: probabilities for a classifier, or its scores if it has no probabilities, and predictions of the
+    /// target for a regressor.
     ///
-    /// Returns an array with a row for each row, of the type that the last step computes in. A single column has one
-    /// dimension.
+    /// Parameters
+    /// ----------
+    /// rows : array, DataFrame, table, sparse matrix or tensor
+    ///     n rows of `n_features` columns. `help(fangorn.Model)` says which types are read.
     ///
-    /// Raises fangorn.Error if the rows have other columns than the pipeline.
+    /// Returns
+    /// -------
+    /// numpy.ndarray
+    ///     `(n,)` if a row has one value, otherwise `(n, values)`. The dtype is that of the pipeline's last step.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     The rows do not have the pipeline's columns, or a step refuses a value.
+    /// TypeError
+    ///     The rows are of a type that is not read. The message says how to convert them.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import fangorn, numpy
+    /// >>> pipeline = fangorn.load(zoo.parent / "zoo-classical/linear-multiclass/model.txt")
+    /// >>> pipeline.predict(numpy.zeros((2, 5))).shape
+    /// (2, 3)
     fn predict<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::run(slf, rows, Asked::Value)
     }
 
-    /// Predict classes, by their labels. Raises fangorn.Error if the pipeline is no classifier.
+    /// Predict the class of each row, by its label.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of integers or str
+    ///     `(n,)`, or `(n, targets)` for a classifier of several targets.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     The pipeline is no classifier, or the rows are refused as by `predict`.
+    /// TypeError
+    ///     As for `predict`.
     fn predict_class<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::run(slf, rows, Asked::Class)
     }
 
-    /// Predict the sums before the objective's transform, of a model of LightGBM with linear leaves.
+    /// Predict margins, the sums before the objective's transform. Only models of LightGBM with linear leaves have
+    /// them.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of float64
+    ///     `(n,)` if the model has one output, otherwise `(n, outputs)`.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     The pipeline is no model of LightGBM with linear leaves, or the rows are refused as by `predict`.
+    /// TypeError
+    ///     As for `predict`.
     fn margin<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::run(slf, rows, Asked::Margin)
     }
 
-    /// Return the number of the leaf that each row reaches in each tree, of a model of LightGBM with linear leaves.
+    /// Return the leaf that each row reaches in each tree, as LightGBM's leaf id. Only models of LightGBM with linear
+    /// leaves have them.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows
+    ///     As for `predict`.
+    ///
+    /// Returns
+    /// -------
+    /// numpy.ndarray of int64
+    ///     `(n, trees)`, or `(n,)` if there is one tree.
+    ///
+    /// Raises
+    /// ------
+    /// fangorn.Error
+    ///     The pipeline is no model of LightGBM with linear leaves, or the rows are refused as by `predict`.
+    /// TypeError
+    ///     As for `predict`.
     fn leaf<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::run(slf, rows, Asked::Leaf)
     }
@@ -218,7 +298,7 @@ impl Pipeline {
         self.columns.features.len()
     }
 
-    /// The names of the columns, or None if the pipeline has none.
+    /// The names of the columns, a list of str, or None if the pipeline does not name all of them.
     #[getter]
     fn feature_names(&self) -> Option<Vec<String>> {
         let names: Option<Vec<String>> =
@@ -226,19 +306,20 @@ impl Pipeline {
         names.filter(|names| !names.is_empty())
     }
 
-    /// The number of operators.
+    /// The number of operators in the pipeline's graph.
     #[getter]
     fn n_nodes(&self) -> usize {
         self.graph.nodes.len()
     }
 
-    /// The number of threads that predict large batches.
+    /// The maximum number of threads that predict a batch.
     #[getter]
     fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The library whose way to read categories is used for the columns.
+    /// `lightgbm` for a model of LightGBM with linear leaves, otherwise `onnx`. It says how the categories of a
+    /// DataFrame are read.
     #[getter]
     fn library(&self) -> &'static str {
         self.library

@@ -78,15 +78,15 @@ pub fn takes_numbers(forest: &Forest) -> PyResult<()> {
         Some(column) => {
             let name = forest.features[column].name.clone().unwrap_or_else(|| column.to_string());
             Err(refused(format!(
-                "column `{name}` has categories by their names, for which an array has no numbers; pass a DataFrame or a \
-                 Table, whose categories are found by their names"
+                "column `{name}` has categories with names, which an array of numbers can't hold; hand over a DataFrame \
+                 or a Table, whose categories are matched by name"
             )))
         }
     }
 }
 
 fn not_read() -> PyErr {
-    PyTypeError::new_err("an array whose values can't be read where they lie; pass a copy of it")
+    PyTypeError::new_err("rows: the array's memory can't be read in place; hand over a copy of it")
 }
 
 fn of_matrix(array: &Bound<'_, PyAny>, bfloats: bool, take: &mut Take<'_>) -> PyResult<()> {
@@ -122,7 +122,7 @@ fn of_sparse(part: &Bound<'_, PyTuple>) -> PyResult<Source<'static>> {
         .zip(places)
         .and_then(|(offsets, places)| SparseMatrix::new([rows, columns], offsets, places, values));
     let matrix = matrix.ok_or_else(|| {
-        refused("the sparse matrix is not whole: its offsets or columns do not fit its shape; make it anew")
+        refused("rows: the sparse matrix is damaged: its indptr or its indices do not fit its shape; make it anew")
     })?;
     Ok(Source::Sparse(matrix, absent))
 }
@@ -134,7 +134,7 @@ fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) ->
     // SAFETY: a capsule of this name holds a pointer to a stream of Arrow's C interface, which is valid until the capsule
     // goes. The call moves the stream out and leaves one that was released, as the interface asks.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
-    let wrong = |e: arrow_schema::ArrowError| refused(format!("the table can't be read: {e}"));
+    let wrong = |e: arrow_schema::ArrowError| refused(format!("rows: the table can't be read: {e}"));
     let stream = ArrowArrayStreamReader::try_new(stream).map_err(wrong)?;
     let table_error = |e: fangorn::table::TableError| refused(e.to_string());
     let reader = BatchReader::new(forest, &stream.schema(), ColumnMatch::ByName).map_err(table_error)?;
@@ -157,7 +157,7 @@ pub fn places(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
         names.iter().map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect();
     let reader = BatchReader::new(forest, &Schema::new(fields), ColumnMatch::ByName);
     let reader = reader.map_err(|e| refused(e.to_string()))?;
-    reader.places().ok_or_else(|| refused("the table has columns inside columns; pass plain ones"))
+    reader.places().ok_or_else(|| refused("rows: the table has nested columns; hand over flat ones"))
 }
 
 /// Returns the number of each category in `texts`.
@@ -172,8 +172,8 @@ pub fn category_numbers(forest: &Forest, column: usize, texts: &[Option<String>]
             let name = feature.name.clone().unwrap_or_else(|| column.to_string());
             let text: String = text.chars().take(40).collect();
             refused(format!(
-                "column `{name}`: `{text}` is no category of the model, and its producer refuses such rows; write None, or a \
-                 category of the training data"
+                "column `{name}`: `{text}` is no category of the model, and the model's library refuses such rows; use \
+                 a category of the training data, or None"
             ))
         }),
     }

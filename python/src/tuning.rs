@@ -37,11 +37,13 @@ impl Request<'_> {
     pub fn check(&self) -> PyResult<()> {
         if !(self.seconds > 0.0 && self.seconds <= LONGEST_SECONDS) {
             let seconds = self.seconds;
-            return Err(refused(format!("budget: {seconds} seconds; give a time above 0 and up to a day")));
+            return Err(refused(format!("budget: {seconds} seconds; give more than 0 and at most a day")));
         }
         match self.batches.iter().find(|rows| !(1..=MOST_ROWS).contains(*rows)) {
-            Some(rows) => Err(refused(format!("batches: {rows} rows a call; give 1 to {MOST_ROWS}"))),
-            None if self.batches.is_empty() => Err(refused("batches: none; give the sizes of your batches")),
+            Some(rows) => Err(refused(format!("batches: {rows} rows a batch; give 1 to {MOST_ROWS}"))),
+            None if self.batches.is_empty() => {
+                Err(refused("batches: the list is empty; give one size or more"))
+            }
             None => Ok(()),
         }
     }
@@ -70,7 +72,7 @@ pub fn tune(
         let Some(progress) = &progress else { return };
         let Progress { rows, seen, points, best, .. } = progress_now;
         let line = format!(
-            "batch {rows}: {seen} of {points} candidates, the best takes {:.0}% of auto's time",
+            "batch of {rows}: {seen} of {points} candidates, the best takes {:.0}% of the default schedule's time",
             100.0 * best
         );
         Python::attach(|py| {

@@ -51,9 +51,9 @@ def test_options(softprob):
         model = fangorn.load(path, sum="exact", schedule=schedule)
         assert numpy.array_equal(model.predict(rows), expected), schedule
     for options, message in [
-        ({"schedule": "quick"}, "`quick` is no file and no schedule; .*the presets are default"),
+        ({"schedule": "quick"}, "`quick` is no file, no preset and no schedule; the presets are default"),
         ({"schedule": "tile(batch)"}, "tile"),
-        ({"threads": 0}, "threads: 0 threads"),
+        ({"threads": 0}, "threads: 0 is no number of threads"),
         ({"sum": "all"}, "sum: `all` is no contract of sums; take one of any, tree, exact"),
         ({"iteration_range": "last"}, "iteration_range: `last` is unknown"),
         ({"iteration_range": (3, 2)}, "rounds|range"),
@@ -286,9 +286,9 @@ def test_tune_returns_a_model_with_the_same_results(softprob, tmp_path, monkeypa
     for options, message in [
         ({"budget": 0}, "budget: 0 seconds"),
         ({"budget": float("nan")}, "budget: NaN seconds"),
-        ({"batches": []}, "batches: none"),
-        ({"batches": [0]}, "batches: 0 rows a call"),
-        ({"batches": [1 << 25]}, "batches: 33554432 rows a call"),
+        ({"batches": []}, "batches: the list is empty"),
+        ({"batches": [0]}, "batches: 0 rows a batch"),
+        ({"batches": [1 << 25]}, "batches: 33554432 rows a batch"),
     ]:
         with pytest.raises(fangorn.Error, match=message):
             model.tune(**options)

@@ -276,7 +276,7 @@ def test_tables_as_they_were_trained_on(folder):
     same(model.predict(as_categories), model.predict(frame))
     if folder.name in ("catboost-words", "sklearn-words"):
         for rows in (numpy.zeros((2, 2)), numpy.zeros((100, 2), "f4"), numpy.zeros((2, 2), int)):
-            with pytest.raises(fangorn.Error, match="has categories by their names.*pass a DataFrame"):
+            with pytest.raises(fangorn.Error, match="has categories with names.*hand over a DataFrame"):
                 model.predict(rows)
 
 
