@@ -6,7 +6,7 @@ create_exception!(
     fangorn,
     Error,
     PyValueError,
-    "A model, rows or an option can't be used. The message is one line that says what is wrong, where, and what to do."
+    "A model, rows or an option can't be used. One line says what is wrong, where, and what to do."
 );
 
 /// Turns an error of the crate into Python's `fangorn.Error`.

@@ -86,7 +86,7 @@ pub fn takes_numbers(forest: &Forest) -> PyResult<()> {
 }
 
 fn not_read() -> PyErr {
-    PyTypeError::new_err("rows: the array's memory can't be read in place; hand over a copy of it")
+    PyTypeError::new_err("rows: an array has a memory layout that is not supported; hand over a copy of it")
 }
 
 fn of_matrix(array: &Bound<'_, PyAny>, bfloats: bool, take: &mut Take<'_>) -> PyResult<()> {

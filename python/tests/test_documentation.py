@@ -12,7 +12,13 @@ import fangorn
 from conftest import ZOO
 
 PACKAGE = pathlib.Path(fangorn.__file__).parent
-NEEDS = {"from_xgboost": "xgboost", "from_lightgbm": "lightgbm", "from_sklearn": "sklearn"}
+NEEDS = {
+    "from_xgboost": "xgboost",
+    "from_lightgbm": "lightgbm",
+    "from_catboost": "catboost",
+    "from_sklearn": "sklearn",
+    "from_treelite": "treelite",
+}
 
 
 def documented():

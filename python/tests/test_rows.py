@@ -47,7 +47,7 @@ def test_integers_that_a_double_does_not_hold(softprob):
     model, _ = softprob
     rows = numpy.zeros((3, 8), numpy.int64)
     rows[1, 2] = 2**53 + 1
-    with pytest.raises(fangorn.Error, match="9007199254740993 has more digits than a double holds"):
+    with pytest.raises(fangorn.Error, match="9007199254740993 has more digits than a float64 holds"):
         model.predict(rows)
 
 
@@ -74,13 +74,13 @@ def test_shapes(softprob):
     [
         ("rows.csv", "read the file first"),
         (None, "NoneType are not read"),
-        (numpy.zeros((2, 8), complex), "no numbers"),
-        (numpy.zeros((2, 8), "datetime64[s]"), "no numbers"),
-        (numpy.array([["a"] * 8]), "no numbers"),
-        (numpy.array([["a"] * 8], object), "one of which is no number"),
+        (numpy.zeros((2, 8), complex), "no real numbers"),
+        (numpy.zeros((2, 8), "datetime64[s]"), "no real numbers"),
+        (numpy.array([["a"] * 8]), "no real numbers"),
+        (numpy.array([["a"] * 8], object), "an object in the array is no number"),
         (numpy.ma.zeros((2, 8)), "filled"),
         (numpy.zeros(2, [("a", "f4"), ("b", "f4")]), "structured"),
-        ([["a"] * 8], "more than numbers"),
+        ([["a"] * 8], "does not hold only numbers"),
         ([[1, 2], [3]], "no matrix"),
     ],
     ids=str,

@@ -77,5 +77,5 @@ def test_inside_a_network():
     assert network[0].leaves.grad.abs().sum() > 0
     assert not Forest(model, train=False)(rows).requires_grad
     assert "multi:softprob, 50 trees" in repr(network)
-    with pytest.raises(fangorn.Error, match="least or the largest leaf"):
+    with pytest.raises(fangorn.Error, match="least or the largest leaf value"):
         Forest(model_file(ZOO / "onnx-largest"))

@@ -1,4 +1,4 @@
-"""The extension, in Rust."""
+"""The types of the extension module, which is written in Rust."""
 
 from os import PathLike
 from typing import Any, Callable, Literal, Protocol, Sequence, TypeAlias, Union
@@ -26,15 +26,15 @@ class _Frame(Protocol):
     def iloc(self) -> Any: ...
 
 Rows: TypeAlias = Union[NDArray[Any], _Array, _DLPack, _Stream, _Sparse, _Frame, Sequence[Sequence[float]]]
-"""Rows and columns: see `Model`."""
+"""Rows to predict: the types that `help(fangorn.Model)` lists."""
 
 Rounds: TypeAlias = Union[tuple[int, int], Literal["best", "all"], None]
 
 class Error(ValueError):
-    """What is wrong with a model, with rows or with an option, where, and what to do about it: one line."""
+    """A model, rows or an option can't be used. One line says what is wrong, where, and what to do."""
 
 class Model:
-    """A trained forest, compiled for this machine's CPU."""
+    """A trained decision forest, compiled for this machine's CPU."""
 
     def predict(self, rows: Rows, *, base_margin: Any = None) -> NDArray[numpy.float32]: ...
     def margin(self, rows: Rows, *, base_margin: Any = None) -> NDArray[numpy.float32]: ...

@@ -11,30 +11,43 @@ from ._fangorn import Error
 
 
 def load(path, *, schedule=None, threads=None, sum="any", iteration_range=None):
-    """Load a model file of XGBoost (`.ubj`, `.json`), LightGBM (text), CatBoost (`.json`), treelite, ONNX, scikit-learn
-    (`.npz` of fangorn's exporter) or fangorn (`.fangorn`). The content tells the format, and the name plays no part.
+    """Load a model file, and compile it for this machine's CPU.
+
+    The file is one of XGBoost (`.ubj`, `.json`), LightGBM (text), CatBoost (`.json`), ONNX, treelite (a checkpoint),
+    scikit-learn (`.npz`, which fangorn's `export_sklearn.py` writes) or fangorn (`.fangorn`). Its content tells the
+    format; its name does not matter.
 
     Parameters
     ----------
     path : str or path
+        The file.
     schedule : str, optional
-        How the forest is walked: a preset's name (`default`, `xgboost`, …), `tuned` for what `fangorn tune` keeps, the path
-        of a schedule or of a plan, or the text of either. It changes how long a prediction takes, and never its result.
+        How the forest is walked: the name of a preset, such as `default` or `xgboost`; `tuned` for the schedules that
+        `Model.tune` or `fangorn tune` saved for this model on this machine; the path of a schedule or of a plan file
+        (`.toml`); or the text of either. It changes how long a prediction takes, and never its result.
     threads : int, optional
-        How many threads predict large batches; by default as many as the machine runs at the same time.
-    sum : {"any", "tree", "exact"}
-        What sums promise: the fastest order, the producer's own order and type, or the same bytes on every machine.
+        The maximum number of threads that predict a batch, 1 or more. The default is the number that the machine runs
+        at the same time. Small batches are predicted on the caller's thread.
+    sum : {"any", "tree", "exact"}, default "any"
+        What is promised about a margin's last digits. `any` adds in the fastest order. `tree` adds as the model's own
+        library does, tree after tree in its number type. `exact` gives the same bytes on every machine.
     iteration_range : (int, int), "best" or "all", optional
-        The boosting rounds to keep; an end of 0 is the last one. By default all, as XGBoost's Booster predicts.
+        The boosting rounds to keep: from the first number to before the second, counted from 0, where 0 as the second
+        number stands for the end. `best` keeps the rounds up to the best one of XGBoost's early stopping. By default
+        all rounds are kept, as by XGBoost's `Booster`. Models of XGBoost, LightGBM and CatBoost and boosting of
+        scikit-learn take it; the others are refused with it.
 
     Returns
     -------
-    Model, or Pipeline for a file that is more than one forest
+    Model or Pipeline
+        A Model for a forest. A Pipeline for a pipeline of scikit-learn, an ONNX graph of other operators, or a model of
+        LightGBM with linear leaves; of the options, `schedule` and `sum` have no effect on it.
 
     Raises
     ------
     fangorn.Error
-        The file can't be read as a model. The message names the place in it, and the remedy.
+        The file can't be read, is no model that fangorn supports, or does not fit the options. The message says where
+        in the file or in which option the fault is, and what to do.
 
     Examples
     --------
@@ -47,17 +60,27 @@ def load(path, *, schedule=None, threads=None, sum="any", iteration_range=None):
 
 
 def loads(data, format=None, *, schedule=None, threads=None, sum="any", iteration_range=None):
-    """Load a model from the bytes of its file.
+    """Load a model from the bytes of its file, and compile it for this machine's CPU.
 
     Parameters
     ----------
     data : bytes, bytearray, memoryview or str
-        What the file holds; the text of a format of texts may be a str.
+        The contents of the file. A str stands for a file in UTF-8.
     format : str, optional
-        `fangorn`, `xgboost-json`, `xgboost-ubj`, `lightgbm`, `catboost`, `onnx`, `treelite` or `scikit-learn`. By default
-        the content tells.
+        `fangorn`, `xgboost-json`, `xgboost-ubj`, `lightgbm`, `catboost`, `onnx`, `treelite` or `scikit-learn`. By
+        default the content tells the format.
     schedule, threads, sum, iteration_range
-        As `load` takes them.
+        As for `load`.
+
+    Returns
+    -------
+    Model or Pipeline
+        As for `load`.
+
+    Raises
+    ------
+    fangorn.Error
+        The format is unknown, or the data is refused as a file is by `load`.
 
     Examples
     --------
@@ -75,22 +98,40 @@ def _parse(data, format, options, labels=None):
 
 
 def _options(schedule, threads, sum, iteration_range=None):
-    """Options as the extension takes them."""
+    """Return the options as the extension takes them."""
     if isinstance(iteration_range, list):
         iteration_range = tuple(iteration_range)
     return {"schedule": schedule, "threads": threads, "sum": sum, "iteration_range": iteration_range}
 
 
 def unpickle(data, options):
-    """Make a model of its pickle."""
+    """Make a model from its pickle."""
     return _fangorn._parse(data, None, None, options)
 
 
 def from_xgboost(model, *, schedule=None, threads=None, sum="any", iteration_range=None):
-    """Take over a model of XGBoost: a `Booster`, or an estimator of its scikit-learn interface.
+    """Make a model from one of XGBoost.
 
-    Of an estimator that was trained with early stopping, the rounds up to the best one predict, as the estimator itself
-    predicts; of a Booster all do. `iteration_range` says otherwise.
+    Parameters
+    ----------
+    model : xgboost.Booster, or an estimator such as xgboost.XGBClassifier
+        A trained model.
+    schedule, threads, sum
+        As for `load`.
+    iteration_range : (int, int), "best" or "all", optional
+        The boosting rounds to keep, as for `load`. By default all rounds of a Booster are kept. If an estimator was
+        trained with early stopping, the rounds up to the best one are kept. Both predict like this in XGBoost, too.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    fangorn.Error
+        The model has something that fangorn does not support, or does not fit the options.
+    TypeError
+        `model` is no model of XGBoost.
 
     Examples
     --------
@@ -107,7 +148,7 @@ def from_xgboost(model, *, schedule=None, threads=None, sum="any", iteration_ran
             best = _best_of(booster)
             iteration_range = None if best is None else (0, best + 1)
     if not hasattr(booster, "save_raw"):
-        raise TypeError(f"{_name(model)} is no model of XGBoost; pass a Booster, or for example a fitted XGBClassifier")
+        raise TypeError(f"{_name(model)} is no model of XGBoost; hand over a Booster or a fitted estimator")
     return _parse(booster.save_raw("ubj"), "xgboost-ubj", _options(schedule, threads, sum, iteration_range))
 
 
@@ -119,10 +160,30 @@ def _best_of(booster):
 
 
 def from_lightgbm(model, *, schedule=None, threads=None, sum="any", start_iteration=0, num_iteration=None):
-    """Take over a model of LightGBM: a `Booster`, or a fitted estimator of its scikit-learn interface.
+    """Make a model from one of LightGBM.
 
-    `num_iteration` says how many rounds predict from `start_iteration` on; by default those up to the best one if training
-    stopped early, otherwise all, as LightGBM itself predicts.
+    Parameters
+    ----------
+    model : lightgbm.Booster, or an estimator such as lightgbm.LGBMClassifier
+        A trained model. A classifier's labels are kept; a Booster has none, and its classes are numbers from 0 on.
+    schedule, threads, sum
+        As for `load`.
+    start_iteration : int, default 0
+        The first boosting round to keep.
+    num_iteration : int, optional
+        The number of boosting rounds to keep. By default the rounds up to the best one are kept if training stopped
+        early, otherwise all, as LightGBM predicts. 0 or less keeps all.
+
+    Returns
+    -------
+    Model, or Pipeline if the leaves are linear
+
+    Raises
+    ------
+    fangorn.Error
+        The model has something that fangorn does not support, or does not fit the options.
+    TypeError
+        `model` is no model of LightGBM.
 
     Examples
     --------
@@ -134,27 +195,53 @@ def from_lightgbm(model, *, schedule=None, threads=None, sum="any", start_iterat
     """
     booster = getattr(model, "booster_", model)
     if not hasattr(booster, "model_to_string"):
-        raise TypeError(f"{_name(model)} is no model of LightGBM; pass a Booster, or for example a fitted LGBMClassifier")
+        raise TypeError(f"{_name(model)} is no model of LightGBM; hand over a Booster or a fitted estimator")
     text = booster.model_to_string(num_iteration=num_iteration, start_iteration=start_iteration)
     labels = getattr(model, "classes_", None) if booster is not model else None
     return _parse(text, "lightgbm", _options(schedule, threads, sum), _labels(labels))
 
 
 def _labels(labels):
-    """The labels of classes and whether they are texts, as the extension takes them."""
+    """Return the labels of the classes and whether they are texts, as the extension takes them."""
     if labels is None:
         return None
     return [str(label) for label in labels], labels.dtype.kind not in "iu"
 
 
 def from_catboost(model, *, pool=None, schedule=None, threads=None, sum="any"):
-    """Take over a model of CatBoost: a fitted `CatBoost`, `CatBoostClassifier`, `CatBoostRegressor` or `CatBoostRanker`.
+    """Make a model from one of CatBoost. CatBoost writes it to a temporary file of JSON, which is then loaded.
 
-    CatBoost saves it as JSON into a temporary file. A model with columns of categories needs the `pool` that it was trained
-    on, as `save_model` does.
+    Parameters
+    ----------
+    model : catboost.CatBoost, CatBoostClassifier, CatBoostRegressor or CatBoostRanker
+        A fitted model.
+    pool : catboost.Pool, optional
+        The rows that the model was trained on. CatBoost's `save_model` needs them if the model has columns of
+        categories.
+    schedule, threads, sum
+        As for `load`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    fangorn.Error
+        The model has something that fangorn does not support, or does not fit the options.
+    TypeError
+        `model` is no model of CatBoost.
+
+    Examples
+    --------
+    >>> import catboost, fangorn, numpy
+    >>> x = numpy.random.default_rng(0).normal(size=(200, 4))
+    >>> model = catboost.CatBoostRegressor(iterations=5, verbose=False, allow_writing_files=False).fit(x, x[:, 0])
+    >>> fangorn.from_catboost(model).n_trees
+    5
     """
     if not hasattr(model, "save_model") or not hasattr(model, "tree_count_"):
-        raise TypeError(f"{_name(model)} is no model of CatBoost; pass for example a fitted CatBoostClassifier")
+        raise TypeError(f"{_name(model)} is no model of CatBoost; hand over a fitted CatBoost or one of its estimators")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.json")
         model.save_model(str(path), format="json", pool=pool)
@@ -162,13 +249,32 @@ def from_catboost(model, *, pool=None, schedule=None, threads=None, sum="any"):
 
 
 def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types=None):
-    """Take over an estimator of scikit-learn: a tree, a forest, boosting, a linear model, or a pipeline of these.
+    """Make a model from an estimator of scikit-learn.
 
-    The script that writes estimators for the command line does it, `fangorn._export_sklearn`. Steps of a pipeline that it
-    does not know go through skl2onnx if that is installed, and `initial_types` are then what `skl2onnx.to_onnx` takes; by
-    default all columns are floats.
+    Trees, forests, boosting, linear models and pipelines of these are read directly. Other estimators are converted to
+    ONNX by skl2onnx, if it is installed.
 
-    Returns a Model, or a Pipeline where the estimator is more than one forest.
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator. One of XGBoost, LightGBM or CatBoost goes to `from_xgboost`, `from_lightgbm` or
+        `from_catboost`.
+    schedule, threads, sum
+        As for `load`.
+    initial_types : list of (str, type), optional
+        The names and types of the inputs, as `skl2onnx.to_onnx` takes them. By default there is one input of float32
+        with all columns. They have no effect if the estimator is read directly.
+
+    Returns
+    -------
+    Model, or Pipeline if the estimator is more than one forest
+
+    Raises
+    ------
+    fangorn.Error
+        The estimator is not fitted, or it can't be converted. The message says why.
+    TypeError
+        `model` is no estimator.
 
     Examples
     --------
@@ -184,7 +290,7 @@ def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types
         if package == name:
             return function(model, schedule=schedule, threads=threads, sum=sum)
     if not hasattr(model, "get_params"):
-        raise TypeError(f"{_name(model)} is no estimator of scikit-learn; pass a fitted one")
+        raise TypeError(f"{_name(model)} is no estimator of scikit-learn; hand over a fitted estimator")
     from ._export_sklearn import export
 
     file = io.BytesIO()
@@ -196,7 +302,7 @@ def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types
     if not hasattr(model, "n_features_in_"):
         raise Error(f"{_name(model)} is not fitted: {refused}; call fit first")
     if importlib.util.find_spec("skl2onnx") is None:
-        raise Error(f"{_name(model)}: {refused}; pip install skl2onnx, which writes more estimators") from refused
+        raise Error(f"{_name(model)}: {refused}; pip install skl2onnx, which converts more estimators") from refused
     import skl2onnx
     from skl2onnx.common.data_types import FloatTensorType
 
@@ -204,7 +310,7 @@ def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types
     try:
         graph = skl2onnx.to_onnx(model, initial_types=types, options={"zipmap": False} if _classifies(model) else None)
     except Exception as error:  # skl2onnx has errors of many types.
-        raise Error(f"{_name(model)}: {refused}; and skl2onnx does not write it: {error}") from refused
+        raise Error(f"{_name(model)}: {refused}; and skl2onnx can't convert it: {error}") from refused
     return from_onnx(graph, schedule=schedule, threads=threads, sum=sum)
 
 
@@ -213,9 +319,29 @@ def _classifies(model):
 
 
 def from_onnx(model, *, schedule=None, threads=None, sum="any"):
-    """Take over an ONNX model: a path, the bytes of a file, or a `ModelProto`.
+    """Make a model from one of ONNX.
 
-    Returns a Model, or a Pipeline where the graph is more than one tree ensemble.
+    Parameters
+    ----------
+    model : str, path, bytes, bytearray, memoryview or onnx.ModelProto
+        The path of a file, the bytes of a file, or a model in memory.
+    schedule, threads, sum
+        As for `load`.
+
+    Returns
+    -------
+    Model, or Pipeline if the graph is more than one tree ensemble
+
+    Raises
+    ------
+    fangorn.Error
+        The file can't be read, or the graph has something that fangorn does not support.
+
+    Examples
+    --------
+    >>> import fangorn
+    >>> fangorn.from_onnx(zoo / "onnx-softmax/model.onnx").n_outputs
+    3
     """
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
@@ -225,7 +351,32 @@ def from_onnx(model, *, schedule=None, threads=None, sum="any"):
 
 
 def from_treelite(model, *, schedule=None, threads=None, sum="any"):
-    """Take over a `treelite.Model`."""
+    """Make a model from one of treelite.
+
+    Parameters
+    ----------
+    model : treelite.Model
+        The model.
+    schedule, threads, sum
+        As for `load`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    fangorn.Error
+        The model has something that fangorn does not support, or does not fit the options.
+    TypeError
+        `model` is no `treelite.Model`.
+
+    Examples
+    --------
+    >>> import fangorn, treelite
+    >>> fangorn.from_treelite(treelite.Model.deserialize(zoo / "treelite-softmax/model.tl")).n_trees
+    6
+    """
     if not hasattr(model, "serialize_bytes"):
         raise TypeError(f"{_name(model)} is no model of treelite; pass a treelite.Model")
     return _parse(model.serialize_bytes(), "treelite", _options(schedule, threads, sum))

@@ -9,7 +9,8 @@ _Sum = Literal["any", "tree", "exact"]
 _Path = str | PathLike[str]
 _Bytes = bytes | bytearray | memoryview
 
-# Most files are one forest, which is a Model. Use isinstance to recognise a Pipeline.
+# These return a Model, or a Pipeline if the file is more than one forest. The type is Any, so that callers who load
+# forests need no isinstance.
 def load(
     path: _Path,
     *,

@@ -1,10 +1,10 @@
-"""Rows as Python's libraries have them, as parts that the extension reads where they lie.
+"""Turns rows of Python's libraries into parts that the extension reads, most of them without a copy.
 
 A part is a tuple:
 
 | part | what it holds |
 |---|---|
-| `("matrix", array)` | an array of two dimensions, of a type and an alignment that is read where it lies |
+| `("matrix", array)` | an array of two dimensions, of a type and an alignment that is read without a copy |
 | `("bfloats", array)` | the same, uint16: the bits of numbers of the type bfloat16 |
 | `("columns", arrays)` | an array of one dimension for each of the model's columns, in the model's order |
 | `("sparse", shape, offsets, columns, values, absent)` | compressed sparse rows: int64, int64, float64 |
@@ -15,12 +15,12 @@ import numpy
 
 from ._fangorn import Error
 
-# Types that the extension reads where they lie.
+# Types that the extension reads without a copy.
 _READ = frozenset(
     numpy.dtype(name) for name in "float32 float64 float16 int32 int16 int8 uint32 uint16 uint8".split()
 )
 
-# The most rows that are copied at a time, if their type has to be converted.
+# The maximum number of rows that are copied at a time, if their type has to be converted.
 _ROWS = 1 << 16
 
 _WHAT_IS_TAKEN = (
@@ -41,7 +41,7 @@ def parts(model, rows):
     if package == "torch":
         return _of_torch(rows)
     if package == "polars" and hasattr(rows, "collect"):
-        raise TypeError("rows are a LazyFrame, which holds none yet; pass rows.collect()")
+        raise TypeError("rows are a LazyFrame, which is not computed yet; hand over rows.collect()")
     if hasattr(rows, "__arrow_c_stream__"):
         return [("stream", rows)]
     if hasattr(rows, "__dlpack__"):
@@ -52,8 +52,8 @@ def parts(model, rows):
         return _of_list(rows)
     if isinstance(rows, (str, bytes)) or hasattr(rows, "__fspath__"):
         raise TypeError(
-            "rows are a path or a text; read the file first, with pandas.read_csv or polars.read_parquet say, or predict it "
-            "by the command `fangorn predict MODEL --rows FILE`"
+            "rows are a path or a text; read the file first, for example with pandas.read_csv or polars.read_parquet, "
+            "or predict it with the command `fangorn predict MODEL --rows FILE`"
         )
     raise TypeError(f"rows of type {_name(rows)} are not read; {_WHAT_IS_TAKEN}")
 
@@ -66,22 +66,22 @@ def _of_list(rows):
     try:
         array = numpy.asarray(rows)
     except ValueError as error:
-        raise TypeError(f"rows are a list that is no matrix: {error}; give each row as many numbers") from None
+        raise TypeError(f"rows are a list that is no matrix: {error}; give all rows the same length") from None
     if array.dtype.kind in "USO":
-        raise TypeError("rows are a list that holds more than numbers; pass a DataFrame")
+        raise TypeError("rows are a list that does not hold only numbers; hand over a DataFrame")
     return _of_array(array)
 
 
 def _of_array(array):
     if isinstance(array, numpy.ma.MaskedArray):
-        raise TypeError("rows are a masked array; pass rows.astype(float).filled(numpy.nan)")
-    # A subclass that means the same: a matrix, or a file that is mapped into memory.
+        raise TypeError("rows are a masked array; hand over rows.astype(float).filled(numpy.nan)")
+    # The values of other subclasses mean the same: numpy.matrix, or a file that is mapped into memory.
     array = array.view(numpy.ndarray)
     if array.dtype.names:
         raise TypeError("rows are a structured array; pass pandas.DataFrame(rows), whose columns have names")
     if array.ndim != 2:
-        one = "; pass rows.reshape(1, -1) if it is one row, rows.reshape(-1, 1) if it is one column"
-        raise Error(f"rows: an array of {array.ndim} dimensions, where 2 are needed{one if array.ndim == 1 else ''}")
+        one = "; hand over rows.reshape(1, -1) if it is one row, rows.reshape(-1, 1) if it is one column"
+        raise Error(f"rows: an array has {array.ndim} dimensions, but 2 are needed{one if array.ndim == 1 else ''}")
     kind, dtype = array.dtype.kind, array.dtype
     if kind == "b":
         array, dtype = array.view(numpy.uint8), numpy.dtype(numpy.uint8)
@@ -89,7 +89,7 @@ def _of_array(array):
         return [("bfloats", array.view(numpy.uint16))]
     elif kind not in "iuf":
         if dtype.name not in ("bfloat16", "object"):
-            raise TypeError(f"rows are an array of {dtype}, which are no numbers that a forest compares; cast it to float")
+            raise TypeError(f"rows are an array of {dtype}, which are no real numbers; cast it to a float type")
     if dtype in _READ and array.flags.aligned and _steps_whole(array):
         return [("matrix", array)]
     return _converted(array)
@@ -113,14 +113,14 @@ def _doubles(values, what):
         if not same.all():
             value = values[~same].flat[0]
             raise Error(
-                f"{what}: {value} has more digits than a double holds; round it as the training data was rounded"
+                f"{what}: {value} has more digits than a float64 holds; round it as the training data was rounded"
             )
         return found
     if values.dtype.kind == "O":
         try:
             return values.astype(numpy.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{what}: an array of objects, one of which is no number ({error}); pass a DataFrame") from None
+            raise TypeError(f"{what}: an object in the array is no number ({error}); hand over a DataFrame") from None
     if values.dtype.newbyteorder("=") in _READ:
         return numpy.array(values, dtype=values.dtype.newbyteorder("="), order="C")
     return values.astype(numpy.float64)
@@ -129,7 +129,7 @@ def _doubles(values, what):
 def _of_sparse(model, rows):
     absent = getattr(model, "_absent", 0.0)
     if rows.ndim != 2:
-        raise Error(f"rows: a sparse array of {rows.ndim} dimensions, where 2 are needed")
+        raise Error(f"rows: a sparse array has {rows.ndim} dimensions, but 2 are needed")
     rows = rows.tocsr()
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -166,15 +166,18 @@ def _of_dlpack(rows):
     device = rows.__dlpack_device__()[0]
     if int(device) != 1:
         raise TypeError(
-            f"rows of type {_name(rows)} are not in the memory of the CPU; copy them there first, with .get(), .cpu() or "
-            "jax.device_get say"
+            f"rows of type {_name(rows)} are not in the memory of the CPU; copy them there first, for example with "
+            ".get(), .cpu() or jax.device_get"
         )
     return _of_array(numpy.from_dlpack(rows))
 
 
 def _of_pandas(model, frame):
     if not hasattr(frame, "columns"):
-        raise TypeError(f"rows of type {_name(frame)} are no table; pass rows.to_frame() or rows.to_frame().T")
+        raise TypeError(
+            f"rows of type {_name(frame)} are no table; hand over rows.to_frame() if it is a column, rows.to_frame().T "
+            "if it is a row"
+        )
     names = [".".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in frame.columns]
     columns = [_column(model, at, place, names[place], frame) for at, place in enumerate(model._places(names))]
     if all(read is None for _, read, _ in columns):
@@ -211,7 +214,7 @@ def _column(model, at, place, name, frame):
     if coded:
         return place, _by_codes(model, at), name
     if str(dtype) == "category":
-        # If the model names no categories, they are read as its own library reads them.
+        # If the model names no categories, a category becomes the number that the model's library reads.
         by_place = model.library in ("xgboost", "lightgbm", "treelite")
         return place, _codes if by_place else _category_values, name
     return place, _numbers, name
@@ -262,4 +265,4 @@ def _numbers(series, name):
     remedy = "cast the column to the numbers that the model was trained on"
     if kind == "O":
         raise Error(f"{what}: it holds texts, and the model's file names no categories for them; {remedy}")
-    raise Error(f"{what}: it holds values of type {dtype}, for which no model has a number of its own; {remedy}")
+    raise Error(f"{what}: it holds values of type {dtype}, which are no numbers; {remedy}")

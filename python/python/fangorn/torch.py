@@ -1,4 +1,4 @@
-"""A forest as a module of torch, on the CPU, whose leaf values are trained.
+"""A forest as a module of torch, on the CPU. Its leaf values can be trained.
 
 >>> import fangorn, torch
 >>> from fangorn.torch import Forest
@@ -20,22 +20,36 @@ __all__ = ["Forest"]
 
 
 class Forest(torch.nn.Module):
-    """A forest: rows `(n, n_features)` become margins `(n, n_outputs)`.
+    """A forest as a module: it turns rows, `(n, n_features)`, into margins, `(n, n_outputs)`.
 
-    `leaves` is the parameter: the values of the leaves, `(slots, 1)`, or `(slots, n_outputs)` where leaves are vectors. The
-    forward pass finds the leaf that each row reaches in each tree, reading the rows where they lie, and adds up the leaves'
-    values; so the gradient of a leaf is the sum of the gradients of the rows that reach it. Splits are not trained, and rows
-    get no gradient. `bias` is the base score of each output, a parameter too.
+    The forward pass finds the leaf that each row reaches in each tree, and adds up the leaf values. So the gradient of
+    a leaf value is the sum of the gradients of the rows that reach the leaf. Splits are not trained, and rows get no
+    gradient. The rows and the module must be in the memory of the CPU.
 
-    While nothing needs a gradient, `fangorn.Model.margin` predicts from the model's own leaf values, unless they have been
-    changed.
+    If no gradient is needed and neither parameter was changed, `fangorn.Model.margin` computes the margins.
 
     Parameters
     ----------
-    model : Model or path
+    model : fangorn.Model, or the path of a model file
         A forest whose margins are sums of leaf values.
-    train : bool
-        Whether the leaf values are trained.
+    train : bool, default True
+        Whether `leaves` and `bias` need gradients.
+    threads : int, optional
+        As for `fangorn.load`. It has an effect if `model` is a path.
+
+    Attributes
+    ----------
+    leaves : torch.nn.Parameter of float32
+        The leaf values: `(leaf slots, 1)`, or `(leaf slots, n_outputs)` if a leaf adds to every output.
+    bias : torch.nn.Parameter of float32
+        The base score of each output: `(n_outputs,)`.
+    model : fangorn.Model
+        The compiled forest, with its own leaf values.
+
+    Raises
+    ------
+    fangorn.Error
+        The margin is the least or the largest leaf value and no sum, or the file can't be read.
     """
 
     def __init__(self, model, *, train=True, threads=None):
@@ -43,7 +57,7 @@ class Forest(torch.nn.Module):
         if not isinstance(model, Model):
             model = load(model, threads=threads)
         if not model._sums:
-            raise Error("the margin is the least or the largest leaf and no sum; a forest of sums can be trained")
+            raise Error("model: its margin is the least or the largest leaf value and no sum; give a forest of sums")
         self.model = model
         values = numpy.asarray(model.leaf_values, numpy.float32)
         self.leaves = torch.nn.Parameter(torch.from_numpy(values.copy()), requires_grad=train)
@@ -51,11 +65,14 @@ class Forest(torch.nn.Module):
         self.bias = torch.nn.Parameter(bias, requires_grad=train)
         outputs = model.tree_outputs
         self.register_buffer("outputs", None if outputs is None else torch.from_numpy(outputs), persistent=False)
-        # The values that the compiled model has.
+        # The values of the compiled model.
         self._own = (self.leaves.detach().clone(), self.bias.detach().clone())
 
     def forward(self, rows):
-        """Return the margins of rows, `(n, n_outputs)`."""
+        """Return the margins of rows, a tensor with the dtype of `leaves`: `(n, n_outputs)`.
+
+        The rows can be of any type that `fangorn.Model.margin` reads.
+        """
         needed = torch.is_grad_enabled() and (self.leaves.requires_grad or self.bias.requires_grad)
         if not needed and self._unchanged():
             margins = torch.from_numpy(self.model.margin(rows))
@@ -79,7 +96,7 @@ class Forest(torch.nn.Module):
         return margins.index_add(1, self.outputs, values) + self.bias
 
     def extra_repr(self):
-        """Say what the forest is."""
+        """Return one line that describes the forest."""
         return repr(self.model).removeprefix("<fangorn.Model: ").removesuffix(">")
 
     def __getstate__(self):
