@@ -302,7 +302,7 @@ def test_early_stop_of_lightgbm_is_refused():
         lambda: ours.predict_proba(x),
         lambda: ours.predict(x),
     ):
-        with pytest.raises(fangorn.Error, match="pred_early_stop is not here; leave it out"):
+        with pytest.raises(fangorn.Error, match="pred_early_stop is not supported; leave it out"):
             refused()
 
 
@@ -412,25 +412,25 @@ def test_treelite():
                 alike(our_treelite.gtil.predict(ours, rows, pred_margin=True), treelite.gtil.predict(theirs, rows, pred_margin=True))
         ours = our_treelite.Model.from_treelite(theirs)
         assert (ours.num_tree, ours.num_feature, ours.input_type) == (theirs.num_tree, theirs.num_feature, theirs.input_type)
-    with pytest.raises(fangorn.Error, match="predict_per_tree is not here"):
+    with pytest.raises(fangorn.Error, match="predict_per_tree is not in fangorn.compat"):
         our_treelite.gtil.predict_per_tree(ours, x)
 
 
 def test_what_is_not_here_is_named():
     for refused, message in [
-        (lambda: our_xgboost.train({}, None), "xgboost.train is not here; train with the package xgboost"),
-        (lambda: our_xgboost.dask, "xgboost.dask is not here; use the package xgboost"),
+        (lambda: our_xgboost.train({}, None), "xgboost.train is not in fangorn.compat; train with the package xgboost"),
+        (lambda: our_xgboost.dask, "xgboost.dask is not in fangorn.compat; use the package xgboost"),
         (lambda: our_xgboost.Booster(), None),
         (lambda: our_xgboost.Booster().predict(our_xgboost.DMatrix([[1.0]])), "holds no model"),
-        (lambda: our_xgboost.Booster().update(None), "Booster.update is not here; train with"),
+        (lambda: our_xgboost.Booster().update(None), "Booster.update is not in fangorn.compat; train with"),
         (lambda: our_xgboost.XGBClassifier().fit(None), "train with the package xgboost"),
         (lambda: our_xgboost.XGBClassifier().predict([[1.0]]), "load_model beforehand"),
-        (lambda: our_lightgbm.train({}, None), "lightgbm.train is not here; train with the package lightgbm"),
-        (lambda: our_lightgbm.Dataset([]), "lightgbm.Dataset is not here"),
+        (lambda: our_lightgbm.train({}, None), "lightgbm.train is not in fangorn.compat; train with the package lightgbm"),
+        (lambda: our_lightgbm.Dataset([]), "lightgbm.Dataset is not in fangorn.compat"),
         (lambda: our_lightgbm.LGBMClassifier().fit(None), "train with the package lightgbm"),
-        (lambda: our_sklearn.RandomForestClassifier().predict(None), "from_model gives it one"),
-        (lambda: our_sklearn.SVC, "sklearn.SVC is not here"),
-        (lambda: our_treelite.frontend, "treelite.frontend is not here"),
+        (lambda: our_sklearn.RandomForestClassifier().predict(None), "make it with from_model"),
+        (lambda: our_sklearn.SVC, "sklearn.SVC is not in fangorn.compat"),
+        (lambda: our_treelite.frontend, "treelite.frontend is not in fangorn.compat"),
     ]:
         if message is None:
             refused()

@@ -149,7 +149,7 @@ def test_what_is_right_and_refused_is_counted(reported):
         "xgboost.Booster.predict pred_leaf": 1,
     }
     assert list(report["refused"].values()) == [1]
-    assert "approx_contribs is not here; leave it out" in next(iter(report["refused"]))
+    assert "approx_contribs is not supported; leave it out" in next(iter(report["refused"]))
     assert report["raised_alike"] == {"xgboost.Booster.inplace_predict: ValueError": 1}
 
 

@@ -1,4 +1,4 @@
-"""The classes of XGBoost, LightGBM, scikit-learn and treelite with their own signatures, which predict by fangorn.
+"""Classes with the names and signatures of XGBoost, LightGBM, scikit-learn and treelite, which predict with fangorn.
 
 A program that loads a model and predicts changes one import:
 
@@ -7,7 +7,7 @@ A program that loads a model and predicts changes one import:
     from fangorn.compat import sklearn             # sklearn.ensemble.RandomForestClassifier(fitted)
     from fangorn.compat import treelite            # in place of: import treelite
 
-None of these libraries needs to be installed. Results have the shapes and the types that the library returns. Leaves are
-the same, and sums differ by rounding alone. What a library does besides predicting, training above all, is refused by
-name.
+The libraries need not be installed. Results have the shapes and types of the library's own results. Each row reaches
+the same leaves, and sums differ only by rounding. Whatever a library does besides predicting, such as training, raises
+an error that names the method and says what to do.
 """

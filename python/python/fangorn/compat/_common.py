@@ -1,4 +1,4 @@
-"""What the modules of `fangorn.compat` share."""
+"""Functions that the modules of `fangorn.compat` share."""
 
 import numpy
 
@@ -6,31 +6,31 @@ from .._fangorn import Error
 
 
 class NotHere(Error, AttributeError):
-    """Something of a library that `fangorn.compat` does not have: it predicts, and does nothing else."""
+    """A part of a library that `fangorn.compat` does not have, because it only predicts."""
 
 
 def refuse(library, name, remedy=None):
-    """Raise the error that says what to do in place of what is not here."""
-    remedy = remedy or f"use the package {library} for it: fangorn.compat predicts, and does nothing else"
-    raise NotHere(f"{library}.{name} is not here; {remedy}")
+    """Raise the error that names a missing part of a library, and says what to do."""
+    remedy = remedy or f"use the package {library} for it, because fangorn.compat only predicts"
+    raise NotHere(f"{library}.{name} is not in fangorn.compat; {remedy}")
 
 
 def refuses(library, owner, name):
-    """Make a method that refuses."""
+    """Make a method that raises the error of `refuse`."""
     remedy = None
     if name in ("fit", "train", "update", "boost", "partial_fit", "refit", "cv"):
-        remedy = f"train with the package {library} and pass the model: fangorn predicts, and does not train"
+        remedy = f"train with the package {library} and hand over the model, because fangorn only predicts"
 
     def method(*_, **__):
         refuse(library, f"{owner}.{name}" if owner else name, remedy)
 
     method.__name__ = name
-    method.__doc__ = f"Refused: {remedy or 'fangorn.compat predicts, and does nothing else'}."
+    method.__doc__ = f"Not supported: {remedy or 'fangorn.compat only predicts'}."
     return method
 
 
 def module_getattr(library, names):
-    """Make a module's `__getattr__`, which refuses what the library has and the module has not."""
+    """Make a module's `__getattr__`. It refuses every name that the module does not have; `names` are functions."""
 
     def __getattr__(name):
         if name.startswith("__"):
@@ -42,12 +42,12 @@ def module_getattr(library, names):
     return __getattr__
 
 
-# Ranges of rounds whose compiled models a Booster keeps.
+# The maximum number of ranges of rounds whose compiled models a Booster keeps.
 _MOST_MODELS = 8
 
 
 def kept(models, rounds, make):
-    """Return the model of a range of rounds. `make` compiles it, and it is kept beside a few others."""
+    """Return the model of a range of rounds from `models`, or compile it with `make` and keep it there."""
     model = models.get(rounds)
     if model is None:
         model = make()
@@ -59,7 +59,7 @@ def kept(models, rounds, make):
 
 
 def by_position(model, rows):
-    """Give a table's columns the model's names, so that they are taken in their order, as the library takes them."""
+    """Rename a table's columns to the model's, so that they are taken in their order, as the library takes them."""
     names = model.feature_names or [f"f{at}" for at in range(model.n_features)]
     columns = getattr(rows, "columns", None)
     if columns is None and hasattr(rows, "column_names"):
@@ -78,7 +78,7 @@ def by_position(model, rows):
 
 
 def names_of(rows):
-    """The names of a table's columns, or None."""
+    """Return the names of a table's columns, or None if the rows are no table."""
     if hasattr(rows, "column_names") and not hasattr(rows, "iloc"):
         return [str(name) for name in rows.column_names]
     if hasattr(rows, "columns") and (hasattr(rows, "iloc") or hasattr(rows, "__arrow_c_stream__")):
@@ -87,7 +87,7 @@ def names_of(rows):
 
 
 def with_missing(rows, missing):
-    """Put NaN in place of a value that stands for a missing one."""
+    """Replace the value `missing`, which stands for a missing value, by NaN."""
     if missing is None or missing != missing:
         return rows
     if hasattr(rows, "tocsr"):
@@ -101,7 +101,7 @@ def with_missing(rows, missing):
             rows[name] = numbers[name].where(numbers[name] != missing)
         return rows
     if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, numpy.ndarray):
-        raise TypeError("missing: put nulls in place of the value into a table of Arrow, and leave the option out")
+        raise TypeError("missing: a table of Arrow takes no such option; replace the value by nulls in the table")
     rows = numpy.asarray(rows)
     if rows.dtype.kind != "f":
         rows = rows.astype(numpy.float64)

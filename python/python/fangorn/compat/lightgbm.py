@@ -1,4 +1,4 @@
-"""LightGBM's classes, which predict by fangorn.
+"""LightGBM's classes, which predict with fangorn.
 
     from fangorn.compat import lightgbm
 
@@ -22,7 +22,11 @@ __getattr__ = module_getattr("lightgbm", {"train", "cv", "plot_importance", "plo
 
 
 class Booster:
-    """A model of LightGBM. `model_file` is a path, `model_str` a text, or a Booster of the package lightgbm."""
+    """A trained model of LightGBM.
+
+    `model_file` is the path of a model file, or a Booster of the package lightgbm. `model_str` is the text of a model
+    file. Of `params`, `num_threads` and `n_jobs` set the maximum number of threads; the others have no effect.
+    """
 
     def __init__(self, params=None, train_set=None, model_file=None, model_str=None):
         if train_set is not None:
@@ -51,7 +55,7 @@ class Booster:
 
     @property
     def model(self):
-        """The `fangorn.Model` of all rounds, or the `fangorn.Pipeline` of linear trees."""
+        """The `fangorn.Model` of all rounds, or the `fangorn.Pipeline` if the trees are linear."""
         return self._model(0, -1)
 
     def predict(
@@ -68,14 +72,16 @@ class Booster:
     ):
         """Predict rows, as `lightgbm.Booster.predict` does."""
         if options.get("pred_early_stop"):
-            raise LightGBMError("pred_early_stop is not here; leave it out for the sums of all trees")
+            raise LightGBMError("pred_early_stop is not supported; leave it out for the sums of all trees")
         if isinstance(data, (str, os.PathLike)):
-            raise TypeError("rows come from memory here; read the file first, with pandas or polars say")
+            raise TypeError("rows can't be a path; read the file first, for example with pandas or polars")
         if num_iteration is None:
             num_iteration = self.best_iteration if start_iteration <= 0 else -1
         model = self._model(max(start_iteration, 0), self._count(start_iteration, num_iteration))
         if validate_features and names_of(data) not in (None, model.feature_names):
-            raise LightGBMError(f"the names of the columns are {names_of(data)}, the model's are {model.feature_names}")
+            raise LightGBMError(
+                f"the names of the columns are {names_of(data)}, but the model's are {model.feature_names}; rename them"
+            )
         if isinstance(data, list):
             data = numpy.asarray(data)
         rows = by_position(model, data)
@@ -83,7 +89,7 @@ class Booster:
             return model.leaf(rows).astype(numpy.int32)
         if pred_contrib:
             if isinstance(model, Pipeline):
-                raise LightGBMError("pred_contrib of linear trees is not here; use the package lightgbm")
+                raise LightGBMError("pred_contrib is not supported for linear trees; use the package lightgbm")
             found = model.contributions(rows).astype(numpy.float64)
             if hasattr(data, "tocsr"):
                 return _sparse(found, data)
@@ -106,7 +112,7 @@ class Booster:
         return self._text.count("\nTree=")
 
     def num_model_per_iteration(self):
-        """Return the number of trees of a round."""
+        """Return the number of trees in a boosting round."""
         return self._field("num_tree_per_iteration")
 
     def num_feature(self):
@@ -122,13 +128,13 @@ class Booster:
         return int(self._text[start : self._text.index("\n", start)])
 
     def model_to_string(self, num_iteration=None, start_iteration=0, importance_type="split"):
-        """Return the text that was loaded."""
+        """Return the text of the model file that was loaded. A choice of rounds is refused."""
         if start_iteration > 0 or num_iteration not in (None, -1, 0):
             refuses("lightgbm", "Booster", "model_to_string of some rounds")()
         return self._text
 
     def save_model(self, filename, num_iteration=None, start_iteration=0, importance_type="split"):
-        """Write the text that was loaded."""
+        """Write the text of the model file that was loaded. A choice of rounds is refused."""
         pathlib.Path(filename).write_text(self.model_to_string(num_iteration, start_iteration), encoding="utf-8")
         return self
 
@@ -148,7 +154,7 @@ class Booster:
 
 
 def _sparse(contributions, rows):
-    """Contributions to sparse rows are sparse, as the rows are; those of several outputs are a list."""
+    """Return contributions in the sparse format of the rows: one matrix, or a list with one for each output."""
     from scipy.sparse import csc_matrix, csr_matrix
 
     kind = csc_matrix if rows.format == "csc" else csr_matrix
@@ -159,7 +165,7 @@ def _sparse(contributions, rows):
 
 
 class LGBMModel:
-    """An estimator of LightGBM's scikit-learn interface, which predicts. `from_model` gives it a model."""
+    """An estimator of LightGBM's scikit-learn interface that only predicts. `from_model` makes one from a model."""
 
     def __init__(self, **params):
         self._params, self._booster = params, None
@@ -168,7 +174,7 @@ class LGBMModel:
 
     @classmethod
     def from_model(cls, model):
-        """Take over a fitted estimator of the package lightgbm, a Booster, or the path of a model file."""
+        """Make an estimator from a fitted one of the package lightgbm, a Booster, or the path of a model file."""
         estimator = cls()
         if hasattr(model, "get_params"):
             # The parameters of training, one of which is for predicting, too.
@@ -184,9 +190,9 @@ class LGBMModel:
 
     @property
     def booster_(self):
-        """The Booster."""
+        """The Booster of the estimator."""
         if self._booster is None:
-            raise LightGBMError("the estimator holds no model; from_model gives it one: fangorn predicts, and does not train")
+            raise LightGBMError("the estimator holds no model; make it with from_model, because fangorn only predicts")
         return self._booster
 
     @property
@@ -202,11 +208,11 @@ class LGBMModel:
         return self.booster_.feature_name()
 
     def get_params(self, deep=True):
-        """Return the parameters that were handed over."""
+        """Return the parameters of the constructor and of `set_params`."""
         return dict(self._params)
 
     def set_params(self, **params):
-        """Set parameters, which have no effect."""
+        """Set parameters. Of these only `pred_early_stop` has an effect: it makes `predict` refuse."""
         self._params.update(params)
         return self
 
@@ -245,15 +251,15 @@ class LGBMModel:
 
 
 class LGBMRegressor(LGBMModel):
-    """LightGBM's regressor."""
+    """A regressor of LightGBM that only predicts."""
 
 
 class LGBMRanker(LGBMModel):
-    """LightGBM's ranker."""
+    """A ranker of LightGBM that only predicts."""
 
 
 class LGBMClassifier(LGBMModel):
-    """LightGBM's classifier."""
+    """A classifier of LightGBM that only predicts."""
 
     classes_ = None
 
@@ -276,7 +282,7 @@ class LGBMClassifier(LGBMModel):
         validate_features=False,
         **others,
     ):
-        """Predict classes, by their labels."""
+        """Predict the class of each row, by its label. With an option for other results it returns those."""
         options = dict(
             others,
             raw_score=raw_score,
@@ -303,7 +309,7 @@ class LGBMClassifier(LGBMModel):
         validate_features=False,
         **options,
     ):
-        """Predict the probability of each class."""
+        """Predict the probability of each class, float64: `(n, n_classes)`."""
         found = super().predict(
             X, raw_score, start_iteration, num_iteration, pred_leaf, pred_contrib, validate_features, **options
         )

@@ -1,11 +1,11 @@
-"""scikit-learn's trees and forests, which predict by fangorn.
+"""scikit-learn's trees, forests and boosting, which predict with fangorn.
 
     from fangorn.compat.sklearn import RandomForestClassifier
 
     forest = RandomForestClassifier.from_model(fitted)
     forest.predict_proba(rows)
 
-`wrap(fitted)` takes the class that the fitted estimator has.
+`wrap(fitted)` chooses the class by the class of the fitted estimator.
 """
 
 import numpy
@@ -18,14 +18,14 @@ __getattr__ = module_getattr("sklearn", set())
 
 
 class _Estimator:
-    """An estimator that predicts. `from_model` gives it a fitted one."""
+    """An estimator that only predicts. `from_model` makes one from a fitted estimator."""
 
     def __init__(self, **params):
         self._params, self._model = params, None
 
     @classmethod
     def from_model(cls, model):
-        """Take over a fitted estimator of scikit-learn, or the path of a file that fangorn's exporter wrote."""
+        """Make an estimator from a fitted one of scikit-learn, or from the path of a file of fangorn's exporter."""
         estimator = cls()
         of_sklearn = hasattr(model, "get_params")
         if of_sklearn and type(model).__name__ != cls.__name__:
@@ -33,7 +33,8 @@ class _Estimator:
         estimator._model = _load.from_sklearn(model) if of_sklearn else _load.load(model)
         if not isinstance(estimator._model, Model):
             raise Error(
-                "the estimator is more than one forest, as one of several outputs of classes is; fangorn.from_sklearn takes it"
+                "the estimator is more than one forest, for example a classifier of several targets; call "
+                "fangorn.from_sklearn"
             )
         for name in "classes_ n_features_in_ feature_names_in_ n_outputs_ n_classes_ offset_".split():
             if of_sklearn and hasattr(model, name):
@@ -42,13 +43,13 @@ class _Estimator:
 
     @property
     def model(self):
-        """The `fangorn.Model`."""
+        """The `fangorn.Model` of the estimator."""
         if self._model is None:
-            raise Error("the estimator holds no model; from_model gives it one: fangorn predicts, and does not train")
+            raise Error("the estimator holds no model; make it with from_model, because fangorn only predicts")
         return self._model
 
     def get_params(self, deep=True):
-        """Return the parameters that were handed over."""
+        """Return the parameters of the constructor."""
         return dict(self._params)
 
     def __sklearn_is_fitted__(self):
@@ -89,7 +90,7 @@ class _Regressor(_Estimator):
 
 class _Classifier(_Estimator):
     def predict(self, X):
-        """Predict classes, by their labels."""
+        """Predict the class of each row, by its label."""
         found = self.model.predict_class(self._rows(X))
         labels = getattr(self, "classes_", None)
         return found if labels is None else found.astype(numpy.asarray(labels).dtype)
@@ -100,7 +101,7 @@ class _Classifier(_Estimator):
         return found if found.ndim == 2 else found.reshape(-1, 1)
 
     def predict_log_proba(self, X):
-        """Predict the logarithm of the probability of each class."""
+        """Predict the logarithm of the probability of each class, float64."""
         with numpy.errstate(divide="ignore"):
             return numpy.log(self.predict_proba(X))
 
@@ -112,18 +113,18 @@ class _Decides:
 
 
 def _class(name, *bases):
-    return type(name, bases, {"__doc__": f"scikit-learn's {name}, which predicts.", "__module__": __name__})
+    return type(name, bases, {"__doc__": f"scikit-learn's {name}, which only predicts.", "__module__": __name__})
 
 
 class _Tree:
-    """A tree, whose methods take `check_input`, which says that X is an array already and has no effect here."""
+    """A tree. Its methods take scikit-learn's option `check_input`, which has no effect."""
 
     def apply(self, X, check_input=True):
         """Return the number of the leaf that each row reaches."""
         return self.model.leaf(self._rows(X))[:, 0].astype(numpy.int64)
 
     def predict(self, X, check_input=True):
-        """Predict values, or classes by their labels."""
+        """Predict values, or the class of each row by its label."""
         return super().predict(X)
 
 
@@ -159,7 +160,7 @@ HistGradientBoostingRegressor = _class("HistGradientBoostingRegressor", _Regress
 
 
 class IsolationForest(_Estimator):
-    """scikit-learn's IsolationForest, which predicts."""
+    """scikit-learn's IsolationForest, which only predicts."""
 
     def predict(self, X):
         """Predict 1 for inliers and -1 for outliers."""
@@ -170,7 +171,7 @@ class IsolationForest(_Estimator):
         return -self.model.predict(self._rows(X)).astype(numpy.float64)
 
     def decision_function(self, X):
-        """Return the score above the offset: negative for outliers."""
+        """Return the score minus the offset, float64. It is negative for outliers."""
         return self.score_samples(X) - self.offset_
 
 
@@ -181,11 +182,11 @@ __all__ = ["wrap", *sorted(name for name in _CLASSES if not name.startswith("_")
 
 
 def wrap(fitted):
-    """Take over a fitted estimator, as the class of the same name."""
+    """Make an estimator of the class with the same name from a fitted one."""
     found = _CLASSES.get(type(fitted).__name__)
     if found is None:
         raise TypeError(
-            f"{type(fitted).__name__} has no class in fangorn.compat.sklearn; fangorn.from_sklearn takes more estimators, "
-            "pipelines too"
+            f"{type(fitted).__name__} has no class in fangorn.compat.sklearn; call fangorn.from_sklearn, which takes "
+            "more estimators, and pipelines"
         )
     return found.from_model(fitted)

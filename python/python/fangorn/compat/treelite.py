@@ -1,4 +1,4 @@
-"""treelite's model and its interpreter GTIL, which predict by fangorn.
+"""treelite's Model and its interpreter GTIL, which predict with fangorn.
 
     from fangorn.compat import treelite
 
@@ -20,13 +20,13 @@ __all__ = ["Model", "TreeliteError", "gtil"]
 
 __getattr__ = module_getattr("treelite", set())
 
-# What comes before the number of targets in a checkpoint: versions, types, trees, features, task, average.
+# The start of a checkpoint up to the number of targets: versions, types, trees, features, task, average, targets.
 _HEADER = struct.Struct("<3iBBQiBBi")
 _TYPES = {2: "float32", 3: "float64"}
 
 
 class Model:
-    """A checkpoint of treelite."""
+    """A model of treelite. `data` is the bytes of a checkpoint."""
 
     def __init__(self, data):
         self._data, self._models = bytes(data), {}
@@ -49,15 +49,15 @@ class Model:
 
     @classmethod
     def from_treelite(cls, model):
-        """Take over a `treelite.Model`."""
+        """Make a model from a `treelite.Model`."""
         return cls(model.serialize_bytes())
 
     def serialize_bytes(self):
-        """Return the bytes that were loaded."""
+        """Return the bytes of the checkpoint that was loaded."""
         return self._data
 
     def serialize(self, filename):
-        """Write the bytes that were loaded."""
+        """Write the bytes of the checkpoint that was loaded."""
         pathlib.Path(filename).write_bytes(self._data)
 
     def _model(self, threads):
@@ -93,22 +93,26 @@ def _prepared(model, data, nthread):
 
 
 def _predict(model, data, *, nthread=-1, pred_margin=False):
-    """Predict rows: an array of `(rows, targets, classes)`."""
+    """Predict rows. Returns an array of `(rows, targets, classes)`, margins if `pred_margin` is true."""
     model, forest, data = _prepared(model, data, nthread)
     found = forest.margin(data) if pred_margin else forest.predict(data)
     return found.reshape(len(found), model._targets, -1).astype(model.output_type)
 
 
 def _predict_leaf(model, data, *, nthread=-1):
-    """Return the number of the leaf that each row reaches in each tree."""
+    """Return the id of the leaf that each row reaches in each tree: `(rows, trees)`."""
     model, forest, data = _prepared(model, data, nthread)
     return forest.leaf(data).astype(model.output_type)
 
 
 def _predict_per_tree(model, data, *, nthread=-1):
-    """Return what each tree adds: an array of `(rows, trees, leaf width)`."""
-    refuse("treelite", "gtil.predict_per_tree", "take fangorn.Model.leaf_slot and leaf_values, which are divided where trees are averaged")
+    """Refused: `fangorn.Model.leaf_slot` and `leaf_values` give the leaf value of each tree."""
+    refuse(
+        "treelite",
+        "gtil.predict_per_tree",
+        "look up fangorn.Model.leaf_slot in leaf_values, which are already divided if the model averages its trees",
+    )
 
 
-gtil = types.ModuleType("fangorn.compat.treelite.gtil", "treelite's interpreter, by fangorn.")
+gtil = types.ModuleType("fangorn.compat.treelite.gtil", "treelite's interpreter GTIL, which predicts with fangorn.")
 gtil.predict, gtil.predict_leaf, gtil.predict_per_tree = _predict, _predict_leaf, _predict_per_tree

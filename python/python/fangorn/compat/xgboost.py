@@ -1,4 +1,4 @@
-"""XGBoost's classes, which predict by fangorn.
+"""XGBoost's classes, which predict with fangorn.
 
     from fangorn.compat import xgboost
 
@@ -33,7 +33,9 @@ __getattr__ = module_getattr("xgboost", {"train", "cv", "plot_importance", "plot
 
 
 class DMatrix:
-    """Rows, and what belongs to them: names of columns and base margins. The rows stay where they are."""
+    """Rows with their labels, weights, base margins and column names. The rows are not copied, unless `missing` is a
+    number. `label`, `weight` and the other options of training have no effect on predictions.
+    """
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class DMatrix:
         **_,
     ):
         if isinstance(data, (str, os.PathLike)):
-            raise XGBoostError("DMatrix: rows come from memory here; read the file first, with pandas or polars say")
+            raise XGBoostError("DMatrix: rows can't be a path; read the file first, for example with pandas or polars")
         data = _table(data)
         self.data = with_missing(data, missing)
         self._label, self._weight, self._base_margin = label, weight, base_margin
@@ -73,23 +75,23 @@ class DMatrix:
         return int(self.data.shape[1])
 
     def get_label(self):
-        """Return the labels that were handed over."""
+        """Return the labels, float32."""
         return numpy.asarray([] if self._label is None else self._label, numpy.float32)
 
     def get_weight(self):
-        """Return the weights that were handed over."""
+        """Return the weights, float32."""
         return numpy.asarray([] if self._weight is None else self._weight, numpy.float32)
 
     def get_base_margin(self):
-        """Return the base margins that were handed over."""
+        """Return the base margins, float32."""
         return numpy.asarray([] if self._base_margin is None else self._base_margin, numpy.float32)
 
     def set_base_margin(self, margin):
-        """Set the margins at which the rows' sums start."""
+        """Set the margin at which the sum of each row starts."""
         self._base_margin = margin
 
     def set_info(self, *, label=None, weight=None, base_margin=None, feature_names=None, feature_types=None, **_):
-        """Set what belongs to the rows."""
+        """Set labels, weights, base margins, names or types of columns."""
         if label is not None:
             self._label = label
         if weight is not None:
@@ -110,7 +112,11 @@ QuantileDMatrix = DMatrix
 
 
 class Booster:
-    """A model of XGBoost. `model_file` is a path, the bytes of a file, or a Booster of the package xgboost."""
+    """A trained model of XGBoost.
+
+    `model_file` is the path of a model file, its bytes, or a Booster of the package xgboost. Of `params`, `nthread` and
+    `n_jobs` set the maximum number of threads; the others have no effect.
+    """
 
     def __init__(self, params=None, cache=None, model_file=None):
         self._models, self._raw = {}, None
@@ -120,7 +126,7 @@ class Booster:
             self.load_model(model_file)
 
     def load_model(self, fname):
-        """Load a model: the path of a file, or its bytes."""
+        """Load a model from the path of a file, its bytes, or a Booster."""
         if hasattr(fname, "save_raw") and not isinstance(fname, Booster):
             fname = fname.save_raw("ubj")
         if isinstance(fname, Booster):
@@ -133,16 +139,19 @@ class Booster:
         self._model()
 
     def save_model(self, fname):
-        """Write the bytes that were loaded, whatever the name ends in."""
+        """Write the bytes that `save_raw` returns, whatever the ending of the name."""
         pathlib.Path(fname).write_bytes(self.save_raw())
 
     def save_raw(self, raw_format="ubj"):
-        """Return the bytes that were loaded."""
+        """Return the bytes of the model file that was loaded, whatever `raw_format`.
+
+        If the Booster is a slice of rounds, they are the bytes of a `.fangorn` file.
+        """
         self._model()
         return bytearray(self._raw)
 
     def set_param(self, params, value=None):
-        """Set parameters. `nthread` says how many threads predict; what is for training has no effect."""
+        """Set parameters. `nthread` and `n_jobs` set the maximum number of threads; the others have no effect."""
         items = dict(params) if not isinstance(params, str) else {params: value}
         threads = items.get("nthread", items.get("n_jobs"))
         if threads is not None:
@@ -150,7 +159,7 @@ class Booster:
 
     def _model(self, iteration_range=(0, 0)):
         if self._raw is None:
-            raise XGBoostError("the Booster holds no model; load_model reads one: fangorn predicts, and does not train")
+            raise XGBoostError("the Booster holds no model; call load_model, because fangorn only predicts")
         key = (int(iteration_range[0]), int(iteration_range[1]))
         rounds = None if key == (0, 0) else key
         return kept(
@@ -164,12 +173,12 @@ class Booster:
 
     @property
     def feature_names(self):
-        """The names of the columns, or None."""
+        """The names of the columns, or None if the model has none."""
         return self._model().feature_names
 
     @property
     def best_iteration(self):
-        """The best round of early stopping."""
+        """The best round of early stopping, counted from 0. Without early stopping it raises AttributeError."""
         best = self._model().best_iteration
         if best is None:
             raise AttributeError("`best_iteration` is only defined when early stopping is used.")
@@ -182,7 +191,7 @@ class Booster:
     def num_boosted_rounds(self):
         """Return the number of boosting rounds."""
         model = self._model()
-        # One round more than there are is refused.
+        # A range beyond the last round is refused.
         low, high = 0, model.n_trees
         while low < high:
             middle = (low + high + 1) // 2
@@ -209,13 +218,13 @@ class Booster:
     ):
         """Predict rows, as `xgboost.Booster.predict` does."""
         if not isinstance(data, DMatrix):
-            raise TypeError(f"Expecting data to be a DMatrix object, got: {type(data)}; use inplace_predict for rows as they are")
+            raise TypeError(f"Expecting data to be a DMatrix object, got: {type(data)}; call inplace_predict instead")
         if sum(map(bool, (output_margin, pred_contribs, pred_interactions, pred_leaf))) > 1:
             raise ValueError("One type of prediction at a time.")
         if approx_contribs:
-            raise XGBoostError("approx_contribs is not here; leave it out for the exact contributions")
+            raise XGBoostError("approx_contribs is not supported; leave it out for the exact contributions")
         if training:
-            raise XGBoostError("training: fangorn predicts, and drops no trees; leave it out")
+            raise XGBoostError("training=True is not supported, because fangorn drops no trees; leave it out")
         model = self._model(iteration_range)
         if validate_features:
             self._validate(data.feature_names)
@@ -240,14 +249,14 @@ class Booster:
         base_margin=None,
         strict_shape=False,
     ):
-        """Predict rows where they are, as `xgboost.Booster.inplace_predict` does."""
+        """Predict rows without a DMatrix, as `xgboost.Booster.inplace_predict` does."""
         model = self._model(iteration_range)
         if isinstance(data, numpy.ndarray) and missing != missing and base_margin is None and not strict_shape:
             # The path with the least overhead.
             if data.ndim == 2 and data.shape[1] == model.n_features and len(data):
                 return model.margin(data) if predict_type == "margin" else model.predict(data)
         if predict_type not in ("value", "margin"):
-            raise ValueError(f"predict_type is {predict_type!r}; take value or margin")
+            raise ValueError(f"predict_type is {predict_type!r}; give `value` or `margin`")
         data = _table(data)
         if validate_features:
             names = names_of(data)
@@ -276,11 +285,11 @@ class Booster:
         raise ValueError(message)
 
     def __getitem__(self, rounds):
-        """Return the Booster of some rounds."""
+        """Return a Booster with some of the rounds: an index, or a slice without a step."""
         if isinstance(rounds, int):
             rounds = slice(rounds, rounds + 1)
         if rounds.step not in (None, 1):
-            raise XGBoostError("a Booster is cut into rounds that follow each other; leave out the step")
+            raise XGBoostError("a slice of a Booster can't have a step; leave it out")
         begin, end, _ = rounds.indices(self.num_boosted_rounds())
         cut = Booster()
         cut._raw, cut._threads = self._model((begin, end)).to_bytes(), self._threads
@@ -325,7 +334,7 @@ def _is_empty(rows):
 
 
 def _nothing():
-    """The prediction of no rows, which XGBoost gives one dimension, whatever is predicted."""
+    """Return the prediction of no rows. XGBoost gives it one dimension, whatever is predicted."""
     return numpy.empty(0, numpy.float32)
 
 
@@ -348,39 +357,42 @@ def _leaves(model, rows, strict_shape):
 
 
 class XGBModel:
-    """An estimator of XGBoost's scikit-learn interface, which predicts. `load_model` gives it a model."""
+    """An estimator of XGBoost's scikit-learn interface that only predicts.
+
+    `load_model` gives it a model, and `from_model` makes one from a fitted estimator.
+    """
 
     def __init__(self, *, missing=numpy.nan, n_jobs=None, **params):
         self.missing, self.n_jobs, self._params, self._booster = missing, n_jobs, params, None
 
     @classmethod
     def from_model(cls, model):
-        """Take over a fitted estimator of the package xgboost, or a Booster."""
+        """Make an estimator from a fitted one of the package xgboost, or from a Booster."""
         missing = getattr(model, "missing", numpy.nan)
         estimator = cls(missing=numpy.nan if missing is None else missing, n_jobs=getattr(model, "n_jobs", None))
         estimator.load_model(model.get_booster() if hasattr(model, "get_booster") else model)
         return estimator
 
     def load_model(self, fname):
-        """Load a model: the path of a file, its bytes, or a Booster."""
+        """Load a model from the path of a file, its bytes, or a Booster."""
         self._booster = Booster({} if self.n_jobs is None else {"nthread": self.n_jobs}, model_file=fname)
 
     def save_model(self, fname):
-        """Write the bytes that were loaded."""
+        """Write the bytes of the model file that was loaded."""
         self.get_booster().save_model(fname)
 
     def get_booster(self):
-        """Return the Booster."""
+        """Return the Booster of the estimator."""
         if self._booster is None:
-            raise XGBoostError("need to call load_model beforehand: fangorn predicts, and does not train")
+            raise XGBoostError("need to call load_model beforehand, because fangorn only predicts")
         return self._booster
 
     def get_params(self, deep=True):
-        """Return the parameters that were handed over."""
+        """Return the parameters of the constructor and of `set_params`."""
         return {"missing": self.missing, "n_jobs": self.n_jobs, **self._params}
 
     def set_params(self, **params):
-        """Set parameters. Those for training have no effect."""
+        """Set parameters. Only `missing` and `n_jobs` have an effect."""
         for name in ("missing", "n_jobs"):
             if name in params:
                 setattr(self, name, params.pop(name))
@@ -391,12 +403,12 @@ class XGBModel:
 
     @property
     def objective(self):
-        """The name of the objective."""
+        """The objective that the model was trained with."""
         return self.get_booster().model.objective
 
     @property
     def best_iteration(self):
-        """The best round of early stopping."""
+        """The best round of early stopping, counted from 0."""
         return self.get_booster().best_iteration
 
     @property
@@ -440,7 +452,7 @@ class XGBModel:
         return self._predict(X, output_margin, validate_features, base_margin, iteration_range)
 
     def apply(self, X, iteration_range=None):
-        """Return the number of the leaf that each row reaches in each tree."""
+        """Return the id of the leaf that each row reaches in each tree."""
         rows = DMatrix(X, missing=self.missing)
         return self.get_booster().predict(rows, pred_leaf=True, iteration_range=self._rounds(iteration_range))
 
@@ -451,15 +463,15 @@ class XGBModel:
 
 
 class XGBRegressor(XGBModel):
-    """XGBoost's regressor."""
+    """A regressor of XGBoost that only predicts."""
 
 
 class XGBRFRegressor(XGBRegressor):
-    """XGBoost's random forest of a regression."""
+    """A random forest of XGBoost for regression that only predicts."""
 
 
 class XGBRanker(XGBModel):
-    """XGBoost's ranker."""
+    """A ranker of XGBoost that only predicts."""
 
     def _predict(self, X, *arguments):
         if hasattr(X, "columns") and hasattr(X, "drop") and "qid" in list(X.columns):
@@ -468,7 +480,7 @@ class XGBRanker(XGBModel):
 
 
 class XGBClassifier(XGBModel):
-    """XGBoost's classifier."""
+    """A classifier of XGBoost that only predicts."""
 
     @property
     def n_classes_(self):
@@ -478,11 +490,11 @@ class XGBClassifier(XGBModel):
 
     @property
     def classes_(self):
-        """The classes: numbers from 0 on."""
+        """The labels of the classes: the integers from 0 on."""
         return numpy.arange(self.n_classes_)
 
     def predict(self, X, *, output_margin=False, validate_features=True, base_margin=None, iteration_range=None):
-        """Predict classes, or margins."""
+        """Predict the class of each row, or margins if `output_margin` is true."""
         found = self._predict(X, output_margin, validate_features, base_margin, iteration_range)
         if output_margin:
             return found
@@ -495,7 +507,7 @@ class XGBClassifier(XGBModel):
         return (found > 0.5).astype(numpy.int64)
 
     def predict_proba(self, X, validate_features=True, base_margin=None, iteration_range=None):
-        """Predict the probability of each class."""
+        """Predict the probability of each class: `(n, n_classes)`."""
         if self.objective == "multi:softmax":
             margins = self._predict(X, True, validate_features, base_margin, iteration_range)
             powers = numpy.exp(margins - margins.max(axis=1, keepdims=True))
@@ -507,4 +519,4 @@ class XGBClassifier(XGBModel):
 
 
 class XGBRFClassifier(XGBClassifier):
-    """XGBoost's random forest of a classification."""
+    """A random forest of XGBoost for classification that only predicts."""
