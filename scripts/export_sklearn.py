@@ -1,4 +1,4 @@
-"""Write a fitted scikit-learn forest, or a pipeline with one or with a linear model, as arrays that fangorn reads."""
+"""Write a fitted tree, forest, boosting, linear model or pipeline of scikit-learn as arrays that fangorn reads."""
 
 import argparse
 import io
@@ -16,7 +16,7 @@ min_frequency max_categories solver multi_class transformer_weights""".split()
 
 
 def plain(it):
-    """Lists in place of arrays, and nothing in place of a missing number, as JSON has them."""
+    """Return a list for an array, and None for a missing number, as JSON needs it."""
     if isinstance(it, (list, tuple, np.ndarray)):
         return [plain(item) for item in it]
     it = it.item() if isinstance(it, np.generic) else it
@@ -24,7 +24,7 @@ def plain(it):
 
 
 def step(it, forests):
-    """What a pipeline, a union, a column transformer, or a step of one has learned."""
+    """Return the fitted attributes of a pipeline, a union, a column transformer, or a step of one."""
     if isinstance(it, str) or getattr(it, "func", "") is None:
         return {"estimator": it if isinstance(it, str) else "passthrough"}
     found = {name: plain(getattr(it, name)) for name in STEP if hasattr(it, name)}
@@ -66,7 +66,7 @@ def export(estimator, path):
         head["model"] = step(estimator, forests)
         arrays = {"forests": [np.frombuffer(forest.getvalue(), np.uint8) for forest in forests]}
     else:
-        raise TypeError(f"{type(estimator)} holds no fitted trees; of a search export best_estimator_. {__doc__}")
+        raise TypeError(f"{type(estimator)} is unfitted or unsupported; of a search export best_estimator_. {__doc__}")
     head = json.dumps(head, default=lambda it: it.tolist() if hasattr(it, "tolist") else f"{type(it)} {it}")
     joined = {name: np.concatenate([np.ravel(part) for part in parts] or [[]]) for name, parts in arrays.items()}
     sizes = {f"{name}.sizes": [np.size(part) for part in parts] for name, parts in arrays.items()}
@@ -75,7 +75,7 @@ def export(estimator, path):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, epilog="Example: export_sklearn.py model.joblib model.npz")
-    parser.add_argument("model", help="a joblib file or a pickle; it may run any program, so load your own only")
-    parser.add_argument("output", help="the .npz to write")
+    parser.add_argument("model", help="a file of joblib or pickle; loading it can run any program, so take your own")
+    parser.add_argument("output", help="the .npz file to write")
     arguments = parser.parse_args()
     export(joblib.load(arguments.model), arguments.output)
