@@ -1,9 +1,10 @@
-// Fangorn: predicts with trained decision forests. The book's chapter "In C" has an example.
+// Fangorn predicts with trained decision forests. The chapter "In C" of its book has an example.
 //
-// Every call checks its pointers for null, their alignment and the lengths that it is told, and nothing unwinds out of it.
-// The section Safety of a function says what it can't check.
+// Every call checks its pointers for null, the alignment of the caller's memory, and the lengths that it gets. No call
+// unwinds into C. The section "Safety" of a function lists what the call can't check.
 //
-// Written by cbindgen from capi/src; change it there: FANGORN_BLESS=1 cargo test --manifest-path capi/Cargo.toml --test header
+// cbindgen writes this file from capi/src. To change it, change the comments there and run
+// FANGORN_BLESS=1 cargo test --manifest-path capi/Cargo.toml --test header
 
 
 #ifndef FANGORN_H
@@ -18,23 +19,24 @@
 // The values of a matrix are 64-bit floats.
 #define FANGORN_F64 1
 
-// The values that the producer's own `predict` returns: for example, the probabilities of a classifier.
-// 32-bit floats.
+// The values that the model's own library predicts: for example, the probabilities of a classifier. 32-bit floats.
 #define FANGORN_VALUES 0
 
 // The sums before the objective's transform: for example, log odds. 32-bit floats.
 #define FANGORN_MARGINS 1
 
-// What each column adds to each margin (SHAP values), with the bias after the columns. 32-bit floats.
+// How much each column adds to each margin (SHAP values). For each output, a row has one number for each column and
+// then the bias, and these add up to the margin. 32-bit floats.
 #define FANGORN_CONTRIBUTIONS 2
 
-// The numbers of the predicted classes. 32-bit integers.
+// The number of the predicted class, counted from 0. `fangorn_label` returns its label. A model that decides for each
+// output separately has one class for each output. 32-bit integers.
 #define FANGORN_CLASSES 3
 
-// The leaf that a row reaches in each tree, by the producer's leaf id. 32-bit integers.
+// The leaf that a row reaches in each tree: the number that the model's own library gives the leaf. 32-bit integers.
 #define FANGORN_LEAF_IDS 4
 
-// The result of a call. `fangorn_last_error` gives the message of every status but `FANGORN_STATUS_OK`.
+// The result of a call. For every status but `FANGORN_STATUS_OK`, `fangorn_last_error` returns a message.
 enum FangornStatus
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -49,9 +51,9 @@ enum FangornStatus
   // The model can't be used: it is malformed, exceeds a limit, contains something that is not supported, or its sums
   // can't keep the contract.
   FANGORN_STATUS_MODEL = 3,
-  // The rows do not fit the model: for example, they have another number of columns.
+  // The rows do not fit the model: for example, they do not have as many columns as the model.
   FANGORN_STATUS_ROWS = 4,
-  // The model can't do what is asked: for example, a regressor has no classes.
+  // The model does not support the request: for example, a regressor has no classes.
   FANGORN_STATUS_UNSUPPORTED = 5,
   // Fangorn or the machine has a defect. Please report it with the message and the model.
   FANGORN_STATUS_INTERNAL = 6,
@@ -64,40 +66,43 @@ typedef int32_t FangornStatus;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// A trained forest, compiled for this machine's CPU. It never changes, so threads may share it.
+// A trained decision forest, compiled for this machine's CPU. It never changes, so several threads may use it at the
+// same time.
 typedef struct FangornModel FangornModel;
 
-// How a model is read and compiled. Get the defaults from `fangorn_options`, then change what you want.
+// How a model is read and compiled. `fangorn_options` returns the defaults; change the fields that you need.
 typedef struct {
-  // `sizeof(FangornOptions)`. The library refuses options of another size, which belong to another version.
+  // `sizeof(FangornOptions)`, which `fangorn_options` fills in. The library refuses another size, because it belongs
+  // to another version of the library.
   size_t size;
-  // The number of threads that predict. 0 stands for the number that the machine runs at the same time. With 1, a
-  // prediction runs on the calling thread, but contributions run on a thread of the library.
+  // The maximum number of threads that predict a batch, up to 4096. 0 stands for the number that the machine runs at
+  // the same time. With 1, a prediction runs on the calling thread, but contributions run on a thread of the library.
   size_t threads;
-  // How the forest is walked: a preset's name, a schedule's text, or the contents of a file that `fangorn tune`
-  // wrote. Null stands for the default.
+  // How the forest is walked: a preset's name, the text of a schedule, or the text of a plan file, as the command
+  // `fangorn tune` writes it. Null stands for the default. It changes how long a prediction takes, never its result.
   const char *schedule;
-  // The contract of sums: `any`, `tree` or `exact`, as in the book's chapter on sums. Null stands for `any`.
+  // What is promised about a margin's last digits. `any` adds in the fastest order. `tree` adds as the model's own
+  // library does. `exact` gives the same bytes on every machine. Null stands for `any`.
   const char *sum;
-  // The first boosting round to keep.
+  // The first boosting round to keep, counted from 0.
   uint32_t first_round;
-  // The boosting round to stop before. 0 keeps all rounds from the first on.
+  // The end of the boosting rounds to keep: one more than the last of them. 0 keeps all rounds from the first on.
   uint32_t end_round;
 } FangornOptions;
 
-// Rows in the caller's memory, which is only read. NaN is a missing value. The value of row r and column c is
-// `values[r * row_stride + c * column_stride]`. `fangorn_matrix_f32` and `fangorn_matrix_f64` describe row-major
-// matrices without gaps.
+// Rows in the caller's memory, which the library only reads. The value of row r and column c is
+// `values[r * row_stride + c * column_stride]`. NaN is a missing value. `fangorn_matrix_f32` and `fangorn_matrix_f64`
+// describe row-major matrices without gaps.
 typedef struct {
   // The first value. It may be null if there are no rows.
   const void *values;
-  // The number of values that may be read from `values` on. Values past them are never read.
+  // The number of values in the memory at `values`. The library never reads past them.
   size_t length;
   // `FANGORN_F32` or `FANGORN_F64`.
   int32_t value_type;
   // The number of rows.
   size_t rows;
-  // The number of columns, which has to be that of the model.
+  // The number of columns. It must be the model's, which `fangorn_columns` returns.
   size_t columns;
   // The distance from one row to the next, in values.
   size_t row_stride;
@@ -112,12 +117,13 @@ extern "C" {
 // Returns the library's version. The text is static: do not free it.
 const char *fangorn_version(void);
 
-// Returns the message of the last refused call of this thread: one line that says what is wrong and what to do. The
-// text is empty if no call of this thread was refused. It is valid until another call of this thread is refused, or
-// the thread ends.
+// Returns the message of the last call of this thread that was refused: one line that says what is wrong and what to
+// do. The text is empty if no call of this thread was refused. It is valid until another call of this thread is
+// refused, or the thread ends. Do not free it.
 const char *fangorn_last_error(void);
 
-// Returns the default options.
+// Returns the default options: all boosting rounds, the default schedule, the contract `any`, and as many threads as
+// the machine runs at the same time.
 FangornOptions fangorn_options(void);
 
 // Describes a row-major matrix of 32-bit floats without gaps.
@@ -127,15 +133,16 @@ FangornMatrix fangorn_matrix_f32(const float *values, size_t rows, size_t column
 FangornMatrix fangorn_matrix_f64(const double *values, size_t rows, size_t columns);
 
 // Reads a model file of any format that Fangorn knows, and compiles it for this machine. `path` is UTF-8. `options`
-// may be null. `*model` becomes the model, or null if the call is refused. Free the model with `fangorn_free`.
+// may be null, which stands for the defaults. The call writes the model to `*model`, or null if it is refused. A file
+// that is no single forest, such as a pipeline, is refused. Free the model with `fangorn_free`.
 //
 // # Safety
 // `path` and the options' texts end with a zero. `options` is null, or points to options whose `size` is right. A
 // pointer may be written to `model`.
 FangornStatus fangorn_load(const char *path, const FangornOptions *options, FangornModel **model);
 
-// Reads a model from the bytes of its file. Otherwise it does what `fangorn_load` does. The bytes may be freed when
-// the call returns.
+// Reads a model from the bytes of its file, `length` of them, and otherwise does what `fangorn_load` does. The bytes
+// may be freed when the call returns.
 //
 // # Safety
 // `bytes` points to `length` bytes. `options` and `model` are as for `fangorn_load`.
@@ -162,44 +169,45 @@ size_t fangorn_columns(const FangornModel *model);
 // `model` is null or a model that was not freed.
 size_t fangorn_trees(const FangornModel *model);
 
-// Returns the name that the model file gives a column. Returns null if the file gives none, there is no such column,
-// or `model` is null. The text lives as long as the model.
+// Returns the name of a column, counted from 0. Returns null if the model file gives it no name, if there is no such
+// column, or if `model` is null. The text lives as long as the model.
 //
 // # Safety
 // `model` is null or a model that was not freed.
 const char *fangorn_column_name(const FangornModel *model, size_t column);
 
-// Returns the number of classes that have labels in the model file, or 0 if `model` is null.
+// Returns the number of class labels in the model file, or 0 if `model` is null.
 //
 // # Safety
 // `model` is null or a model that was not freed.
 size_t fangorn_labels(const FangornModel *model);
 
-// Returns the label of a class, given the number that `FANGORN_CLASSES` gives it. Returns null if the model file has
-// no such label, or `model` is null. The text lives as long as the model.
+// Returns the label of the class with a number of `FANGORN_CLASSES`. Returns null if the model file has no label for
+// it, or if `model` is null. The text lives as long as the model.
 //
 // # Safety
 // `model` is null or a model that was not freed.
 const char *fangorn_label(const FangornModel *model, size_t class_number);
 
-// Returns the warnings of the compilation, one a line: for example, that the fast code failed its self-check and
-// slower code runs. The text is empty if there are no warnings or `model` is null. It lives as long as the model.
+// Returns the warnings of the compilation, one in each line: for example, that the fast code failed its self-check and
+// slower code runs. The text is empty if there are no warnings or if `model` is null. It lives as long as the model.
 //
 // # Safety
 // `model` is null or a model that was not freed.
 const char *fangorn_warnings(const FangornModel *model);
 
-// Writes the number of results of a row to `*width`. `output` is one of `FANGORN_VALUES`, `FANGORN_MARGINS`,
-// `FANGORN_CONTRIBUTIONS`, `FANGORN_CLASSES` and `FANGORN_LEAF_IDS`.
+// Writes the number of results of one row to `*width`. `output` is one of `FANGORN_VALUES`, `FANGORN_MARGINS`,
+// `FANGORN_CONTRIBUTIONS`, `FANGORN_CLASSES` and `FANGORN_LEAF_IDS`. The call is refused if the model has no such
+// results.
 //
 // # Safety
 // `model` is null or a model that was not freed. A number may be written to `width`.
 FangornStatus fangorn_width(const FangornModel *model, int32_t output, size_t *width);
 
-// Predicts rows and writes floats to `out`: `fangorn_width` results for each row, row after row. `output` is
-// `FANGORN_VALUES`, `FANGORN_MARGINS` or `FANGORN_CONTRIBUTIONS`. `length` is the number of floats that `out` has room
-// for. Several threads may predict with the same model at the same time. If the call is refused, the contents of `out`
-// are unspecified.
+// Predicts rows and writes floats to `out`, row after row. Each row gets as many as `fangorn_width` returns. `output`
+// is `FANGORN_VALUES`, `FANGORN_MARGINS` or `FANGORN_CONTRIBUTIONS`. `length` is the number of floats that `out` has
+// room for. Several threads may predict with the same model at the same time. If the call is refused, the contents of
+// `out` are unspecified.
 //
 // # Safety
 // `model` is null or a model that was not freed. `rows` points to a matrix whose `length` values may be read, and
@@ -210,8 +218,8 @@ FangornStatus fangorn_predict(const FangornModel *model,
                               float *out,
                               size_t length);
 
-// Predicts rows and writes integers to `out`: `fangorn_width` results for each row, row after row. `output` is
-// `FANGORN_CLASSES` or `FANGORN_LEAF_IDS`. Otherwise it does what `fangorn_predict` does.
+// Predicts rows and writes integers to `out`, row after row. Each row gets as many as `fangorn_width` returns.
+// `output` is `FANGORN_CLASSES` or `FANGORN_LEAF_IDS`. Otherwise it does what `fangorn_predict` does.
 //
 // # Safety
 // See `fangorn_predict`.

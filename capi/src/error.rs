@@ -9,7 +9,7 @@ use std::{
 
 use fangorn::Error;
 
-/// The result of a call. `fangorn_last_error` gives the message of every status but `FANGORN_STATUS_OK`.
+/// The result of a call. For every status but `FANGORN_STATUS_OK`, `fangorn_last_error` returns a message.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FangornStatus {
@@ -22,9 +22,9 @@ pub enum FangornStatus {
     /// The model can't be used: it is malformed, exceeds a limit, contains something that is not supported, or its sums
     /// can't keep the contract.
     Model = 3,
-    /// The rows do not fit the model: for example, they have another number of columns.
+    /// The rows do not fit the model: for example, they do not have as many columns as the model.
     Rows = 4,
-    /// The model can't do what is asked: for example, a regressor has no classes.
+    /// The model does not support the request: for example, a regressor has no classes.
     Unsupported = 5,
     /// Fangorn or the machine has a defect. Please report it with the message and the model.
     Internal = 6,

@@ -44,15 +44,16 @@ pub extern "C" fn fangorn_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Returns the message of the last refused call of this thread: one line that says what is wrong and what to do. The
-/// text is empty if no call of this thread was refused. It is valid until another call of this thread is refused, or
-/// the thread ends.
+/// Returns the message of the last call of this thread that was refused: one line that says what is wrong and what to
+/// do. The text is empty if no call of this thread was refused. It is valid until another call of this thread is
+/// refused, or the thread ends. Do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn fangorn_last_error() -> *const c_char {
     guarded_or(c"".as_ptr(), error::last)
 }
 
-/// Returns the default options.
+/// Returns the default options: all boosting rounds, the default schedule, the contract `any`, and as many threads as
+/// the machine runs at the same time.
 #[unsafe(no_mangle)]
 pub extern "C" fn fangorn_options() -> FangornOptions {
     FangornOptions::default()
@@ -80,7 +81,9 @@ unsafe fn hand_over(
 ) -> FangornStatus {
     guarded(|| {
         if model.is_null() || !model.is_aligned() {
-            return Err(Refusal::argument("model: no place for the model; give the address of a pointer"));
+            return Err(Refusal::argument(
+                "model: a null or misaligned pointer; give the address of a FangornModel *",
+            ));
         }
         // SAFETY: not null and aligned; writable, as the caller says.
         unsafe { model.write(ptr::null_mut()) };
@@ -92,7 +95,8 @@ unsafe fn hand_over(
 }
 
 /// Reads a model file of any format that Fangorn knows, and compiles it for this machine. `path` is UTF-8. `options`
-/// may be null. `*model` becomes the model, or null if the call is refused. Free the model with `fangorn_free`.
+/// may be null, which stands for the defaults. The call writes the model to `*model`, or null if it is refused. A file
+/// that is no single forest, such as a pipeline, is refused. Free the model with `fangorn_free`.
 ///
 /// # Safety
 /// `path` and the options' texts end with a zero. `options` is null, or points to options whose `size` is right. A
@@ -113,8 +117,8 @@ pub unsafe extern "C" fn fangorn_load(
     unsafe { hand_over(model, make) }
 }
 
-/// Reads a model from the bytes of its file. Otherwise it does what `fangorn_load` does. The bytes may be freed when
-/// the call returns.
+/// Reads a model from the bytes of its file, `length` of them, and otherwise does what `fangorn_load` does. The bytes
+/// may be freed when the call returns.
 ///
 /// # Safety
 /// `bytes` points to `length` bytes. `options` and `model` are as for `fangorn_load`.
@@ -182,8 +186,8 @@ pub unsafe extern "C" fn fangorn_trees(model: *const FangornModel) -> usize {
     unsafe { of_model(model, 0, FangornModel::trees) }
 }
 
-/// Returns the name that the model file gives a column. Returns null if the file gives none, there is no such column,
-/// or `model` is null. The text lives as long as the model.
+/// Returns the name of a column, counted from 0. Returns null if the model file gives it no name, if there is no such
+/// column, or if `model` is null. The text lives as long as the model.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -193,7 +197,7 @@ pub unsafe extern "C" fn fangorn_column_name(model: *const FangornModel, column:
     unsafe { of_model(model, ptr::null(), |model| model.name(column).unwrap_or(ptr::null())) }
 }
 
-/// Returns the number of classes that have labels in the model file, or 0 if `model` is null.
+/// Returns the number of class labels in the model file, or 0 if `model` is null.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -203,8 +207,8 @@ pub unsafe extern "C" fn fangorn_labels(model: *const FangornModel) -> usize {
     unsafe { of_model(model, 0, FangornModel::labels) }
 }
 
-/// Returns the label of a class, given the number that `FANGORN_CLASSES` gives it. Returns null if the model file has
-/// no such label, or `model` is null. The text lives as long as the model.
+/// Returns the label of the class with a number of `FANGORN_CLASSES`. Returns null if the model file has no label for
+/// it, or if `model` is null. The text lives as long as the model.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -214,8 +218,8 @@ pub unsafe extern "C" fn fangorn_label(model: *const FangornModel, class_number:
     unsafe { of_model(model, ptr::null(), |model| model.label(class_number).unwrap_or(ptr::null())) }
 }
 
-/// Returns the warnings of the compilation, one a line: for example, that the fast code failed its self-check and
-/// slower code runs. The text is empty if there are no warnings or `model` is null. It lives as long as the model.
+/// Returns the warnings of the compilation, one in each line: for example, that the fast code failed its self-check and
+/// slower code runs. The text is empty if there are no warnings or if `model` is null. It lives as long as the model.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed.
@@ -225,8 +229,9 @@ pub unsafe extern "C" fn fangorn_warnings(model: *const FangornModel) -> *const 
     unsafe { of_model(model, c"".as_ptr(), FangornModel::warnings) }
 }
 
-/// Writes the number of results of a row to `*width`. `output` is one of `FANGORN_VALUES`, `FANGORN_MARGINS`,
-/// `FANGORN_CONTRIBUTIONS`, `FANGORN_CLASSES` and `FANGORN_LEAF_IDS`.
+/// Writes the number of results of one row to `*width`. `output` is one of `FANGORN_VALUES`, `FANGORN_MARGINS`,
+/// `FANGORN_CONTRIBUTIONS`, `FANGORN_CLASSES` and `FANGORN_LEAF_IDS`. The call is refused if the model has no such
+/// results.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed. A number may be written to `width`.
@@ -240,7 +245,9 @@ pub unsafe extern "C" fn fangorn_width(
         // SAFETY: as the caller says.
         let model = unsafe { model_of(model)? };
         if width.is_null() || !width.is_aligned() {
-            return Err(Refusal::argument("width: no place for the number; give the address of a size_t"));
+            return Err(Refusal::argument(
+                "width: a null or misaligned pointer; give the address of a size_t",
+            ));
         }
         let found = model.width(Output::of(output)?)?;
         // SAFETY: not null and aligned; writable, as the caller says.
@@ -254,14 +261,16 @@ pub unsafe extern "C" fn fangorn_width(
 unsafe fn model_of<'a>(model: *const FangornModel) -> Result<&'a FangornModel, Refusal> {
     // SAFETY: as the caller says.
     unsafe { model.as_ref() }
-        .ok_or_else(|| Refusal::argument("model: a null pointer; fangorn_load makes a model"))
+        .ok_or_else(|| Refusal::argument("model: a null pointer; make a model with fangorn_load"))
 }
 
 /// # Safety
 /// `rows` is null or points to a matrix.
 unsafe fn matrix_of(rows: *const FangornMatrix) -> Result<FangornMatrix, Refusal> {
     match rows.is_null() || !rows.is_aligned() {
-        true => Err(Refusal::argument("rows: a null pointer; give the address of a FangornMatrix")),
+        true => {
+            Err(Refusal::argument("rows: a null or misaligned pointer; give the address of a FangornMatrix"))
+        }
         // SAFETY: not null and aligned; a matrix, as the caller says.
         false => Ok(unsafe { *rows }),
     }
@@ -292,10 +301,10 @@ unsafe fn predict<T>(
     })
 }
 
-/// Predicts rows and writes floats to `out`: `fangorn_width` results for each row, row after row. `output` is
-/// `FANGORN_VALUES`, `FANGORN_MARGINS` or `FANGORN_CONTRIBUTIONS`. `length` is the number of floats that `out` has room
-/// for. Several threads may predict with the same model at the same time. If the call is refused, the contents of `out`
-/// are unspecified.
+/// Predicts rows and writes floats to `out`, row after row. Each row gets as many as `fangorn_width` returns. `output`
+/// is `FANGORN_VALUES`, `FANGORN_MARGINS` or `FANGORN_CONTRIBUTIONS`. `length` is the number of floats that `out` has
+/// room for. Several threads may predict with the same model at the same time. If the call is refused, the contents of
+/// `out` are unspecified.
 ///
 /// # Safety
 /// `model` is null or a model that was not freed. `rows` points to a matrix whose `length` values may be read, and
@@ -312,8 +321,8 @@ pub unsafe extern "C" fn fangorn_predict(
     unsafe { predict(model, output, rows, (out, length), FangornModel::floats) }
 }
 
-/// Predicts rows and writes integers to `out`: `fangorn_width` results for each row, row after row. `output` is
-/// `FANGORN_CLASSES` or `FANGORN_LEAF_IDS`. Otherwise it does what `fangorn_predict` does.
+/// Predicts rows and writes integers to `out`, row after row. Each row gets as many as `fangorn_width` returns.
+/// `output` is `FANGORN_CLASSES` or `FANGORN_LEAF_IDS`. Otherwise it does what `fangorn_predict` does.
 ///
 /// # Safety
 /// See `fangorn_predict`.

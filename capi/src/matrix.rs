@@ -11,21 +11,21 @@ pub const FANGORN_F32: i32 = 0;
 /// The values of a matrix are 64-bit floats.
 pub const FANGORN_F64: i32 = 1;
 
-/// Rows in the caller's memory, which is only read. NaN is a missing value. The value of row r and column c is
-/// `values[r * row_stride + c * column_stride]`. `fangorn_matrix_f32` and `fangorn_matrix_f64` describe row-major
-/// matrices without gaps.
+/// Rows in the caller's memory, which the library only reads. The value of row r and column c is
+/// `values[r * row_stride + c * column_stride]`. NaN is a missing value. `fangorn_matrix_f32` and `fangorn_matrix_f64`
+/// describe row-major matrices without gaps.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FangornMatrix {
     /// The first value. It may be null if there are no rows.
     pub values: *const c_void,
-    /// The number of values that may be read from `values` on. Values past them are never read.
+    /// The number of values in the memory at `values`. The library never reads past them.
     pub length: usize,
     /// `FANGORN_F32` or `FANGORN_F64`.
     pub value_type: i32,
     /// The number of rows.
     pub rows: usize,
-    /// The number of columns, which has to be that of the model.
+    /// The number of columns. It must be the model's, which `fangorn_columns` returns.
     pub columns: usize,
     /// The distance from one row to the next, in values.
     pub row_stride: usize,
@@ -65,7 +65,7 @@ impl FangornMatrix {
                 Ok(Values::Doubles(Rows::strided(values, shape, strides)?))
             }
             other => Err(Refusal::argument(format!(
-                "rows: value_type is {other}; it is FANGORN_F32 (0) or FANGORN_F64 (1)"
+                "rows: value_type is {other}; give FANGORN_F32 (0) or FANGORN_F64 (1)"
             ))),
         }
     }
@@ -86,7 +86,7 @@ fn checked<T>(name: &str, values: *const T, length: usize) -> Result<(), Refusal
     if !values.is_aligned() {
         let size = align_of::<T>();
         return Err(Refusal::argument(format!(
-            "{name}: the address is no multiple of {size}; copy the values to memory of their own type"
+            "{name}: the address is no multiple of {size}; copy the values to aligned memory"
         )));
     }
     match length.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
@@ -121,7 +121,8 @@ pub unsafe fn room<'a, T>(
     let needed = needed.filter(|needed| *needed <= length).ok_or_else(|| {
         let needed = needed.map_or("more than memory holds".to_owned(), |needed| needed.to_string());
         Refusal::argument(format!(
-            "out: it has room for {length} values, the results of {} rows are {needed}; fangorn_width says how many a row has",
+            "out: it has room for {length} values, but {} rows need {needed}; fangorn_width returns the number for a \
+             row",
             matrix.rows
         ))
     })?;

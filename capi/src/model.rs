@@ -18,19 +18,21 @@ use crate::{
     pools,
 };
 
-/// The values that the producer's own `predict` returns: for example, the probabilities of a classifier.
-/// 32-bit floats.
+/// The values that the model's own library predicts: for example, the probabilities of a classifier. 32-bit floats.
 pub const FANGORN_VALUES: i32 = 0;
 /// The sums before the objective's transform: for example, log odds. 32-bit floats.
 pub const FANGORN_MARGINS: i32 = 1;
-/// What each column adds to each margin (SHAP values), with the bias after the columns. 32-bit floats.
+/// How much each column adds to each margin (SHAP values). For each output, a row has one number for each column and
+/// then the bias, and these add up to the margin. 32-bit floats.
 pub const FANGORN_CONTRIBUTIONS: i32 = 2;
-/// The numbers of the predicted classes. 32-bit integers.
+/// The number of the predicted class, counted from 0. `fangorn_label` returns its label. A model that decides for each
+/// output separately has one class for each output. 32-bit integers.
 pub const FANGORN_CLASSES: i32 = 3;
-/// The leaf that a row reaches in each tree, by the producer's leaf id. 32-bit integers.
+/// The leaf that a row reaches in each tree: the number that the model's own library gives the leaf. 32-bit integers.
 pub const FANGORN_LEAF_IDS: i32 = 4;
 
-/// A trained forest, compiled for this machine's CPU. It never changes, so threads may share it.
+/// A trained decision forest, compiled for this machine's CPU. It never changes, so several threads may use it at the
+/// same time.
 pub struct FangornModel {
     forest: Forest,
     predictor: Predictor,
@@ -69,8 +71,8 @@ impl Output {
             FANGORN_LEAF_IDS => Self::LeafIds,
             _ => {
                 return Err(Refusal::argument(format!(
-                    "output: {number} is unknown; it is FANGORN_VALUES (0), MARGINS (1), CONTRIBUTIONS (2), CLASSES (3) or \
-                     LEAF_IDS (4)"
+                    "output: {number} is unknown; give FANGORN_VALUES (0), FANGORN_MARGINS (1), FANGORN_CONTRIBUTIONS \
+                     (2), FANGORN_CLASSES (3) or FANGORN_LEAF_IDS (4)"
                 )));
             }
         })
@@ -158,8 +160,8 @@ impl FangornModel {
             Output::Classes => match self.forest.classes.rule {
                 ClassRule::None => {
                     return Err(Refusal::unsupported(format!(
-                        "the model is no classifier: its objective {} has no classes; ask for \
-                         FANGORN_VALUES",
+                        "the model has no classes: its objective {} is that of a regressor, a ranker or a detector; \
+                         ask for FANGORN_VALUES",
                         self.forest.producer.objective
                     )));
                 }
@@ -236,8 +238,8 @@ fn takes_numbers(forest: &Forest) -> Result<(), Refusal> {
         Some(column) => {
             let name = forest.features[column].name.clone().unwrap_or_else(|| column.to_string());
             Err(Refusal::unsupported(format!(
-                "column `{name}` has categories by their names, for which rows have no numbers; predict a table by the command \
-                 fangorn predict, or train with categories that are numbers"
+                "column `{name}` has categories with names, which a matrix of numbers can't hold; predict a table with \
+                 the command fangorn predict, or train with categories that are numbers"
             )))
         }
     }

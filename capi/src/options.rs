@@ -15,23 +15,25 @@ use crate::{
     pools,
 };
 
-/// How a model is read and compiled. Get the defaults from `fangorn_options`, then change what you want.
+/// How a model is read and compiled. `fangorn_options` returns the defaults; change the fields that you need.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FangornOptions {
-    /// `sizeof(FangornOptions)`. The library refuses options of another size, which belong to another version.
+    /// `sizeof(FangornOptions)`, which `fangorn_options` fills in. The library refuses another size, because it belongs
+    /// to another version of the library.
     pub size: usize,
-    /// The number of threads that predict. 0 stands for the number that the machine runs at the same time. With 1, a
-    /// prediction runs on the calling thread, but contributions run on a thread of the library.
+    /// The maximum number of threads that predict a batch, up to 4096. 0 stands for the number that the machine runs at
+    /// the same time. With 1, a prediction runs on the calling thread, but contributions run on a thread of the library.
     pub threads: usize,
-    /// How the forest is walked: a preset's name, a schedule's text, or the contents of a file that `fangorn tune`
-    /// wrote. Null stands for the default.
+    /// How the forest is walked: a preset's name, the text of a schedule, or the text of a plan file, as the command
+    /// `fangorn tune` writes it. Null stands for the default. It changes how long a prediction takes, never its result.
     pub schedule: *const c_char,
-    /// The contract of sums: `any`, `tree` or `exact`, as in the book's chapter on sums. Null stands for `any`.
+    /// What is promised about a margin's last digits. `any` adds in the fastest order. `tree` adds as the model's own
+    /// library does. `exact` gives the same bytes on every machine. Null stands for `any`.
     pub sum: *const c_char,
-    /// The first boosting round to keep.
+    /// The first boosting round to keep, counted from 0.
     pub first_round: u32,
-    /// The boosting round to stop before. 0 keeps all rounds from the first on.
+    /// The end of the boosting rounds to keep: one more than the last of them. 0 keeps all rounds from the first on.
     pub end_round: u32,
 }
 
@@ -66,15 +68,17 @@ impl Options {
             true => FangornOptions::default(),
             false => {
                 if !options.is_aligned() {
-                    return Err(Refusal::argument("options: the address is not aligned"));
+                    return Err(Refusal::argument(
+                        "options: a misaligned pointer; give the address of a FangornOptions",
+                    ));
                 }
                 // SAFETY: not null and aligned. The size stands first in every version, so it may be read alone.
                 let size = unsafe { (&raw const (*options).size).read() };
                 if size != size_of::<FangornOptions>() {
                     let expected = size_of::<FangornOptions>();
                     return Err(Refusal::argument(format!(
-                        "options: size is {size}, here it is {expected}; fill them by fangorn_options, and compile with this \
-                         library's header"
+                        "options: size is {size}, but this library's is {expected}; get the options from \
+                         fangorn_options, and compile with this library's header"
                     )));
                 }
                 // SAFETY: they have this version's size.
