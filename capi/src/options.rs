@@ -23,7 +23,7 @@ pub struct FangornOptions {
     /// to another version of the library.
     pub size: usize,
     /// The maximum number of threads that predict a batch, up to 4096. 0 stands for the number that the machine runs at
-    /// the same time. With 1, a prediction runs on the calling thread, but contributions run on a thread of the library.
+    /// the same time. With 1, a prediction runs on the calling thread, and contributions on a thread of the library.
     pub threads: usize,
     /// How the forest is walked: a preset's name, the text of a schedule, or the text of a plan file, as the command
     /// `fangorn tune` writes it. Null stands for the default. It changes how long a prediction takes, never its result.

@@ -24,13 +24,13 @@ export function benchPanel(client, state, fail) {
   const run = element("button", { type: "button", class: "main", id: "bench-run" }, "Measure");
   let stopped = true;
 
-  const draw = (lines, rows) => chart.replaceChildren(element("figure", { class: "full" }, element("h3", {}, `Time of a row in a batch of ${count(rows)}`), times(lines)));
+  const draw = (lines, rows) => chart.replaceChildren(element("figure", { class: "full" }, element("h3", {}, `Time for a row in a batch of ${count(rows)}`), times(lines)));
 
   async function prepare(line) {
     try {
       const found = await client.ask("benchPrepare", line.name);
       line.ready = true;
-      line.about = [found.same_leaves ? "the same leaves" : "OTHER LEAVES: this is a defect, please report it", `engines: ${found.engines.join(", ")}`, ...found.warnings].join("; ");
+      line.about = [found.same_leaves ? "same leaves as the first schedule" : "OTHER LEAVES than the first schedule: this is a defect, please report it", `engines: ${found.engines.join(", ")}`, ...found.warnings].join("; ");
     } catch (error) {
       line.refused = true;
       line.about = error.message;
@@ -43,7 +43,7 @@ export function benchPanel(client, state, fail) {
     if (lines.length === 0) return fail(new Error("no schedule is chosen; choose one or more"));
     const rows = await client.ask("benchBegin", Number(batch.value));
     const dropped = state.rows.name;
-    about.textContent = `The rows of ${dropped}, again and again until there are ${count(rows)}; floats; one thread; the fastest of several batches. A browser measures coarsely, and its times are not those of the native program.`;
+    about.textContent = `Measured on the rows of ${dropped}, repeated until there are ${count(rows)}, as 32-bit floats on one thread. Each time is that of the fastest of several batches. A browser's clock is coarse, and these times are not those of the native program.`;
     for (const line of lines) {
       await prepare(line);
       for (let slice = 0; slice < SLICES && line.ready && !stopped; slice++) {
@@ -73,7 +73,7 @@ export function benchPanel(client, state, fail) {
   });
   return {
     parts: [
-      element("h2", {}, "How fast each schedule is here"),
+      element("h2", {}, "How fast each schedule is in this browser"),
       element("div", { class: "tools" }, element("label", {}, "batch of", batch), run),
       presets,
       chart,

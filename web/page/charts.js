@@ -149,5 +149,5 @@ export function times(lines) {
     } else found.push(text(names + 2, y + 16, "soft small", refused ? "refused" : "…"));
     return found;
   });
-  return picture(width, lines.length * 26 + 4, "Time of a row by schedule", shapes);
+  return picture(width, lines.length * 26 + 4, "Time for a row, by schedule", shapes);
 }

@@ -32,7 +32,7 @@ export class Client {
       const why = event.message || "the browser could not load it";
       // A worker that can't start would be started again and again.
       worker.terminate();
-      this.#rejectAll(`the page's worker: ${why}; take a browser of 2023 or later, and serve all files of the page`);
+      this.#rejectAll(`the page's worker failed: ${why}; use a browser of 2023 or later, and put all files of the page on the server`);
     };
   }
 

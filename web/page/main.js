@@ -10,7 +10,7 @@ import { schedulePanel } from "./schedule.js";
 const byId = (id) => document.getElementById(id);
 const PANELS = { model: modelPanel, predictions: predictionsPanel, schedule: schedulePanel, bench: benchPanel };
 
-/** What the page has: the model's summary, its rows, and the panels that are made for it. */
+/** The state of the page: the model's summary, its rows, and its panels. */
 const state = { summary: null, rows: null, rowsFile: null, panels: {}, chosen: "model", most: null, makeRows };
 
 let busyTimer = 0;
@@ -23,7 +23,7 @@ const client = new Client(ended, (busy) => {
 /** Shows that an answer takes long, with a button that stops it. */
 function showBusy() {
   if (byId("status").hasChildNodes()) return;
-  const stop = element("button", { type: "button", onclick: () => client.restart("stopped: drop the model again") }, "Stop");
+  const stop = element("button", { type: "button", onclick: () => client.restart("stopped: the model is closed; drop its file again") }, "Stop");
   byId("status").replaceChildren("Working… ", stop);
 }
 
@@ -54,7 +54,7 @@ function forget() {
   note([]);
 }
 
-/** Shows or hides what the page is for. */
+/** Shows or hides the introduction. */
 function welcome(is) {
   byId("welcome").hidden = !is;
   byId("example").classList.toggle("main", is);
@@ -76,7 +76,7 @@ function setFile(kind, text) {
 async function bytesOf(file, kind) {
   const most = state.most[kind];
   if (file.size > most) {
-    throw new Error(`${file.name}: the file has ${file.size} bytes, the page takes up to ${most}; use the command fangorn for it`);
+    throw new Error(`${file.name}: the file has ${file.size} bytes, but the page takes up to ${most}; use the command fangorn for it`);
   }
   return file.arrayBuffer();
 }
@@ -164,7 +164,7 @@ async function example() {
   try {
     const read = async (name) => {
       const answer = await fetch(new URL(`example/${name}`, import.meta.url));
-      if (!answer.ok) throw new Error(`example/${name}: ${answer.status}; serve all files of the page`);
+      if (!answer.ok) throw new Error(`example/${name}: the server answers ${answer.status}; put all files of the page on the server`);
       return new File([await answer.arrayBuffer()], name);
     };
     await drop([await read("churn.ubj"), await read("churn.csv")]);

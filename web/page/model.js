@@ -26,8 +26,8 @@ function factsOf(summary) {
   const scaled = scale === 1 ? "" : ` of ${number(scale)} × margin`;
   const bases = summary.base_score.slice(0, 4).map(number).join(", ") + (summary.base_score.length > 4 ? ", …" : "");
   return facts([
-    ["trained by", `${producer} ${version}`.trim() || "not said"],
-    ["objective", summary.objective || "not said"],
+    ["trained by", `${producer} ${version}`.trim() || "unknown"],
+    ["objective", summary.objective || "unknown"],
     ["columns", `${count(summary.columns)}, ${count(summary.used)} used`],
     ["outputs", count(summary.outputs)],
     ["classes", classesText(summary)],
@@ -72,7 +72,7 @@ export function modelPanel(client, { summary }, fail) {
     "div",
     { class: "charts" },
     place,
-    figure("Leaf values", histogram(summary.leaf_values, "value of the leaf")),
+    figure("Leaf values", histogram(summary.leaf_values, "leaf value")),
     figure("Trees by depth", columns(summary.depths, "depth of the tree")),
     figure("Leaves by depth", columns(summary.leaf_depths, "depth of the leaf")),
   );
@@ -80,9 +80,9 @@ export function modelPanel(client, { summary }, fail) {
     parts: [
       element("h2", {}, "The model"),
       factsOf(summary),
-      element("h2", {}, "Its trees"),
+      element("h2", {}, "The trees"),
       ...tree.parts,
-      element("h2", {}, "Its numbers"),
+      element("h2", {}, "Thresholds, leaf values and depths"),
       charts,
       summary.features.length > 0 ? columnsTable(summary.features, summary.used) : "",
     ],

@@ -5,7 +5,7 @@ import { count, element, number, select } from "./dom.js";
 import { treeView } from "./tree.js";
 
 const PAGE = 20;
-/** The most columns of the table: for values and for margins, and for the row itself. */
+/** The maximum numbers of columns of the table: for values and for margins each, and for the row itself. */
 const MOST_VALUES = 8;
 const MOST_CELLS = 6;
 
@@ -76,7 +76,7 @@ function whyView(client, summary, row, fail) {
   let asked = 0;
   async function show() {
     if (summary.unexplained !== null) {
-      return place.replaceChildren(element("p", {}, `There are none here: ${summary.unexplained}.`));
+      return place.replaceChildren(element("p", {}, `There are no contributions: ${summary.unexplained}.`));
     }
     const mine = ++asked;
     try {
@@ -99,7 +99,7 @@ export function predictionsPanel(client, state, fail) {
   const sum = select(
     [
       ["exact", "exact: the same bits everywhere"],
-      ["tree", "tree: added as the producer does"],
+      ["tree", "tree: added as the library does"],
       ["any", "any: the fastest order"],
     ],
     { "aria-label": "sums", id: "sum" },
@@ -111,7 +111,7 @@ export function predictionsPanel(client, state, fail) {
   const tree = treeView(client, summary, row, fail, true);
   const pathTitle = element("h2", {}, "");
   const whyTitle = element("h2", {}, "");
-  const none = element("p", {}, "Drop rows, choose a file with them, or make some: then their predictions stand here.");
+  const none = element("p", {}, "There are no rows yet. Drop a file of rows, choose one, or make rows to see their predictions.");
   const some = element("div", { hidden: true });
   let asked = 0;
 
@@ -134,7 +134,7 @@ export function predictionsPanel(client, state, fail) {
 
   async function rowShown() {
     pathTitle.textContent = `The path of row ${chosen}`;
-    whyTitle.textContent = `Why row ${chosen} has its margin`;
+    whyTitle.textContent = `What adds up to the margin of row ${chosen}`;
     await Promise.all([why.show(), tree.show()]);
   }
 
@@ -149,14 +149,14 @@ export function predictionsPanel(client, state, fail) {
     return rowsShown();
   };
   const back = element("button", { type: "button", onclick: turn(-PAGE) }, "‹ back");
-  const on = element("button", { type: "button", onclick: turn(PAGE) }, "on ›");
+  const on = element("button", { type: "button", onclick: turn(PAGE) }, "next ›");
   const saved = () => save(client, summary, state.rows, sum.value).catch(fail);
   const toSave = element("button", { type: "button", onclick: saved, id: "save" }, "Save all values as CSV");
   sum.addEventListener("change", rowsShown);
   some.append(
     element("div", { class: "tools" }, element("label", {}, "sums", sum), about, element("span", { class: "buttons" }, back, on), toSave),
     place,
-    element("p", { class: "soft small" }, "Choose a row to see its path and why it has its margin."),
+    element("p", { class: "soft small" }, "Choose a row to see its path through a tree, and what adds up to its margin."),
     whyTitle,
     ...why.parts,
     pathTitle,

@@ -14,9 +14,9 @@ export function schedulePanel(client, { summary }, fail) {
   const preset = select(summary.presets, { "aria-label": "preset", id: "preset" });
   const text = element("textarea", { spellcheck: "false", id: "schedule-text", "aria-label": "schedule" });
   const stages = {
-    loops: stage("Loops (MIR)", "The loops that the schedule spells out, and those whose sums are legal in parallel: fangorn lower --emit loops"),
-    plan: stage("Plan (LIR)", "The loops bound to a layout of nodes: fangorn lower --emit plan"),
-    program: stage("Program", "The code of this page that runs: fangorn lower --emit kernel"),
+    loops: stage("Loops (MIR)", "The loops that the schedule prescribes: first as written, then with sums that are safe in parallel. The command fangorn lower --emit loops prints them."),
+    plan: stage("Plan (LIR)", "The loops with the nodes laid out in memory. The command fangorn lower --emit plan prints it."),
+    program: stage("Program", "The code that runs in this page. The command fangorn lower --emit kernel prints it."),
   };
   const warnings = element("p", { class: "soft small" });
   let asked = 0;
@@ -30,7 +30,7 @@ export function schedulePanel(client, { summary }, fail) {
       warnings.textContent = found.warnings.join("; ");
       for (const [name, { text: place }] of Object.entries(stages)) {
         const all = found[name];
-        place.textContent = all.length > MOST_LETTERS ? `${all.slice(0, MOST_LETTERS)}\n… and ${all.length - MOST_LETTERS} letters more` : all;
+        place.textContent = all.length > MOST_LETTERS ? `${all.slice(0, MOST_LETTERS)}\n… and ${all.length - MOST_LETTERS} more characters` : all;
       }
     } catch (error) {
       if (mine !== asked) return;
@@ -39,12 +39,12 @@ export function schedulePanel(client, { summary }, fail) {
     }
   }
   preset.addEventListener("change", () => lower(preset.value));
-  const own = element("button", { type: "button", class: "main", onclick: () => lower(text.value), id: "lower" }, "Lower this schedule");
+  const own = element("button", { type: "button", class: "main", onclick: () => lower(text.value), id: "lower" }, "Compile this schedule");
   let shown = false;
   return {
     parts: [
       element("h2", {}, "The schedule"),
-      element("p", { class: "soft" }, "A schedule says how the forest is walked. It changes how long a prediction takes, and never its result. Take a preset, or write directives, one a line."),
+      element("p", { class: "soft" }, "A schedule says how the forest is walked. It changes how long a prediction takes, and never its result. Choose a preset, or write directives, one in each line."),
       element("div", { class: "tools" }, element("label", {}, "preset", preset), own),
       text,
       warnings,

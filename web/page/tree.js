@@ -13,9 +13,9 @@ export function questionText({ feature, operator, threshold, categories, members
   const value = inFull ? threshold : threshold === null ? null : number(threshold);
   switch (operator) {
     case "any":
-      return `${feature} is there`;
+      return `${feature} is present`;
     case "< or 0":
-      return `${feature} < ${value}, zeros aside`;
+      return `${feature} < ${value}, zeros the other way`;
     case "in":
     case "not in": {
       const more = members > categories.length ? `, … (${members})` : "";
@@ -76,7 +76,7 @@ function box(node, x, y) {
   const width = node.width;
   const group = shape("g", { class: onPath ? "node path" : "node" });
   const about = [question ? questionText(question, true) : `leaf ${node.id}: ${node.values.join(", ")}`];
-  if (question && question.value !== null) about.push(`here ${cellText(question)}`);
+  if (question && question.value !== null) about.push(`in this row ${cellText(question)}`);
   if (cover !== null) about.push(`cover ${number(cover)}`);
   group.append(shape("title", {}, about.join("; ")));
   group.append(shape("rect", { x, y: y - HEIGHT / 2, width: BOX, height: HEIGHT, rx: question ? 5 : 12, class: "box" }));
@@ -112,7 +112,7 @@ export function treeView(client, summary, row, fail, ofRow) {
   const choice = element("input", { type: "number", min: 0, max: summary.trees - 1, value: 0, "aria-label": "tree" });
   const deepest = summary.depths.length - 1;
   const depths = [2, 3, 4, 6, 8].filter((depth) => depth < deepest).map((depth) => [depth, `${depth} levels`]);
-  const path = ofRow && deepest > 1 ? [[0, "the path alone"]] : [];
+  const path = ofRow && deepest > 1 ? [[0, "only the path"]] : [];
   const depth = select([...path, ...depths, [deepest, "all levels"]], { "aria-label": "levels" });
   if (!ofRow) depth.value = String(depths.some(([n]) => n === 3) ? 3 : deepest);
   const place = element("div", { class: "wide" });
@@ -129,7 +129,7 @@ export function treeView(client, summary, row, fail, ofRow) {
       place.replaceChildren(draw(found));
       const output = found.output !== null && summary.outputs > 1 ? `adds to ${summary.class_labels[found.output] ?? `output ${found.output}`}; ` : "";
       const drawn = found.nodes.length < found.nodes_of_tree ? `${count(found.nodes.length)} of ${count(found.nodes_of_tree)} nodes are drawn` : `${count(found.nodes_of_tree)} nodes`;
-      about.textContent = `Tree ${tree}: ${output}${drawn}, depth ${found.depth}. Lines are as wide as the share of the training data that took them, where the model's file says so.`;
+      about.textContent = `Tree ${tree}: ${output}${drawn}, depth ${found.depth}. The width of a line shows how much of the training data took it, if the model's file says so.`;
     } catch (error) {
       fail(error);
     }

@@ -50,7 +50,7 @@ const answers = {
 /** Returns the message of a worker whose WebAssembly has stopped. */
 function whyEnded(error) {
   if (panic !== null) return `internal: ${panic}; this is a defect of fangorn, please report it with the file`;
-  return `the program stopped (${error.message}), most often because a page has too little memory for the file; use the command fangorn for it`;
+  return `the program stopped (${error.message}), probably because the file needs more memory than a page has; use the command fangorn for it`;
 }
 
 onmessage = async ({ data: { id, what, given } }) => {

@@ -129,7 +129,7 @@ impl Session {
         let columns = forest.features.len();
         let row = match (row, &self.rows) {
             (Some(row), Some(rows)) if row < rows.rows => Some(&rows.values[row * columns..][..columns]),
-            (Some(row), _) => return Err(Error::request(format!("row {row}: there is none")).into()),
+            (Some(row), _) => return Err(Error::request(format!("row {row}: there is no such row")).into()),
             (None, _) => None,
         };
         Ok(json::text_of(&tree::drawn(forest, tree, depth, row)?)?)
@@ -250,7 +250,7 @@ impl Session {
 }
 
 fn no_model() -> Error {
-    Error::request("there is no model; drop the file of one")
+    Error::request("there is no model; drop a model's file first")
 }
 
 fn no_bench() -> Error {
@@ -258,5 +258,6 @@ fn no_bench() -> Error {
 }
 
 fn contract(name: &str) -> Result<Contract> {
-    Contract::parse(name).ok_or_else(|| Error::request(format!("{name}: any, tree or exact is expected")))
+    Contract::parse(name)
+        .ok_or_else(|| Error::request(format!("sum: `{name}` is unknown; give any, tree or exact")))
 }

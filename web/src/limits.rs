@@ -23,7 +23,7 @@ pub fn check_size(name: &str, bytes: usize, most: usize) -> Result<()> {
         false => Err(Error::file(
             name,
             format!(
-                "the file has {bytes} bytes, the page takes up to {most}; use the command `fangorn` for it"
+                "the file has {bytes} bytes, but the page takes up to {most}; use the command `fangorn` for it"
             ),
         )),
     }
