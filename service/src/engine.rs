@@ -18,11 +18,11 @@ pub enum Engine {
     OnnxRuntime(onnx::Sessions),
 }
 
-/// A model and what its callers have to know.
+/// A model that predicts, with its columns and the number of its outputs.
 pub struct Model {
-    /// What predicts.
+    /// The engine that predicts.
     pub engine: Engine,
-    /// The columns' names, in the model's order; `f0`, `f1`, … where the model gives none.
+    /// The columns' names, in the model's order; `f0`, `f1`, … for columns without a name.
     pub columns: Vec<String>,
     /// The index of each column, by its name.
     pub places: HashMap<String, usize>,
@@ -57,7 +57,7 @@ impl Model {
     /// each row.
     ///
     /// # Errors
-    /// The values are no whole number of rows, or ONNX Runtime refuses them.
+    /// The number of values is no multiple of the number of columns, or ONNX Runtime refuses them.
     pub fn predict(&self, values: &[f64]) -> Result<Vec<f32>, String> {
         let columns = self.columns.len();
         match &self.engine {

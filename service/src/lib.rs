@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `GET /model` | `{"columns": ["age", …], "outputs": 1}` |
 //! | `POST /predict` with `{"rows": [[31, null, …], …]}` | `{"values": [[0.25], …]}`; `null` is a missing value |
-//! | `POST /predict` with `{"rows": [{"age": 31}, …]}` | the same, by the columns' names; a column that is not there is missing |
+//! | `POST /predict` with `{"rows": [{"age": 31}, …]}` | the same, by the columns' names; the value of a column that is left out is missing |
 //!
-//! A request of another form, or with rows that do not fit the model, gets `{"error": "…"}` and status 422. The status is
-//! 400 if it is no JSON, 413 if it is longer than 2 MB, and 415 if its content type is not JSON.
+//! A request that is refused gets `{"error": "…"}`. The status is 422 if the request has another form, or its rows do not
+//! fit the model. It is 400 if the request is no JSON, 413 if it is longer than 2 MB, and 415 if its content type is not
+//! JSON.
 //!
 //! The handler calls [`Predictor`](fangorn::Predictor) on its own thread. The predictor takes no lock. The service does
 //! not collect the rows of several requests into one batch, because each request would have to wait for others.
@@ -43,7 +44,7 @@ struct Request {
 
 /// A row of a request.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a row is a list of numbers and nulls, or an object of them")]
+#[serde(untagged, expecting = "a row is a list of numbers and nulls, or an object of these by column name")]
 enum Row {
     InOrder(Vec<Option<f64>>),
     ByName(HashMap<String, Option<f64>>),
@@ -56,7 +57,7 @@ struct Answer {
     values: Vec<Vec<f32>>,
 }
 
-/// What a caller has to know about the model.
+/// The properties of the model that a caller needs.
 #[derive(Debug, Serialize)]
 struct Description {
     columns: Vec<String>,
@@ -102,7 +103,7 @@ fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
     let all = request.rows.len().saturating_mul(width);
     if all > MOST_VALUES {
         return Err(format!(
-            "{all} values in a request, at most {MOST_VALUES} are taken; send fewer rows at a time"
+            "the request has {all} values, but at most {MOST_VALUES} are accepted; send fewer rows at a time"
         ));
     }
     let mut values = Vec::with_capacity(all);
@@ -114,7 +115,7 @@ fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
             Row::InOrder(row) => {
                 let found = row.len();
                 return Err(format!(
-                    "row {number} has {found} values, the model {width} columns; see GET /model"
+                    "row {number} has {found} values, but the model has {width} columns; GET /model lists them"
                 ));
             }
             Row::ByName(row) => {
@@ -123,7 +124,7 @@ fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
                 for (name, value) in row {
                     let Some(place) = model.places.get(name) else {
                         return Err(format!(
-                            "row {number}: the model has no column `{name}`; see GET /model"
+                            "row {number}: the model has no column `{name}`; GET /model lists its columns"
                         ));
                     };
                     values[first + place] = value.unwrap_or(f64::NAN);

@@ -17,13 +17,13 @@ use tokio::net::TcpListener;
 struct Arguments {
     /// The model file, in any format that Fangorn reads
     model: PathBuf,
-    /// Where to listen
+    /// The address and the port to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Threads that answer requests; 0 stands for as many as there are cores
+    /// The number of threads that answer requests; 0 stands for the number that the machine runs at the same time
     #[arg(long, value_name = "N", default_value = "0")]
     threads: usize,
-    /// Predict with ONNX Runtime, to compare both
+    /// Predict with ONNX Runtime instead, to compare the two
     #[cfg(feature = "onnxruntime")]
     #[arg(long)]
     onnxruntime: bool,
