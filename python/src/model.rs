@@ -36,7 +36,8 @@ use crate::{
 ///
 /// `fangorn.load`, `fangorn.loads` and the functions `fangorn.from_xgboost`, `from_lightgbm`, `from_catboost`,
 /// `from_sklearn`, `from_onnx` and `from_treelite` make a model. A model never changes, so several threads may use it
-/// at the same time. It can be pickled. Other threads of Python run while it predicts.
+/// at the same time. Other threads of Python run while it predicts. It can be pickled. The pickle holds the options of
+/// `load`, so if `schedule` was the path of a file, unpickling reads that file again.
 ///
 /// Most methods take `rows`: n rows of `n_features` columns. They can be
 ///
@@ -383,7 +384,8 @@ impl Model {
     /// Predict rows: probabilities for a classifier, predictions of the target for a regressor.
     ///
     /// The results are those of XGBoost's and LightGBM's `Booster.predict`, and for models of CatBoost and scikit-learn
-    /// those of `predict_proba` if the model is a classifier, otherwise of `predict`. `predict_class` returns labels.
+    /// those of `predict_proba` if the model is a classifier, otherwise of `predict`. An IsolationForest gives its
+    /// anomaly score, the opposite of `score_samples`. To get labels, call `predict_class`.
     ///
     /// Parameters
     /// ----------
@@ -663,7 +665,7 @@ impl Model {
     /// Parameters
     /// ----------
     /// rows : int, default 4096
-    ///     The number of rows of the batch. A number below 1 counts as 1, a number above 2**24 as 2**24.
+    ///     The number of rows of the batch. 0 counts as 1, and a number above 2**24 as 2**24.
     ///
     /// Returns
     /// -------
@@ -727,7 +729,8 @@ impl Model {
     /// fresh : bool, default False
     ///     Whether to ignore the schedules that an earlier search saved, and to replace them.
     /// progress : callable, optional
-    ///     A function that is called with a line of text now and then, such as `print`.
+    ///     A function that is called with a line of text now and then, such as `print`. If it raises, the exception is
+    ///     printed and the search goes on.
     ///
     /// Returns
     /// -------

@@ -6,9 +6,9 @@
 //! | `POST /predict` with `{"rows": [[31, null, …], …]}` | `{"values": [[0.25], …]}`; `null` is a missing value |
 //! | `POST /predict` with `{"rows": [{"age": 31}, …]}` | the same, by the columns' names; the value of a column that is left out is missing |
 //!
-//! A request that is refused gets `{"error": "…"}`. The status is 422 if the request has another form, or its rows do not
-//! fit the model. It is 400 if the request is no JSON, 413 if it is longer than 2 MB, and 415 if its content type is not
-//! JSON.
+//! A request that is refused gets `{"error": "…"}`. The status is 422 if the request has another form, or if its rows do
+//! not fit the model. It is 400 if the body is no JSON, 413 if it is longer than 2 MB, and 415 if its content type is
+//! not JSON.
 //!
 //! The handler calls [`Predictor`](fangorn::Predictor) on its own thread. The predictor takes no lock. The service does
 //! not collect the rows of several requests into one batch, because each request would have to wait for others.

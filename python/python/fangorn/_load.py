@@ -23,8 +23,8 @@ def load(path, *, schedule=None, threads=None, sum="any", iteration_range=None):
         The file.
     schedule : str, optional
         How the forest is walked: the name of a preset, such as `default` or `xgboost`; `tuned` for the schedules that
-        `Model.tune` or `fangorn tune` saved for this model on this machine; the path of a schedule or of a plan file
-        (`.toml`); or the text of either. It changes how long a prediction takes, and never its result.
+        `Model.tune` or `fangorn tune` saved for this model on this machine; the path of a file with a schedule, or of a
+        plan file (`.toml`); or the text of either. It changes how long a prediction takes, and never its result.
     threads : int, optional
         The maximum number of threads that predict a batch, 1 or more. The default is the number that the machine runs
         at the same time. Small batches are predicted on the caller's thread.
