@@ -1,9 +1,10 @@
-//! Decodes a document in JSON or UBJSON. Converts scalars leniently, and finds the place of a failure.
+//! Decodes a document in JSON or UBJSON. Converts scalars leniently, and names the place of a failure.
 
 use std::borrow::Cow;
 
-use serde::de::{Deserialize, DeserializeOwned, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Unexpected, Visitor};
 
+use super::document::Value;
 use super::{ErrorKind, ImportError, Limits, Place, json, ubjson};
 
 /// The maximum depth of nested containers. XGBoost's documents nest 7 deep, and a deeper document must not
@@ -17,17 +18,42 @@ pub(super) enum Encoding {
     Ubjson,
 }
 
-/// A failure to decode. A syntax error has an offset in bytes. A schema error has none, and its path is not
-/// known yet.
+/// A failure to decode. It is in a box, so that the result of reading a number fits registers.
 #[derive(Debug)]
-pub(super) struct DecodeError {
+pub(super) struct DecodeError(Box<Failure>);
+
+/// What a [`DecodeError`] says.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The offset of a syntax error, in bytes. `None` for a schema error.
     pub(super) offset: Option<usize>,
     pub(super) message: String,
+    /// The path of the field that a schema error is in, for example `trees[2].id`.
+    pub(super) path: String,
 }
 
 impl DecodeError {
+    #[cold]
     pub(super) fn syntax(offset: usize, message: impl Into<String>) -> Self {
-        Self { offset: Some(offset), message: message.into() }
+        Self(Box::new(Failure { offset: Some(offset), message: message.into(), path: String::new() }))
+    }
+
+    /// Adds the step to the value that the error is in: a name, or an index in brackets.
+    pub(super) fn within(mut self, step: &str) -> Self {
+        let path = &mut self.0.path;
+        if !path.is_empty() && !path.starts_with('[') {
+            path.insert(0, '.');
+        }
+        path.insert_str(0, step);
+        self
+    }
+}
+
+impl std::ops::Deref for DecodeError {
+    type Target = Failure;
+
+    fn deref(&self) -> &Failure {
+        &self.0
     }
 }
 
@@ -38,70 +64,47 @@ impl std::fmt::Display for DecodeError {
 }
 impl std::error::Error for DecodeError {}
 impl serde::de::Error for DecodeError {
+    #[cold]
     fn custom<T: std::fmt::Display>(message: T) -> Self {
-        Self { offset: None, message: message.to_string() }
+        Self(Box::new(Failure { offset: None, message: message.to_string(), path: String::new() }))
     }
 }
 
-/// Decodes a document. A schema error costs a second pass, which finds the path of the field that failed.
+/// Decodes a document.
 pub(super) fn decode<T: DeserializeOwned>(
     bytes: &[u8],
     encoding: Encoding,
     limits: &Limits,
 ) -> Result<T, ImportError> {
-    let error = match plain(bytes, encoding, limits) {
-        Ok(document) => return Ok(document),
-        Err(error) => error,
-    };
-    if let Some(offset) = error.offset {
-        let place = match encoding {
-            Encoding::Json => json::place(bytes, offset),
-            Encoding::Ubjson => Place::Byte(offset),
-        };
-        let refused = ImportError::new(ErrorKind::Syntax, place, &error.message);
-        // The only limit that the readers check is the length of a string.
-        return Err(match error.message.contains("over the limit of") {
-            true => refused.with_limit("string_bytes"),
-            false => refused,
-        });
-    }
-    let place = match path_of_error::<T>(bytes, encoding, limits) {
-        Some(path) if path != "." => Place::Field(path),
-        _ => Place::File,
-    };
-    Err(ImportError::new(ErrorKind::Schema, place, error.message))
-}
-
-fn plain<T: DeserializeOwned>(bytes: &[u8], encoding: Encoding, limits: &Limits) -> Result<T, DecodeError> {
-    match encoding {
+    let result = match encoding {
         Encoding::Json => {
             let mut reader = json::Reader::new(bytes, limits.string_bytes);
-            let document = T::deserialize(&mut reader)?;
-            reader.finish().map(|()| document)
+            T::deserialize(Value::Json(&mut reader)).and_then(|document| reader.finish().map(|()| document))
         }
         Encoding::Ubjson => {
             let mut reader = ubjson::Reader::new(bytes, limits.string_bytes);
-            let document = T::deserialize(reader.value()?)?;
-            reader.finish().map(|()| document)
-        }
-    }
-}
-
-fn path_of_error<T: for<'de> Deserialize<'de>>(
-    bytes: &[u8],
-    encoding: Encoding,
-    limits: &Limits,
-) -> Option<String> {
-    let error = match encoding {
-        Encoding::Json => {
-            serde_path_to_error::deserialize::<_, T>(&mut json::Reader::new(bytes, limits.string_bytes)).err()
-        }
-        Encoding::Ubjson => {
-            let mut reader = ubjson::Reader::new(bytes, limits.string_bytes);
-            serde_path_to_error::deserialize::<_, T>(reader.value().ok()?).err()
+            let document = reader.value().and_then(|value| T::deserialize(Value::Ubjson(value)));
+            document.and_then(|document| reader.finish().map(|()| document))
         }
     };
-    error.map(|error| error.path().to_string())
+    result.map_err(|error| located(&error, bytes, encoding))
+}
+
+fn located(error: &DecodeError, bytes: &[u8], encoding: Encoding) -> ImportError {
+    let Some(offset) = error.offset else {
+        let place = if error.path.is_empty() { Place::File } else { Place::Field(error.path.clone()) };
+        return ImportError::new(ErrorKind::Schema, place, &error.message);
+    };
+    let place = match encoding {
+        Encoding::Json => json::place(bytes, offset),
+        Encoding::Ubjson => Place::Byte(offset),
+    };
+    let refused = ImportError::new(ErrorKind::Syntax, place, &error.message);
+    // The only limit that the readers check is the length of a string.
+    match error.message.contains("over the limit of") {
+        true => refused.with_limit("string_bytes"),
+        false => refused,
+    }
 }
 
 /// A value that is neither an array nor an object.

@@ -1,4 +1,4 @@
-//! A `serde` deserialiser for JSON as XGBoost writes it.
+//! Reads JSON as XGBoost writes it.
 //!
 //! It differs from a general JSON reader in three points. `NaN`, `Infinity` and `-Infinity` are numbers. A
 //! number is rounded once, to the type that is asked for, so an `f32` never goes through `f64`. A number may
@@ -6,41 +6,8 @@
 
 use std::borrow::Cow;
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
-
 use super::Place;
 use super::decode::{DecodeError, MAX_NESTING, Scalar};
-
-/// The place of a value that may nest to any depth. The deserialiser skips the value without recursion. Code
-/// that needs the value reads it with a [`Reader`] of its own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NestedValue {
-    /// The offset of the value's first byte in the document.
-    pub(super) start: usize,
-}
-
-/// The name by which a [`Reader`] recognises that a [`NestedValue`] is wanted.
-const NESTED_VALUE: &str = "fangorn::Deep";
-
-impl<'de> Deserialize<'de> for NestedValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(NESTED_VALUE, NestedValueVisitor)
-    }
-}
-
-struct NestedValueVisitor;
-
-impl Visitor<'_> for NestedValueVisitor {
-    type Value = NestedValue;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_u64<E: de::Error>(self, start: u64) -> Result<NestedValue, E> {
-        Ok(NestedValue { start: start as usize })
-    }
-}
 
 /// Reads values from a JSON text.
 pub(super) struct Reader<'de> {
@@ -88,7 +55,7 @@ impl<'de> Reader<'de> {
                 return Ok(false);
             }
             Some(_) if *first => {}
-            _ => self.expect(b',', if close == b'}' { "`,` or `}`" } else { "`,` or `]`" })?,
+            _ => self.expect(b',', after(close))?,
         }
         *first = false;
         Ok(true)
@@ -97,8 +64,7 @@ impl<'de> Reader<'de> {
     /// Reads the name of an object's item, and the colon after it.
     pub(super) fn name(&mut self) -> Result<Cow<'de, str>, DecodeError> {
         let name = self.string()?;
-        self.expect(b':', "`:`")?;
-        Ok(name)
+        self.colon().map(|()| name)
     }
 
     /// Skips a value of any depth. Open brackets are kept in a vector, so there is no recursion.
@@ -173,7 +139,8 @@ impl<'de> Reader<'de> {
         Err(self.error("expected a value"))
     }
 
-    fn scalar(&mut self) -> Result<Scalar<'de>, DecodeError> {
+    /// Reads a value that is neither an array nor an object.
+    pub(super) fn scalar(&mut self) -> Result<Scalar<'de>, DecodeError> {
         match self.peek_value()? {
             b'"' => self.string().map(Scalar::Text),
             b'n' => self.word("null").map(|()| Scalar::Null),
@@ -277,25 +244,37 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    fn container<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
-        let object = self.peek_value()? == b'{';
+    /// Enters the array or object that is next. Returns its items, and whether it is an object.
+    pub(super) fn items(&mut self) -> Result<(Items<'_, 'de>, bool), DecodeError> {
+        let is_object = self.peek_value()? == b'{';
         self.enter()?;
-        let value = if object {
-            visitor.visit_map(Items { reader: self, first: true })?
-        } else {
-            visitor.visit_seq(Items { reader: self, first: true })?
-        };
-        if object {
-            self.expect(b'}', "`,` or `}`")?
-        } else {
-            self.expect(b']', "`,` or `]`")?
-        }
-        self.nesting -= 1;
-        Ok(value)
+        let close = if is_object { b'}' } else { b']' };
+        Ok((Items { reader: self, close, first: true }, is_object))
     }
 
-    fn at_container(&mut self) -> Result<bool, DecodeError> {
+    pub(super) fn is_at_container(&mut self) -> Result<bool, DecodeError> {
         Ok(matches!(self.peek_value()?, b'{' | b'['))
+    }
+
+    /// Returns whether a `null` is next, and reads it.
+    pub(super) fn takes_null(&mut self) -> Result<bool, DecodeError> {
+        if self.peek_value()? != b'n' {
+            return Ok(false);
+        }
+        self.word("null").map(|()| true)
+    }
+
+    /// Returns the offset of the name that is next.
+    pub(super) fn name_offset(&mut self) -> Result<usize, DecodeError> {
+        match self.peek() {
+            Some(b'"') => Ok(self.at),
+            _ => Err(self.error("expected a name in quotes")),
+        }
+    }
+
+    /// Reads the colon after a name.
+    pub(super) fn colon(&mut self) -> Result<(), DecodeError> {
+        self.expect(b':', "`:`")
     }
 }
 
@@ -342,110 +321,45 @@ fn hex(text: &mut &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-macro_rules! integers {
-    ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-            if self.at_container()? { self.container(visitor) } else { self.scalar()?.visit_integer(visitor) }
-        }
-    )*};
-}
-
-impl<'de> Deserializer<'de> for &mut Reader<'de> {
-    type Error = DecodeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        if self.at_container()? { self.container(visitor) } else { self.scalar()?.visit(visitor) }
-    }
-
-    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        if self.at_container()? { self.container(visitor) } else { self.scalar()?.visit_single(visitor) }
-    }
-
-    integers! { deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u32 deserialize_u64 }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        match self.peek_value()? {
-            b'n' => self.word("null").and_then(|()| visitor.visit_none()),
-            _ => visitor.visit_some(self),
-        }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        if name != NESTED_VALUE {
-            return self.deserialize_any(visitor);
-        }
-        let start = self.offset();
-        self.skip()?;
-        visitor.visit_u64(start as u64)
-    }
-
-    // Skips a value. Checks numbers without computing them, and does not decode strings.
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        match self.peek_value()? {
-            b'{' | b'[' => return self.container(visitor),
-            b'"' => drop(self.raw_string()?),
-            _ => drop(self.scalar()?),
-        }
-        visitor.visit_unit()
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i128 u16 u128 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum identifier
-    }
-}
-
 /// The items of an array or an object.
-struct Items<'r, 'de> {
+pub(super) struct Items<'r, 'de> {
     reader: &'r mut Reader<'de>,
+    close: u8,
     first: bool,
 }
 
 impl<'de> Items<'_, 'de> {
     /// Moves to the next item. Returns `false` at the closing bracket, which stays unread.
-    fn has_next(&mut self, close: u8) -> Result<bool, DecodeError> {
+    pub(super) fn has_next(&mut self) -> Result<bool, DecodeError> {
         match self.reader.peek() {
-            Some(byte) if byte == close => return Ok(false),
+            Some(byte) if byte == self.close => return Ok(false),
             Some(_) if self.first => {}
-            _ => self.reader.expect(b',', if close == b'}' { "`,` or `}`" } else { "`,` or `]`" })?,
+            _ => self.reader.expect(b',', after(self.close))?,
         }
         self.first = false;
         Ok(true)
     }
-}
 
-impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
-    type Error = DecodeError;
+    pub(super) fn reader(&mut self) -> &mut Reader<'de> {
+        self.reader
+    }
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, DecodeError> {
-        if self.has_next(b']')? { seed.deserialize(&mut *self.reader).map(Some) } else { Ok(None) }
+    /// Reads the closing bracket.
+    pub(super) fn leave(self) -> Result<(), DecodeError> {
+        self.reader.expect(self.close, after(self.close))?;
+        self.reader.nesting -= 1;
+        Ok(())
+    }
+
+    /// Returns the name that begins at byte `at`.
+    pub(super) fn name_at(&self, at: usize) -> Option<Cow<'de, str>> {
+        Reader::at(self.reader.bytes, at, self.reader.longest_string).string().ok()
     }
 }
 
-impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
-    type Error = DecodeError;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
-        if !self.has_next(b'}')? {
-            return Ok(None);
-        }
-        match self.reader.peek() {
-            Some(b'"') => seed.deserialize(&mut *self.reader).map(Some),
-            _ => Err(self.reader.error("expected a name in quotes")),
-        }
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
-        self.reader.expect(b':', "`:`")?;
-        seed.deserialize(&mut *self.reader)
-    }
+/// Says what comes after an item.
+fn after(close: u8) -> &'static str {
+    if close == b'}' { "`,` or `}`" } else { "`,` or `]`" }
 }
 
 #[cfg(test)]
@@ -455,11 +369,12 @@ mod tests {
     use serde::Deserialize;
     use serde::de::IgnoredAny;
 
+    use super::super::document::{NestedValue, Value};
     use super::*;
 
     fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, DecodeError> {
         let mut reader = Reader::new(text.as_bytes(), 100);
-        let value = T::deserialize(&mut reader)?;
+        let value = T::deserialize(Value::Json(&mut reader))?;
         reader.finish().map(|()| value)
     }
 

@@ -8,8 +8,9 @@
 //! | file | subject |
 //! |---|---|
 //! | `format` | tells the format of a file by its content |
-//! | `json`, `ubjson` | two encodings of one data model, as `serde` deserialisers |
-//! | `decode` | decodes either encoding, and finds the place of a failure |
+//! | `json`, `ubjson` | the syntax of two encodings of one data model |
+//! | `document` | one `serde` deserialiser for both |
+//! | `decode` | decodes a document, and names the place of a failure |
 //! | `xgboost` | XGBoost's models, in either encoding |
 //! | `lightgbm` | LightGBM's text format |
 //! | `catboost` | CatBoost's JSON |
@@ -23,6 +24,7 @@
 mod budget;
 mod catboost;
 mod decode;
+mod document;
 mod error;
 pub(crate) mod fangorn;
 mod format;

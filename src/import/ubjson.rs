@@ -1,12 +1,10 @@
-//! A `serde` deserialiser for UBJSON (draft 12) as XGBoost writes it.
+//! Reads UBJSON (draft 12) as XGBoost writes it.
 //!
 //! Every value opens with a marker byte, and numbers are big-endian. An array or an object may state its
 //! count (`#`) and its items' type (`$`) up front. The reader checks a count against the bytes that are left
 //! before it trusts it.
 
 use std::borrow::Cow;
-
-use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
 
 use super::decode::{DecodeError, MAX_NESTING, Scalar};
 
@@ -162,17 +160,43 @@ impl<'de> Reader<'de> {
         }
     }
 
-    fn container<V: Visitor<'de>>(&mut self, marker: u8, visitor: V) -> Result<V::Value, DecodeError> {
+    /// Enters an array or an object, whose marker has been read.
+    fn enter(&mut self, marker: u8) -> Result<Items<'_, 'de>, DecodeError> {
         if self.nesting == MAX_NESTING {
             return Err(self.error(format!("values nest more than {MAX_NESTING} deep")));
         }
         self.nesting += 1;
-        let value = match marker {
-            b'{' => visitor.visit_map(self.header(b'}')?)?,
-            _ => visitor.visit_seq(self.header(b']')?)?,
-        };
-        self.nesting -= 1;
-        Ok(value)
+        self.header(if marker == b'{' { b'}' } else { b']' })
+    }
+
+    /// Skips a value whose marker has been read. Skips an array of numbers in one step.
+    fn skip(&mut self, marker: u8) -> Result<(), DecodeError> {
+        match marker {
+            b'[' | b'{' => {
+                let mut items = self.enter(marker)?;
+                if let (b'[', Some(width), Some(left)) =
+                    (marker, items.marker.and_then(width_of_number), items.left)
+                {
+                    // `header` has checked that the file has this many bytes left.
+                    items.reader.take(left * width)?;
+                    items.left = Some(0);
+                }
+                while items.has_next()? {
+                    if marker == b'{' {
+                        items.reader.skip(b'S')?;
+                    }
+                    let item = items.item()?;
+                    item.skip()?;
+                }
+                items.leave();
+                Ok(())
+            }
+            b'S' => {
+                let length = self.count(1)?;
+                self.take(length).map(drop)
+            }
+            marker => self.scalar(marker).map(drop),
+        }
     }
 }
 
@@ -188,80 +212,77 @@ fn width(marker: u8) -> Option<usize> {
     }
 }
 
-macro_rules! integers {
-    ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-            match self.marker {
-                // The types of a tree's arrays come first, since almost every value of a file is in such an
-                // array.
-                b'l' => visitor.visit_i32(i32::from_be_bytes(self.reader.array()?)),
-                b'U' => visitor.visit_u8(u8::from_be_bytes(self.reader.array()?)),
-                b'{' | b'[' => self.reader.container(self.marker, visitor),
-                marker => self.reader.scalar(marker)?.visit_integer(visitor),
-            }
-        }
-    )*};
+/// Returns the number of bytes of a number of a stated type.
+fn width_of_number(marker: u8) -> Option<usize> {
+    width(marker).filter(|_| marker != b'S')
 }
 
-impl<'de> Deserializer<'de> for Value<'_, 'de> {
-    type Error = DecodeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        match self.marker {
-            b'{' | b'[' => self.reader.container(self.marker, visitor),
-            marker => self.reader.scalar(marker)?.visit(visitor),
-        }
+impl<'r, 'de> Value<'r, 'de> {
+    pub(super) fn is_container(&self) -> bool {
+        matches!(self.marker, b'{' | b'[')
     }
 
-    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        match self.marker {
-            b'd' => visitor.visit_f32(f32::from_be_bytes(self.reader.array()?)),
-            b'{' | b'[' => self.reader.container(self.marker, visitor),
-            marker => self.reader.scalar(marker)?.visit_single(visitor),
-        }
+    pub(super) fn is_object(&self) -> bool {
+        self.marker == b'{'
     }
 
-    integers! { deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u32 deserialize_u64 }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        if self.marker == b'Z' { visitor.visit_none() } else { visitor.visit_some(self) }
+    pub(super) fn is_null(&self) -> bool {
+        self.marker == b'Z'
     }
 
-    // Skips a value. Skips an array of numbers in one step.
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        let reader = self.reader;
-        match self.marker {
-            b'[' => {
-                let start = reader.at;
-                let items = reader.header(b']')?;
-                if let (Some(marker), Some(left)) =
-                    (items.marker.filter(|marker| *marker != b'S'), items.left)
-                {
-                    // `header` has checked that the file has this many bytes left.
-                    reader.take(left * width(marker).unwrap_or(1))?;
-                    return visitor.visit_unit();
-                }
-                reader.at = start;
-                reader.container(b'[', visitor)
-            }
-            b'{' => reader.container(b'{', visitor),
-            b'S' => {
-                let length = reader.count(1)?;
-                reader.take(length)?;
-                visitor.visit_unit()
-            }
-            marker => reader.scalar(marker).and_then(|_| visitor.visit_unit()),
-        }
+    pub(super) fn is_i32(&self) -> bool {
+        self.marker == b'l'
     }
 
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i128 u16 u128 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple
-        tuple_struct map struct enum identifier
+    pub(super) fn is_u8(&self) -> bool {
+        self.marker == b'U'
+    }
+
+    pub(super) fn is_f32(&self) -> bool {
+        self.marker == b'd'
+    }
+
+    /// Reads a value that [is an `i32`](Self::is_i32).
+    #[inline]
+    pub(super) fn i32(&mut self) -> Result<i32, DecodeError> {
+        self.reader.array().map(i32::from_be_bytes)
+    }
+
+    /// Reads a value that [is a `u8`](Self::is_u8).
+    #[inline]
+    pub(super) fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.reader.array().map(u8::from_be_bytes)
+    }
+
+    /// Reads a value that [is an `f32`](Self::is_f32).
+    #[inline]
+    pub(super) fn f32(&mut self) -> Result<f32, DecodeError> {
+        self.reader.array().map(f32::from_be_bytes)
+    }
+
+    /// Reads a value that is neither an array nor an object.
+    pub(super) fn scalar(self) -> Result<Scalar<'de>, DecodeError> {
+        self.reader.scalar(self.marker)
+    }
+
+    /// Enters an array or an object.
+    pub(super) fn items(self) -> Result<Items<'r, 'de>, DecodeError> {
+        self.reader.enter(self.marker)
+    }
+
+    /// Skips the value.
+    pub(super) fn skip(self) -> Result<(), DecodeError> {
+        self.reader.skip(self.marker)
+    }
+
+    /// Returns the offset of what follows the marker.
+    pub(super) fn offset(&self) -> usize {
+        self.reader.at
     }
 }
 
 /// The items of an array or an object.
-struct Items<'r, 'de> {
+pub(super) struct Items<'r, 'de> {
     reader: &'r mut Reader<'de>,
     /// The marker of the items' type, if the container states one type for all items.
     marker: Option<u8>,
@@ -272,7 +293,7 @@ struct Items<'r, 'de> {
 
 impl<'de> Items<'_, 'de> {
     #[inline]
-    fn has_next(&mut self) -> Result<bool, DecodeError> {
+    pub(super) fn has_next(&mut self) -> Result<bool, DecodeError> {
         match &mut self.left {
             Some(0) => return Ok(false),
             Some(left) => *left -= 1,
@@ -287,43 +308,35 @@ impl<'de> Items<'_, 'de> {
         Ok(true)
     }
 
-    fn item<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, DecodeError> {
+    /// Returns the number of items left, if the container states it.
+    pub(super) fn left(&self) -> Option<usize> {
+        self.left
+    }
+
+    /// Returns the next item of an array, or the value of the name that was read last.
+    #[inline]
+    pub(super) fn item(&mut self) -> Result<Value<'_, 'de>, DecodeError> {
         let marker = match self.marker {
             Some(marker) => marker,
             None => self.reader.marker()?,
         };
-        seed.deserialize(Value { reader: self.reader, marker })
-    }
-}
-
-impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
-    type Error = DecodeError;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, DecodeError> {
-        if self.has_next()? { self.item(seed).map(Some) } else { Ok(None) }
+        Ok(Value { reader: self.reader, marker })
     }
 
-    fn size_hint(&self) -> Option<usize> {
-        self.left
-    }
-}
-
-impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
-    type Error = DecodeError;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
-        if !self.has_next()? {
-            return Ok(None);
-        }
-        // A name in an object is a string without a marker.
-        seed.deserialize(Value { reader: self.reader, marker: b'S' }).map(Some)
+    /// Returns the next name of an object: a string without a marker.
+    pub(super) fn name(&mut self) -> Value<'_, 'de> {
+        Value { reader: self.reader, marker: b'S' }
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
-        self.item(seed)
+    /// Leaves the array or object after its last item.
+    pub(super) fn leave(self) {
+        self.reader.nesting -= 1;
+    }
+
+    /// Returns the name that begins at byte `at`.
+    pub(super) fn name_at(&self, at: usize) -> Option<Cow<'de, str>> {
+        let mut reader = Reader { at, ..Reader::new(self.reader.bytes, self.reader.longest_string) };
+        reader.text().ok()
     }
 }
 
@@ -334,11 +347,12 @@ mod tests {
     use serde::Deserialize;
     use serde::de::IgnoredAny;
 
+    use super::super::document;
     use super::*;
 
     fn read<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, DecodeError> {
         let mut reader = Reader::new(bytes, 100);
-        let value = T::deserialize(reader.value()?)?;
+        let value = T::deserialize(document::Value::Ubjson(reader.value()?))?;
         reader.finish().map(|()| value)
     }
 

@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 
 use super::super::budget::Budget;
 use super::super::decode::DecodeError;
-use super::super::json::{self, NestedValue, Reader};
+use super::super::document::{self, NestedValue};
+use super::super::json::{self, Reader};
 use super::super::{ErrorKind, ImportError, Limits, Place};
 use super::columns::{Columns, Question};
 use super::predicates::Predicates;
@@ -175,7 +176,7 @@ impl<'f> Trees<'f> {
 
     fn value<T: DeserializeOwned>(&mut self) -> Result<T, ImportError> {
         let start = self.reader.offset();
-        T::deserialize(&mut self.reader).map_err(|e| self.located(e, start))
+        T::deserialize(document::Value::Json(&mut self.reader)).map_err(|e| self.located(e, start))
     }
 
     fn place(&self, at: usize) -> Place {
@@ -189,8 +190,8 @@ impl<'f> Trees<'f> {
     /// Turns a failure in the value that begins at `start` into an error with a place.
     fn located(&self, error: DecodeError, start: usize) -> ImportError {
         match error.offset {
-            Some(offset) => ImportError::new(ErrorKind::Syntax, self.place(offset), error.message),
-            None => ImportError::new(ErrorKind::Schema, self.place(start), error.message),
+            Some(offset) => ImportError::new(ErrorKind::Syntax, self.place(offset), &error.message),
+            None => ImportError::new(ErrorKind::Schema, self.place(start), &error.message),
         }
     }
 }

@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-use super::super::json::{NestedValue, Reader};
+use super::super::document::{self, NestedValue};
+use super::super::json::Reader;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -167,7 +168,8 @@ impl<'de, T: de::DeserializeOwned> Visitor<'de> for EmbeddedVisitor<T> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Embedded<T>, E> {
         let mut reader = Reader::new(text.as_bytes(), text.len());
-        let value = T::deserialize(&mut reader).and_then(|value| reader.finish().map(|()| value));
+        let value = T::deserialize(document::Value::Json(&mut reader))
+            .and_then(|value| reader.finish().map(|()| value));
         value.map(Embedded).map_err(|e| E::custom(format!("the object in this string: {e}")))
     }
 }

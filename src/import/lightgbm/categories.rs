@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
+use super::super::document;
 use super::super::json::Reader;
 use super::super::{ErrorKind, ImportError, Limits, Place};
 use super::damaged;
@@ -78,7 +79,8 @@ fn least_names(info: &[u8]) -> Option<u64> {
 
 fn read(json: &[u8], line: Line<'_>, limits: &Limits) -> Result<Option<Vec<Vec<Name>>>, ImportError> {
     let mut reader = Reader::new(json, limits.string_bytes);
-    let lists = Deserialize::deserialize(&mut reader).and_then(|lists| reader.finish().map(|()| lists));
+    let lists = Deserialize::deserialize(document::Value::Json(&mut reader))
+        .and_then(|lists| reader.finish().map(|()| lists));
     lists.map_err(|error| {
         let kind = if error.offset.is_some() { ErrorKind::Syntax } else { ErrorKind::Schema };
         let column = 1 + KEY.len() + error.offset.unwrap_or(0);
