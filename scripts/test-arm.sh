@@ -68,7 +68,7 @@ export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_LINKER=arm-linux-gnueabihf-gcc
 export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER=qemu-arm
 # Emulation is slow: fewer random cases than on the machine itself.
 export PROPTEST_CASES=${PROPTEST_CASES:-16}
-programs=(--lib --bins --test suite --test predictor --test malformed --test malformed_onnx_prologue)
+programs=(--lib --test suite --test predictor --test malformed --test malformed_onnx_prologue)
 [ ${#filters[@]} -eq 0 ] || programs=(--test suite)
 failed=()
 for target in "${targets[@]}"; do

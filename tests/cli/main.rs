@@ -7,6 +7,9 @@ mod arguments;
 mod batches;
 mod book;
 mod contributions;
+#[allow(dead_code, reason = "`units` needs a part of it")]
+#[path = "../../src/bin/fangorn/error.rs"]
+mod error;
 mod graphs;
 mod insight;
 mod models;
@@ -17,6 +20,7 @@ mod rows;
 mod schedules;
 mod tables;
 mod tune;
+mod units;
 mod verify;
 
 use std::{

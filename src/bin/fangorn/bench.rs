@@ -27,6 +27,7 @@ use crate::{
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
     sum::SumChoice,
+    values::announcement,
 };
 
 /// Time predictions by batch size
@@ -133,7 +134,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         _ => None,
     };
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
-    let choice = Choice::new(&args.schedule, forest, backend.device())?
+    let choice = Choice::new(&args.schedule, forest, backend.device(), args.sum.sum)?
         .by(args.profile.read(&args.model, &contents)?);
     let rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
     if rows.rows == 0 {
@@ -221,15 +222,6 @@ fn report(
     };
     output::print(&text)?;
     Ok(Outcome::Done)
-}
-
-/// Returns the line that announces a batch whose rows take more than a gigabyte.
-fn announcement(batch: u32, columns: usize) -> Option<String> {
-    const LARGE: f64 = 1e9;
-    let bytes = f64::from(batch) * (columns * size_of::<f32>()) as f64;
-    let gib = bytes / f64::from(1 << 30);
-    (bytes > LARGE)
-        .then(|| format!("--batch {batch} first makes {gib:.1} GiB of rows; a smaller batch shows as much"))
 }
 
 /// Returns the milliseconds of compiling, and the times of each batch size.
@@ -384,16 +376,4 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "{:>8}    {a:>10.4}    {b:>10.4}    {c:>10.4}    {d:>10.4}", t.batch)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::announcement;
-
-    #[test]
-    fn a_batch_of_gigabytes_is_announced() {
-        assert_eq!(announcement(4096, 1000), None);
-        let said = announcement(1 << 28, 13).expect("13 GiB");
-        assert!(said.contains("--batch 268435456") && said.contains("13.0 GiB"), "{said}");
-    }
 }

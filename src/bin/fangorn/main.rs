@@ -43,6 +43,7 @@ mod tune;
 mod tune_device;
 mod tune_plot;
 mod usage;
+mod values;
 mod verify;
 
 use std::{io::ErrorKind, path::Path, process::ExitCode};
