@@ -200,7 +200,10 @@ fn sums_start_at_margins_of_each_rows_own() {
     );
     let [churn, rows, starts] = of("churn");
     let churn = ["predict", &churn, "--rows", &rows, "--base-margin", &starts];
-    refuses(&[&churn[..], &["--output", "leaf"]].concat(), &["--base-margin", "leaves", "--output margin"]);
+    refuses(
+        &[&churn[..], &["--output", "leaf"]].concat(),
+        &["--base-margin", "margins, values and classes", "leave it out"],
+    );
     refuses(&[&churn[..], &["--sum", "exact"]].concat(), &["--base-margin", "--sum exact"]);
     let lightgbm = [model("lightgbm-binary"), zoo("lightgbm-binary", "rows.npy")];
     let lightgbm = ["predict", &lightgbm[0], "--rows", &lightgbm[1], "--base-margin", &starts];

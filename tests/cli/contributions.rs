@@ -58,6 +58,8 @@ fn a_background_explains_models_with_and_without_covers() {
 
 #[test]
 fn a_background_is_for_contributions_and_has_rows() {
+    let run = ["predict", &model("churn"), "--rows", "-", "--output", "contributions", "--background", "-"];
+    refuses(&run, &["--rows and --background", "standard input"]);
     let (model, rows) = (model("churn"), zoo("churn", "rows.csv"));
     let run = ["predict", &model, "--rows", &rows, "--background", &rows];
     refuses(&run, &["--background", "--output contributions"]);

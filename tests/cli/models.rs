@@ -190,6 +190,16 @@ fn diff_says_where_models_differ() {
     assert_eq!(text_form.status.code(), Some(1));
     assert!(text(&text_form.stdout).contains("tree 0 at root"), "{}", text(&text_form.stdout));
     refuses(&["diff", &a, &model("softprob"), "--rows", &rows], &["columns", "leave --rows out"]);
+    // Names of features that differ have the rows read for each model.
+    let named = |name: &str| {
+        let mut json = json.clone();
+        let columns = json.pointer("/learner/learner_model_param/num_feature").and_then(Value::as_str);
+        let columns: usize = columns.expect("a number").parse().expect("a number");
+        let names: Vec<String> = (0..columns).map(|at| format!("{name}{at}")).collect();
+        json["learner"]["feature_names"] = names.into();
+        scratch.file(&format!("{name}.json"), serde_json::to_vec(&json).expect("JSON"))
+    };
+    refuses(&["diff", &named("a"), &named("b"), "--rows", "-"], &["--rows -", "give a file"]);
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn classes_are_those_of_the_probabilities() {
         let (model, rows) = (model(name), zoo(name, "rows.npy"));
         refuses(
             &["predict", &model, "--rows", &rows, "--output", "class"],
-            &["regressor", "--output value", "model."],
+            &["no classifier", "--output value", "model."],
         );
     }
 }

@@ -177,6 +177,12 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
     assert_eq!(predict("tuned"), predict("default"));
     run(&["cache", "export", &model, "-o", &plan]);
     assert_eq!(predict(&plan), predict("default"));
+    // The contract of sums chooses between kept schedules: only those for `any` know a batch of one row.
+    let exported = |sum: &str| {
+        run(&["cache", "export", &model, "-o", &plan, "--sum", sum]);
+        std::fs::read_to_string(&plan).expect("a plan file").matches("[[batch]]").count()
+    };
+    assert_eq!([exported("any"), exported("exact")], [2, 1]);
     let refused = |arguments: &[&str], parts: &[&str]| {
         assert_refused(&with_cache(&cache, arguments).output().expect("the program runs"), parts);
     };

@@ -18,7 +18,8 @@ use crate::{
     limits::LimitsChoice,
     load_model, output,
     schedule::line,
-    tune::toml_path,
+    sum::contract,
+    values::toml_path,
 };
 
 /// List, clear or export the schedules that `fangorn tune` keeps
@@ -58,6 +59,9 @@ struct Export {
     /// The number of worker threads that the schedules were tuned for; if none were, the nearest number is taken
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
+    /// The contract of sums that the schedules were tuned for; if none were, those of another contract are taken
+    #[arg(long, value_name = "any|tree|exact", default_value = "any", value_parser = contract())]
+    sum: Contract,
     #[command(flatten)]
     limits: LimitsChoice,
 }
@@ -109,7 +113,7 @@ pub fn run(args: &Cache) -> Result<Outcome> {
 fn write(store: &PlanStore, args: &Export) -> Result<()> {
     AtomicFile::check(&args.output)?;
     let forest = load_model(&args.model, &args.limits)?;
-    let key = PlanKey::here(&forest, usize::from(args.threads), Contract::Any);
+    let key = PlanKey::here(&forest, usize::from(args.threads), args.sum);
     let kept = store.nearest(&key).map_err(library_error)?.ok_or_else(|| {
         let what = "no schedule is kept for this model on this machine; run `fangorn tune` on it first";
         Error::file(&args.model, what.to_owned())

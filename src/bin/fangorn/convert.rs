@@ -7,6 +7,7 @@ use fangorn::{
     file::{Contents, NamedText},
     import::LoadOptions,
     schedule::Device,
+    sum::Contract,
 };
 
 use crate::{
@@ -66,7 +67,7 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
-        let choice = Choice::new(name, &contents.forest, Device::Cpu)?;
+        let choice = Choice::new(name, &contents.forest, Device::Cpu, Contract::Any)?;
         let text = choice.only()?.to_string();
         contents.schedules.retain(|s| s.name != *name);
         contents.schedules.push(NamedText { name: name.clone(), text });

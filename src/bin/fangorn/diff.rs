@@ -1,6 +1,9 @@
 //! `fangorn diff`: shows where two models differ, in their trees and, given rows, in their predictions.
 
-use std::{fmt::Write, path::PathBuf};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use fangorn::{
@@ -95,11 +98,14 @@ pub fn run(args: &Diff) -> Result<Outcome> {
             [true, true] => [&a, &b],
             _ => [&a, &a],
         };
+        let are_alike = first.features == second.features;
+        if !are_alike && path == Path::new("-") {
+            let what = "--rows -: the models' features have other names or categories, so the rows are read twice; give a \
+                        file";
+            return Err(Error::Request(what.into()));
+        }
         let rows = rows::read_rows(path, first, args.table)?;
-        let other = match first.features == second.features {
-            true => None,
-            false => Some(rows::read_rows(path, second, args.table)?),
-        };
+        let other = if are_alike { None } else { Some(rows::read_rows(path, second, args.table)?) };
         report.rows = Some(compare_rows([&a, &b], [&rows, other.as_ref().unwrap_or(&rows)]));
     }
     let text = match args.json {

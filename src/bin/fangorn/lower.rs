@@ -106,8 +106,8 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     }
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
-    let choice =
-        Choice::new(&args.schedule, forest, device)?.by(args.profile.read(&args.model, &contents)?);
+    let choice = Choice::new(&args.schedule, forest, device, Contract::Any)?
+        .by(args.profile.read(&args.model, &contents)?);
     if let Some(rows) = args.batch {
         let text = batch_text(args, backend, forest, &choice, rows)?;
         return write(args, &text, text.as_bytes());

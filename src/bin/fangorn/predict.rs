@@ -210,6 +210,10 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     if args.background.is_some() && args.output != Output::Contributions {
         return Err(Error::Request("--background is for --output contributions; leave it out".into()));
     }
+    if args.background.as_deref() == Some(Path::new("-")) && args.rows == Path::new("-") {
+        let what = "--rows and --background are both standard input; name a file for one";
+        return Err(Error::Request(what.into()));
+    }
     let sink = Sink::new(args.o.as_deref())?;
     let whole = args.reads_whole(&sink)?;
     let contents = match args.answer.rounds.load(&args.model, &args.limits, false) {
@@ -227,7 +231,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         _ => None,
     };
     let explainer = explainer.as_ref();
-    let choice = Choice::new(&args.schedule, forest, backend.device())?
+    let choice = Choice::new(&args.schedule, forest, backend.device(), args.sum.sum)?
         .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
         classes(forest).map_err(|what| Error::file(&args.model, what))?;

@@ -11,7 +11,7 @@ use fangorn::{
     Forest,
     file::Contents,
     forest::{CompareType, Profile, tiling::is_leaf_biased},
-    schedule::Device,
+    schedule::Preset,
     sum::Contract,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -146,8 +146,12 @@ pub fn leaf_bias(forest: &Forest, profile: &Profile) -> usize {
 const SLOTS_AT_A_TIME: usize = 1 << 22;
 
 fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
-    let engine =
-        Engine::open(Backend::Cpu, forest, &Choice::new("default", forest, Device::Cpu)?, Contract::Any)?;
+    let engine = Engine::open(
+        Backend::Cpu,
+        forest,
+        &Choice::of(Preset::Default.schedule(forest, false)),
+        Contract::Any,
+    )?;
     let mut profile = Profile::new(forest);
     let bar = match std::io::stderr().is_terminal() {
         true => ProgressBar::with_draw_target(Some(rows.rows as u64), ProgressDrawTarget::stderr()),

@@ -6,7 +6,7 @@ use fangorn::{
     Forest,
     contributions::{Explainer, Interventional},
     cpu::{Row, Rows},
-    forest::CompareType,
+    forest::{Aggregate, CompareType},
     sum::Contract,
 };
 
@@ -54,8 +54,13 @@ impl RowExplainer {
         }
         let explainer = Explainer::new(forest).map_err(|error| match args.output {
             // With a background, contributions need no covers.
-            Output::Contributions if forest.covers.is_none() => {
-                Error::file(&args.model, format!("{error}, with --background FILE"))
+            Output::Contributions if forest.covers.is_none() && forest.aggregate == Aggregate::Sum => {
+                {
+                let what = "the model has no covers (how much training data reached each node), which path-dependent \
+                            contributions need; ONNX files never hold covers, other files lose them if one is negative \
+                            or missing; give --background FILE for interventional contributions";
+                Error::file(&args.model, what)
+            }
             }
             _ => of_model(error),
         })?;

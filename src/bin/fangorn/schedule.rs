@@ -33,13 +33,13 @@ pub struct Choice {
 
 impl Choice {
     /// Returns the preset with the name, made for the device. If the name is `tuned`, returns the schedules
-    /// that `fangorn tune` keeps for the model. Otherwise returns the contents of the file with that path: a
+    /// that `fangorn tune` keeps for the model, those tuned for the contract of sums if there are some. Otherwise returns the contents of the file with that path: a
     /// plan file of `fangorn tune` if the name ends in `.toml`, otherwise a schedule.
     ///
     /// # Errors
     /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan file, or the
     /// plan file is for another model or another device.
-    pub fn new(name: &str, forest: &Forest, device: Device) -> Result<Self> {
+    pub fn new(name: &str, forest: &Forest, device: Device, sum: Contract) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
             return Ok(Self {
@@ -50,7 +50,7 @@ impl Choice {
             });
         }
         if name == TUNED {
-            return Self::kept(forest, device);
+            return Self::kept(forest, device, sum);
         }
         let path = Path::new(name);
         let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
@@ -84,13 +84,13 @@ impl Choice {
     }
 
     /// Returns the schedules that are kept for the model and this machine.
-    fn kept(forest: &Forest, device: Device) -> Result<Self> {
+    fn kept(forest: &Forest, device: Device, sum: Contract) -> Result<Self> {
         if device != Device::Cpu {
             let what =
                 "--schedule tuned: kept schedules are for the CPU; use --backend cpu or another schedule";
             return Err(Error::Request(what.into()));
         }
-        let key = PlanKey::here(forest, rayon::current_num_threads(), Contract::Any);
+        let key = PlanKey::here(forest, rayon::current_num_threads(), sum);
         let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(library_error)?;
         let schedules = kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
             Error::Request(

@@ -15,7 +15,8 @@ pub struct SumChoice {
     pub sum: Contract,
 }
 
-fn contract() -> impl TypedValueParser<Value = Contract> {
+/// Returns the parser of a contract's name.
+pub fn contract() -> impl TypedValueParser<Value = Contract> {
     let names = PossibleValuesParser::new(Contract::ALL.map(Contract::name));
     names.map(|name| Contract::parse(&name).unwrap_or_default())
 }

@@ -26,6 +26,7 @@ use crate::{
     schedule::line,
     sum::SumChoice,
     tune_device, tune_plot,
+    values::{duration, toml_path},
 };
 
 /// Find a fast schedule for each batch size
@@ -116,26 +117,6 @@ struct MissReport {
     why: String,
 }
 
-/// Reads a time such as `10s`, `500ms` or `2m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
-    let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
-    let seconds = found.and_then(|(number, seconds)| Some(number.trim().parse::<f64>().ok()? * seconds));
-    let bounded = seconds.filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0);
-    bounded
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "give a time above 0 and up to a day, such as 10s, 500ms or 2m".into())
-}
-
-/// Reads the path of a plan file. `--schedule` recognises it by the ending of its name.
-pub fn toml_path(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match path.extension().is_some_and(|extension| extension == "toml") {
-        true => Ok(path),
-        false => Err("the name of a plan file has to end in .toml, by which --schedule knows it".into()),
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -145,6 +126,9 @@ pub fn run(args: &Tune) -> Result<Outcome> {
         "auto" => Backend::Cpu,
         name => Backend::parse(name)?,
     };
+    for path in [&args.output, &args.plot, &args.records].into_iter().flatten() {
+        AtomicFile::check(path)?;
+    }
     if backend.is_gpu() {
         return on_device(args, backend);
     }
@@ -153,9 +137,6 @@ pub fn run(args: &Tune) -> Result<Outcome> {
             "--backend {}: schedules are tuned for the CPU and for GPUs; give cpu, auto or a GPU's backend",
             backend.name()
         )));
-    }
-    for path in args.output.iter().chain(&args.plot) {
-        AtomicFile::check(path)?;
     }
     let forest = load_model(&args.model, &args.limits)?;
     let rows =
@@ -337,20 +318,4 @@ fn table(report: &Report) -> String {
         let _ = writeln!(text, "\nplan file {}, which --schedule takes", one_line(plan));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_a_unit() {
-        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
-        for wrong in ["10", "s", "-1s", "0s", "1e9s", "nans", "infs", "10 h"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-        assert!(toml_path("plan.toml").is_ok() && toml_path("plan.txt").is_err());
-    }
 }

@@ -305,7 +305,7 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
         // A device's kernels are the same for all batches, and a software device is slow, so one round of
         // generated rows is enough.
         let check = if backend.is_gpu() { SelfCheck::Quick } else { SelfCheck::Full };
-        let tried = Choice::new(preset.name(), forest, backend.device())
+        let tried = Choice::new(preset.name(), forest, backend.device(), Contract::Any)
             .and_then(|choice| Engine::open(backend, forest, &choice, Contract::Any))
             .map(|engine| {
                 let opened = BackendRunner { engine: &engine, columns: forest.features.len() };

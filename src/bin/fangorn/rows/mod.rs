@@ -354,10 +354,9 @@ pub fn has_names(forest: &Forest) -> bool {
 fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
     let path = wanted.path;
     let refused = |path: &Path, e: std::io::Error, remedy: &str| match e.kind() {
-        ErrorKind::OutOfMemory => Error::file(
-            path,
-            "the file does not fit into memory; give fewer rows at a time",
-        ),
+        ErrorKind::OutOfMemory => {
+            Error::file(path, "the file does not fit into memory; give fewer rows at a time")
+        }
         _ => Error::file(path, format!("{e}; {remedy}")),
     };
     if path.as_os_str() == "-" {

@@ -134,7 +134,9 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
             return wanted.fail(format!("an array of one dimension and {n} values is no matrix; {remedy}"));
         }
         (&[rows, columns], _) => [rows, columns],
-        _ => return wanted.fail(format!("the array has {} dimensions, rows have 2; reshape it", shape.len())),
+        _ => {
+            return wanted.fail(format!("the array has {} dimensions, rows have 2; reshape it", shape.len()));
+        }
     };
     wanted.check_columns("rows have", columns)?;
     if descr(&String::from_utf8_lossy(text))

@@ -135,7 +135,8 @@ impl Journal {
             return;
         }
         match self.try_add(scored) {
-            Ok(bytes) => self.ended = bytes > MOST_PIECE,
+            Ok(bytes) if bytes > MOST_PIECE => self.end("a part of it is larger than the journal takes"),
+            Ok(_) => {}
             Err(e) => self.end(&e.to_string()),
         }
     }
