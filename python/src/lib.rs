@@ -125,7 +125,9 @@ fn read(py: Python<'_>, options: &GivenOptions, given: Given<'_>) -> PyResult<Py
                 matches!(&error, fangorn::Error::Import(error) if error.kind() == ErrorKind::Unsupported);
             let pipeline = pools::run(py, options.threads, || {
                 let graph = unsupported.then(|| given.graph(&load_options)).flatten();
-                Pipeline::new(graph.unwrap_or(Err(error)).map_err(of_crate)?, options.threads)
+                let graph = graph.unwrap_or(Err(error)).map_err(of_crate)?;
+                options.check_for_pipeline()?;
+                Pipeline::new(graph, options.threads)
             })?;
             return pipeline?.into_py_any(py);
         }

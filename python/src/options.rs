@@ -59,6 +59,18 @@ impl GivenOptions {
 }
 
 impl Options {
+    /// Refuses what only a forest has.
+    pub fn check_for_pipeline(&self) -> PyResult<()> {
+        let option = match self {
+            Self { schedule: Some(_), .. } => "schedule",
+            Self { sum: Contract::Tree | Contract::Exact, .. } => "sum",
+            _ => return Ok(()),
+        };
+        Err(refused(format!(
+            "{option}: the model is a pipeline and no single forest, so it has no {option}; leave it out"
+        )))
+    }
+
     /// Compiles a forest.
     pub fn predictor(&self, forest: &Forest) -> PyResult<Predictor> {
         let schedules = self.schedule.as_deref().map(|name| self.schedules(name, forest)).transpose()?;

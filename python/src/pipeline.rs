@@ -20,9 +20,9 @@ use crate::{
 /// A pipeline of scikit-learn, an ONNX graph or a model of LightGBM with linear leaves, compiled for this machine's CPU.
 ///
 /// `fangorn.load`, `fangorn.loads`, `fangorn.from_sklearn`, `fangorn.from_onnx` and `fangorn.from_lightgbm` make a
-/// pipeline if the model is more than one forest of constant leaves. Of their options only `threads` has an effect on
-/// it, and `iteration_range` on linear leaves. A pipeline never changes, so several threads may use it at the same
-/// time. It can't be pickled.
+/// pipeline if the model is more than one forest of constant leaves. Of their options it takes `threads`, and
+/// `iteration_range` for linear leaves. A pipeline never changes, so several threads may use it at the same time. It
+/// can't be pickled.
 ///
 /// The methods take `rows` of the types that `fangorn.Model` takes. A prediction copies them, converted to the types of
 /// the pipeline's inputs.

@@ -123,6 +123,37 @@ def test_in_place(boosters):
     alike(ours[1:3].inplace_predict(x), theirs[1:3].inplace_predict(x))
 
 
+def test_slices_of_a_booster():
+    xgboost = pytest.importorskip("xgboost")
+    x, y = data()
+    theirs = xgboost.train({"max_depth": 3}, xgboost.DMatrix(x, y), 9)
+    ours = our_xgboost.Booster(model_file=theirs)
+    cut, expected = ours[2:8], theirs[2:8]
+    assert cut.num_boosted_rounds() == expected.num_boosted_rounds() == 6
+    alike(cut[1:3].inplace_predict(x), expected[1:3].inplace_predict(x))
+    alike(cut[-1].inplace_predict(x), theirs[7].inplace_predict(x))
+    alike(cut.inplace_predict(x, iteration_range=(1, 4)), theirs[3:6].inplace_predict(x))
+    alike(cut.inplace_predict(x, iteration_range=(4, 0)), theirs[6:8].inplace_predict(x))
+    for other in (copy.copy(cut), pickle.loads(pickle.dumps(cut)), our_xgboost.Booster(model_file=cut)):
+        alike(other.inplace_predict(x), cut.inplace_predict(x))
+    alike(our_xgboost.Booster(model_file=cut.save_raw()).inplace_predict(x), cut.inplace_predict(x))
+    with pytest.raises(fangorn.Error, match="6 rounds"):
+        cut.inplace_predict(x, iteration_range=(0, 7))
+    with pytest.raises(fangorn.Error, match="no rounds"):
+        cut[3:3]
+    with pytest.raises(IndexError, match="6 rounds"):
+        cut[6]
+
+
+def test_a_type_of_prediction_that_is_not_there_is_refused():
+    xgboost = pytest.importorskip("xgboost")
+    x, y = data()
+    ours = our_xgboost.Booster(model_file=xgboost.train({}, xgboost.DMatrix(x, y), 2))
+    # An array of numbers takes the path with the least overhead.
+    with pytest.raises(ValueError, match="predict_type"):
+        ours.inplace_predict(x, predict_type="leaf")
+
+
 def test_tables_go_by_position():
     xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
     x, y = data()
@@ -385,6 +416,8 @@ def test_sklearn(name, words):
         ours.predict(x[:, :3])
     with pytest.raises(fangorn.Error, match="train with the package sklearn"):
         ours.fit(x, y)
+    assert hasattr(ours, "predict") and not hasattr(ours, "warm_start")
+    assert hasattr(ours, "predict_proba") == hasattr(theirs, "predict_proba")
 
 
 def test_treelite():

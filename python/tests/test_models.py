@@ -136,6 +136,9 @@ def test_from_lightgbm():
     assert isinstance(found, fangorn.Pipeline)
     close(found.predict(x), linear.predict(x))
     assert numpy.array_equal(found.leaf(x), linear.predict(x, pred_leaf=True))
+    for option in ({"sum": "exact"}, {"schedule": "xgboost"}):
+        with pytest.raises(fangorn.Error, match="no single forest"):
+            fangorn.from_lightgbm(linear, **option)
     with pytest.raises(TypeError, match="is no model of LightGBM"):
         fangorn.from_lightgbm(x)
 

@@ -41,7 +41,7 @@ def load(path, *, schedule=None, threads=None, sum="any", iteration_range=None):
     -------
     Model or Pipeline
         A Model for a forest. A Pipeline for a pipeline of scikit-learn, an ONNX graph of other operators, or a model of
-        LightGBM with linear leaves; of the options, `schedule` and `sum` have no effect on it.
+        LightGBM with linear leaves; it has no `schedule` and no `sum`.
 
     Raises
     ------

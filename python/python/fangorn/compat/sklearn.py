@@ -64,7 +64,8 @@ class _Estimator:
             return self.model.n_features
         if name == "feature_names_in_" and self.model.feature_names:
             return numpy.array(self.model.feature_names, object)
-        return refuses("sklearn", type(self).__name__, name)
+        # An error that is an AttributeError, so that `hasattr` says no.
+        return refuses("sklearn", type(self).__name__, name)()
 
     def _rows(self, X):
         if isinstance(X, numpy.ndarray) and X.ndim == 2 and X.shape[1] != self.model.n_features:

@@ -119,7 +119,8 @@ class Booster:
     """
 
     def __init__(self, params=None, cache=None, model_file=None):
-        self._models, self._raw = {}, None
+        # The rounds of a slice, from the first up to the last but excluding it; None for all.
+        self._models, self._raw, self._rounds = {}, None, None
         self._threads = None
         self.set_param(params or {})
         if model_file is not None:
@@ -129,8 +130,9 @@ class Booster:
         """Load a model from the path of a file, its bytes, or a Booster."""
         if hasattr(fname, "save_raw") and not isinstance(fname, Booster):
             fname = fname.save_raw("ubj")
+        self._rounds = None
         if isinstance(fname, Booster):
-            self._raw = fname._raw
+            self._raw, self._rounds = fname._raw, fname._rounds
         elif isinstance(fname, (bytes, bytearray, memoryview)):
             self._raw = bytes(fname)
         else:
@@ -147,8 +149,8 @@ class Booster:
 
         If the Booster is a slice of rounds, they are the bytes of a `.fangorn` file.
         """
-        self._model()
-        return bytearray(self._raw)
+        model = self._model()
+        return bytearray(self._raw if self._rounds is None else model.to_bytes())
 
     def set_param(self, params, value=None):
         """Set parameters. `nthread` and `n_jobs` set the maximum number of threads; the others have no effect."""
@@ -162,6 +164,11 @@ class Booster:
             raise XGBoostError("the Booster holds no model; call load_model, because fangorn only predicts")
         key = (int(iteration_range[0]), int(iteration_range[1]))
         rounds = None if key == (0, 0) else key
+        if self._rounds is not None:
+            first, end = self._rounds
+            if not 0 <= key[0] < (key[1] or end - first) <= end - first:
+                raise XGBoostError(f"iteration_range {key}: the slice has {end - first} rounds; give a range of these")
+            rounds = (first + key[0], first + key[1] if key[1] else end)
         return kept(
             self._models, key, lambda: _load.loads(self._raw, threads=self._threads, iteration_range=rounds)
         )
@@ -191,6 +198,8 @@ class Booster:
     def num_boosted_rounds(self):
         """Return the number of boosting rounds."""
         model = self._model()
+        if self._rounds is not None:
+            return self._rounds[1] - self._rounds[0]
         # A range beyond the last round is refused.
         low, high = 0, model.n_trees
         while low < high:
@@ -250,13 +259,13 @@ class Booster:
         strict_shape=False,
     ):
         """Predict rows without a DMatrix, as `xgboost.Booster.inplace_predict` does."""
+        if predict_type not in ("value", "margin"):
+            raise ValueError(f"predict_type is {predict_type!r}; give `value` or `margin`")
         model = self._model(iteration_range)
         if isinstance(data, numpy.ndarray) and missing != missing and base_margin is None and not strict_shape:
             # The path with the least overhead.
             if data.ndim == 2 and data.shape[1] == model.n_features and len(data):
                 return model.margin(data) if predict_type == "margin" else model.predict(data)
-        if predict_type not in ("value", "margin"):
-            raise ValueError(f"predict_type is {predict_type!r}; give `value` or `margin`")
         data = _table(data)
         if validate_features:
             names = names_of(data)
@@ -286,25 +295,33 @@ class Booster:
 
     def __getitem__(self, rounds):
         """Return a Booster with some of the rounds: an index, or a slice without a step."""
+        count = self.num_boosted_rounds()
         if isinstance(rounds, int):
-            rounds = slice(rounds, rounds + 1)
+            if not -count <= rounds < count:
+                raise IndexError(f"round {rounds} of a Booster of {count} rounds")
+            rounds = slice(rounds % count, rounds % count + 1)
         if rounds.step not in (None, 1):
             raise XGBoostError("a slice of a Booster can't have a step; leave it out")
-        begin, end, _ = rounds.indices(self.num_boosted_rounds())
-        cut = Booster()
-        cut._raw, cut._threads = self._model((begin, end)).to_bytes(), self._threads
+        begin, end, _ = rounds.indices(count)
+        if begin >= end:
+            raise XGBoostError(f"a slice of no rounds; the Booster has {count}")
+        cut = self.copy()
+        first = 0 if self._rounds is None else self._rounds[0]
+        cut._rounds, cut._models = (first + begin, first + end), {}
         return cut
 
     def __copy__(self):
-        return Booster(model_file=self)
+        copied = Booster()
+        copied.__setstate__(self.__getstate__())
+        return copied
 
     def __deepcopy__(self, _):
-        return Booster(model_file=self)
+        return self.__copy__()
 
     copy = __copy__
 
     def __getstate__(self):
-        return {"_raw": self._raw, "_threads": self._threads}
+        return {"_raw": self._raw, "_threads": self._threads, "_rounds": self._rounds}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
