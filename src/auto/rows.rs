@@ -59,7 +59,8 @@ impl RowPool {
 
     /// Makes a pool of batches of `batch` random rows. A value lies between two neighbouring thresholds of
     /// its column, or below or above all of them, each case with the same probability. In a column of
-    /// categories it is one of those that the column's splits name.
+    /// categories it is one of those that the column's splits name. A column with both has both, half and
+    /// half.
     ///
     /// # Errors
     /// The forest has no columns, `batch` is 0, or there is not enough memory.
@@ -153,7 +154,8 @@ impl Column {
     }
 
     fn draw(&self, random: &mut Random) -> f32 {
-        if !self.categories.is_empty() {
+        // CatBoost asks some columns for both.
+        if !self.categories.is_empty() && (self.thresholds.is_empty() || random.below(2) == 0) {
             return self.categories[random.below(self.categories.len())];
         }
         let all = &self.thresholds;
@@ -212,6 +214,25 @@ mod tests {
         assert!(RowPool::of_rows(&forest, &[], 5).is_err());
         assert!(RowPool::of_rows(&forest, &rows, 0).is_err());
         assert!(RowPool::of_rows(&forest, &rows, usize::MAX / 8).is_err());
+    }
+
+    #[test]
+    fn a_column_asked_both_ways_has_both_kinds_of_values() {
+        let mut builder = Forest::builder(1, 1);
+        let set = builder.push_set(CategorySet::new([2], CategoryRule::Truncated));
+        for predicate in
+            [Predicate::Less { threshold: Real(10.5) }, Predicate::InSet { set, inside: Side::Left }]
+        {
+            let mut tree = builder.tree(0);
+            tree.split(0, predicate, Side::Left, 1, 2);
+            tree.leaf(1, &[1.0]);
+            tree.leaf(2, &[2.0]);
+        }
+        let pool = RowPool::drawn(&builder.build().expect("stumps"), LEAST_ROWS).expect("rows");
+        let count = |which: &dyn Fn(f32) -> bool| pool.batch(0).iter().filter(|v| which(**v)).count();
+        for n in [count(&|v| v == 2.0) / 2, count(&|v| v > 10.5), count(&|v| v < 10.5 && v != 2.0)] {
+            assert!((LEAST_ROWS / 5..LEAST_ROWS / 3).contains(&n), "{n}");
+        }
     }
 
     #[test]

@@ -202,6 +202,11 @@ impl PlanStore {
         all.extend(batches);
         all.sort_by_key(|batch| batch.found.rows);
         let text = text_of(&KeptPlan { key: key.clone(), batches: all })?;
+        if text.len() as u64 > MOST_BYTES {
+            let what =
+                "more than the 64 MiB that such a file may have; `fangorn cache clear` empties the folder";
+            return Err(io::Error::other(what));
+        }
         // Without locks, two processes may write at once, so each writes a file of its own.
         let part = self.folder.join(format!("{}.part", std::process::id()));
         let mut file = File::create(&part)?;

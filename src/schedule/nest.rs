@@ -311,7 +311,8 @@ impl Building {
             self.live().into_iter().filter(|n| self.name(*n) == name && matches(*n)).collect();
         if found.is_empty() {
             let mut names: Vec<&str> = self.live().into_iter().map(|n| self.name(n)).collect();
-            names.dedup();
+            let mut seen = std::collections::HashSet::new();
+            names.retain(|name| seen.insert(*name));
             return Err(format!("there is no loop `{path}`; the loops are {}", names.join(", ")));
         }
         Ok(found)

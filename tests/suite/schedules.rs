@@ -251,6 +251,8 @@ fn contradictions_are_named_with_a_remedy() {
     );
     cpu("tile(batch, b0, b1, 8)\nparallel(batch)", &["directive 2", "no loop `batch`", "b0, b1, tree"]);
     cpu("split(tree, t0, t1, 2)\nparallel(t0.batch)", &["directive 2", "there is no loop `t0.batch`"]);
+    // Both parts of the batch have a loop over the trees, which is named once.
+    cpu("split(batch, b0, b1, 5)\nparallel(rows)", &["directive 2", "the loops are b0, tree, b1"]);
     cpu(
         "tile(batch, b0, b1, 8)\nreorder(b0, tree)",
         &["directive 2 `reorder(b0, tree)`", "not one perfect nest", "name all loops"],
