@@ -32,7 +32,7 @@ pub fn device(client: &Client) -> Device {
         },
         units_are_threads: hardware.num_cpu_cores.is_some(),
         shared_bytes: u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX),
-        shared_memory: shared_memory_is_right(&properties.identity.name, &properties.identity.fingerprint),
+        shared_memory: shared_memory_is_right(&properties.identity.name, client.name()),
     })
 }
 
@@ -40,10 +40,15 @@ pub fn device(client: &Client) -> Device {
 /// if the driver lacks `VK_KHR_workgroup_memory_explicit_layout`. Mesa's software driver lacks it, the
 /// drivers of GPUs have it. cubecl can't report the extension itself, so this function checks the driver's
 /// name.
-fn shared_memory_is_right(name: &str, fingerprint: &str) -> bool {
-    let software = software(name);
-    let spirv = cfg!(feature = "vulkan") && !fingerprint.to_lowercase().contains("wgsl");
-    !(software && spirv) || std::env::var_os(SPIRV_SHARED_MEMORY).is_some_and(|v| v == "1")
+fn shared_memory_is_right(driver: &str, runtime: &str) -> bool {
+    !(software(driver) && compiles_spirv(runtime))
+        || std::env::var_os(SPIRV_SHARED_MEMORY).is_some_and(|v| v == "1")
+}
+
+/// Whether a runtime of this name compiles kernels to SPIR-V. A build with `vulkan` compiles them to WGSL where the
+/// driver is no Vulkan, OpenGL for example.
+pub(super) fn compiles_spirv(runtime: &str) -> bool {
+    runtime == "wgpu<spirv>"
 }
 
 fn software(name: &str) -> bool {

@@ -270,7 +270,7 @@ impl Executable {
     pub fn source(&self) -> Result<String> {
         let name = self.client.name();
         #[cfg(feature = "vulkan")]
-        if name.starts_with("wgpu") && !self.client.properties().identity.fingerprint.contains("wgsl") {
+        if super::device::compiles_spirv(name) {
             let compiler = cubecl::wgpu::AutoCompiler::SpirV(Default::default());
             return self.compile(compiler, &spirv_options(&self.client));
         }
