@@ -321,9 +321,9 @@ mod tests {
             (r#"{"list": {"number": 1}}"#, "list"),
         ] {
             let error = error(text.as_bytes(), Encoding::Json);
-            assert!(error.contains(&format!("`{path}`")), "{text}: {error}");
+            assert!(error.starts_with(&format!("{path}: ")), "{text}: {error}");
         }
-        assert!(!error(b"{}", Encoding::Json).contains("`.`"));
+        assert!(error(b"{}", Encoding::Json).starts_with("model: missing field"));
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
             (&b"{U\x04list[]U\x04noneSU\x01x}"[..], "none"),
         ] {
             let error = error(bytes, Encoding::Ubjson);
-            assert!(error.contains(&format!("`{path}`")), "{error}");
+            assert!(error.starts_with(&format!("{path}: ")), "{error}");
         }
     }
 }
