@@ -93,7 +93,7 @@ impl<'r, 'de> Value<'r, 'de> {
     /// Skips a value. Checks its syntax, and neither computes numbers nor decodes strings.
     fn skip(self) -> Result<(), DecodeError> {
         match self {
-            Self::Json(reader) => reader.skip(),
+            Self::Json(reader) => reader.skip_shallow(),
             Self::Ubjson(value) => value.skip(),
         }
     }

@@ -67,12 +67,24 @@ impl<'de> Reader<'de> {
         self.colon().map(|()| name)
     }
 
-    /// Skips a value of any depth. Open brackets are kept in a vector, so there is no recursion.
+    /// Skips a value of any depth.
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
+        self.skip_within(usize::MAX)
+    }
+
+    /// Skips a value that nests as deep as other values may.
+    pub(super) fn skip_shallow(&mut self) -> Result<(), DecodeError> {
+        self.skip_within((MAX_NESTING - self.nesting) as usize)
+    }
+
+    /// Skips a value whose containers nest at most `depth` deep. Open brackets are kept in a vector, so there is
+    /// no recursion.
+    fn skip_within(&mut self, depth: usize) -> Result<(), DecodeError> {
         let mut open: Vec<u8> = Vec::new();
         loop {
             let mut first = false;
             match self.peek_value()? {
+                b'{' | b'[' if open.len() == depth => return Err(self.nests_too_deep()),
                 bracket @ (b'{' | b'[') => {
                     self.at += 1;
                     open.push(if bracket == b'{' { b'}' } else { b']' });
@@ -106,6 +118,10 @@ impl<'de> Reader<'de> {
 
     fn error(&self, message: impl Into<String>) -> DecodeError {
         DecodeError::syntax(self.at, message)
+    }
+
+    fn nests_too_deep(&self) -> DecodeError {
+        self.error(format!("values nest more than {MAX_NESTING} deep"))
     }
 
     /// Skips white space and returns the next byte, which stays unread.
@@ -237,7 +253,7 @@ impl<'de> Reader<'de> {
 
     fn enter(&mut self) -> Result<(), DecodeError> {
         if self.nesting == MAX_NESTING {
-            return Err(self.error(format!("values nest more than {MAX_NESTING} deep")));
+            return Err(self.nests_too_deep());
         }
         self.nesting += 1;
         self.at += 1;
