@@ -55,7 +55,8 @@ impl<'r, 'de> Value<'r, 'de> {
         }
     }
 
-    fn is_null(&mut self) -> Result<bool, DecodeError> {
+    /// Returns whether the value is a null, and reads it.
+    fn takes_null(&mut self) -> Result<bool, DecodeError> {
         match self {
             Self::Json(reader) => reader.takes_null(),
             Self::Ubjson(value) => Ok(value.is_null()),
@@ -131,7 +132,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
     integers! { deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u32 deserialize_u64 }
 
     fn deserialize_option<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, DecodeError> {
-        if self.is_null()? { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.takes_null()? { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
