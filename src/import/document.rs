@@ -223,10 +223,7 @@ impl<'de> Items<'_, 'de> {
     fn leave(self) -> Result<(), DecodeError> {
         match self.source {
             Source::Json(items) => items.leave(),
-            Source::Ubjson(items) => {
-                items.leave();
-                Ok(())
-            }
+            Source::Ubjson(items) => items.leave(),
         }
     }
 
@@ -341,5 +338,11 @@ mod tests {
             let error = error(bytes, Encoding::Ubjson);
             assert!(error.starts_with(&format!("{path}: ")), "{error}");
         }
+        // A pair of three.
+        let pair = b"{U\x04list[{U\x06numberi\x01U\x05pairs[[i\x01SU\x01ai\x02]]}]}";
+        assert!(error(pair, Encoding::Ubjson).contains("more items"));
+        let pairs = b"{U\x04list[{U\x06numberi\x01U\x05pairs[[i\x01SU\x01a][#U\x02i\x02SU\x01b]}]}";
+        let read = decode::<Outer>(pairs, Encoding::Ubjson, &Limits::default()).expect("two pairs");
+        assert_eq!(read.list[0].pairs, [(1, "a".to_owned()), (2, "b".to_owned())]);
     }
 }

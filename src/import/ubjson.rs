@@ -188,8 +188,7 @@ impl<'de> Reader<'de> {
                     let item = items.item()?;
                     item.skip()?;
                 }
-                items.leave();
-                Ok(())
+                items.leave()
             }
             b'S' => {
                 let length = self.count(1)?;
@@ -328,9 +327,13 @@ impl<'de> Items<'_, 'de> {
         Value { reader: self.reader, marker: b'S' }
     }
 
-    /// Leaves the array or object after its last item.
-    pub(super) fn leave(self) {
+    /// Leaves the array or object. Its last item must have been read.
+    pub(super) fn leave(mut self) -> Result<(), DecodeError> {
+        if self.has_next()? {
+            return Err(self.reader.error("an array or object with more items than its field takes"));
+        }
         self.reader.nesting -= 1;
+        Ok(())
     }
 
     /// Returns the name that begins at byte `at`.
