@@ -24,7 +24,7 @@ use crate::{
     limits::LimitsChoice,
     output::{self, Table, Values},
     row_source::{RowSource, view},
-    rows::{Cell, Matrix, TableChoice},
+    rows::{self, Cell, Matrix, TableChoice},
     text::{aligned, csv_path, feature_name, number},
 };
 
@@ -86,9 +86,7 @@ pub fn run(args: &DriftArgs) -> Result<Outcome> {
     for path in args.o.iter().chain(&args.plot) {
         AtomicFile::check(path)?;
     }
-    if args.base == Path::new("-") && args.rows == Path::new("-") {
-        return Err(Error::Request("--base and --rows are both standard input; name a file for one".into()));
-    }
+    rows::check_standard_input(["--base", "--rows"], [Some(&args.base), Some(&args.rows)])?;
     let forest = args.rounds.load(&args.model, &args.limits, false)?.forest;
     if forest.used_columns().is_empty() {
         let what = "the model has no split, so all rows are alike to it; give a model with splits";

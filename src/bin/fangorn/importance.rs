@@ -25,7 +25,7 @@ use crate::{
     output::{self, Table, Values},
     row_explainer::RowExplainer,
     row_source::{RowSource, SampleChoice, view},
-    rows::{Cell, TableChoice},
+    rows::{self, Cell, TableChoice},
     text::{aligned, csv_path, feature_name, number},
 };
 
@@ -193,10 +193,10 @@ pub fn run(args: &Importance) -> Result<Outcome> {
             "--rows -: standard input can be read only once; choose contribution or permutation with --kind";
         return Err(Error::Request(what.into()));
     }
-    if args.background.as_deref() == Some(Path::new("-")) && args.rows.as_deref() == Some(Path::new("-")) {
-        let what = "--rows and --background are both standard input; name a file for one";
-        return Err(Error::Request(what.into()));
-    }
+    rows::check_standard_input(
+        ["--rows", "--background"],
+        [args.rows.as_deref(), args.background.as_deref()],
+    )?;
     let mut columns = Vec::new();
     for kind in kinds {
         columns.push(column(args, &forest, &splits, kind)?);
@@ -294,7 +294,7 @@ fn of_contributions<T: Cell>(args: &Importance, forest: &Forest, source: &RowSou
         }
     };
     let mut means = MeanContributions::new(forest);
-    let explain = |rows: &crate::rows::Matrix<T>| {
+    let explain = |rows: &rows::Matrix<T>| {
         let values = explainer.contributions(&view(rows)?).map_err(library_error)?;
         Ok(Table { rows: rows.rows, columns: explainer.width(), values: Values::Floats(values) })
     };

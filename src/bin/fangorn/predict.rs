@@ -210,10 +210,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     if args.background.is_some() && args.output != Output::Contributions {
         return Err(Error::Request("--background is for --output contributions; leave it out".into()));
     }
-    if args.background.as_deref() == Some(Path::new("-")) && args.rows == Path::new("-") {
-        let what = "--rows and --background are both standard input; name a file for one";
-        return Err(Error::Request(what.into()));
-    }
+    rows::check_standard_input(["--rows", "--background"], [Some(&args.rows), args.background.as_deref()])?;
     let sink = Sink::new(args.o.as_deref())?;
     let whole = args.reads_whole(&sink)?;
     let contents = match args.answer.rounds.load(&args.model, &args.limits, false) {

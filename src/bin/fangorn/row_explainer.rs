@@ -55,12 +55,7 @@ impl RowExplainer {
         let explainer = Explainer::new(forest).map_err(|error| match args.output {
             // With a background, contributions need no covers.
             Output::Contributions if forest.covers.is_none() && forest.aggregate == Aggregate::Sum => {
-                {
-                let what = "the model has no covers (how much training data reached each node), which path-dependent \
-                            contributions need; ONNX files never hold covers, other files lose them if one is negative \
-                            or missing; give --background FILE for interventional contributions";
-                Error::file(&args.model, what)
-            }
+                Error::file(&args.model, format!("{error}; here the option --background FILE gives one"))
             }
             _ => of_model(error),
         })?;

@@ -33,8 +33,9 @@ pub struct Choice {
 
 impl Choice {
     /// Returns the preset with the name, made for the device. If the name is `tuned`, returns the schedules
-    /// that `fangorn tune` keeps for the model, those tuned for the contract of sums if there are some. Otherwise returns the contents of the file with that path: a
-    /// plan file of `fangorn tune` if the name ends in `.toml`, otherwise a schedule.
+    /// that `fangorn tune` keeps for the model: those tuned for this contract of sums if there are some.
+    /// Otherwise returns the contents of the file with that path: a plan file of `fangorn tune` if the name
+    /// ends in `.toml`, otherwise a schedule.
     ///
     /// # Errors
     /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan file, or the

@@ -10,10 +10,7 @@ mod charts;
 mod findings;
 mod page;
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::{io::Write as _, path::PathBuf};
 
 use clap::Args;
 
@@ -26,7 +23,7 @@ use crate::{
     limits::LimitsChoice,
     output,
     row_source::{RowSource, SampleChoice},
-    rows::TableChoice,
+    rows::{self, TableChoice},
 };
 use findings::Findings;
 
@@ -76,10 +73,7 @@ pub struct Report {
 /// The options, the model or the rows are wrong, or the page can't be written.
 pub fn run(args: &Report) -> Result<Outcome> {
     AtomicFile::check(&args.o)?;
-    if args.background.as_deref() == Some(Path::new("-")) && args.rows == Path::new("-") {
-        let what = "--rows and --background are both standard input; name a file for one";
-        return Err(Error::Request(what.into()));
-    }
+    rows::check_standard_input(["--rows", "--background"], [Some(&args.rows), args.background.as_deref()])?;
     let forest = args.rounds.load(&args.model, &args.limits, true)?.forest;
     if forest.used_columns().is_empty() {
         let what = "the model has no split, so there is nothing to show; give a model with splits";

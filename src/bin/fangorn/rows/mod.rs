@@ -246,6 +246,20 @@ fn request<'a>(path: &'a Path, forest: &'a Forest, table: TableChoice) -> Matrix
     }
 }
 
+/// Checks that at most one of two options names standard input, which can be read only once.
+///
+/// # Errors
+/// Both paths are `-`.
+pub fn check_standard_input(options: [&str; 2], paths: [Option<&Path>; 2]) -> Result<()> {
+    let [one, other] = options;
+    match paths.iter().all(|path| *path == Some(Path::new("-"))) {
+        true => {
+            Err(Error::Request(format!("{one} and {other} are both standard input; name a file for one")))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Reads rows for a model. The path `-` stands for CSV from standard input.
 ///
 /// # Errors
