@@ -382,9 +382,9 @@ impl Source<'_> {
 
     /// Returns the value of each row.
     fn values<T: Number>(&self, array: &ArrayRef) -> Result<Vec<T>, TableError> {
-        let mut values = vec![T::cast(f64::NAN); array.len()];
-        self.read(array, &mut |row, value| values[row] = T::cast(value))?;
-        Ok(values)
+        let mut values = vec![f64::NAN; array.len()];
+        self.read(array, &mut values)?;
+        Ok(values.into_iter().map(T::cast).collect())
     }
 
     fn array(&self, batch: &RecordBatch) -> Result<ArrayRef, TableError> {
@@ -408,63 +408,56 @@ impl Source<'_> {
         if *array.data_type() == self.dtype { Ok(array) } else { Err(other()) }
     }
 
-    /// Calls `put` with each row and its value.
-    fn read(&self, array: &ArrayRef, put: &mut impl FnMut(usize, f64)) -> Result<(), TableError> {
+    /// Writes the value of each row into `out`, which has NaN for each row.
+    fn read(&self, array: &ArrayRef, out: &mut [f64]) -> Result<(), TableError> {
         match array.data_type() {
-            DataType::Dictionary(..) => self.read_dictionary(array, put),
-            _ => self.read_plain(array, put),
+            DataType::Dictionary(..) => self.read_dictionary(array, out),
+            _ => self.read_plain(array, out),
         }
     }
 
     /// Reads an array that is no dictionary.
-    fn read_plain(&self, array: &ArrayRef, put: &mut impl FnMut(usize, f64)) -> Result<(), TableError> {
+    fn read_plain(&self, array: &ArrayRef, out: &mut [f64]) -> Result<(), TableError> {
         match array.data_type() {
-            DataType::Null => {
-                (0..array.len()).for_each(|row| put(row, f64::NAN));
-                Ok(())
-            }
-            DataType::Utf8 => self.read_texts(array.as_string::<i32>(), put),
-            DataType::LargeUtf8 => self.read_texts(array.as_string::<i64>(), put),
-            DataType::Utf8View => self.read_texts(array.as_string_view(), put),
+            DataType::Null => Ok(()),
+            DataType::Utf8 => self.read_texts(array.as_string::<i32>(), out),
+            DataType::LargeUtf8 => self.read_texts(array.as_string::<i64>(), out),
+            DataType::Utf8View => self.read_texts(array.as_string_view(), out),
             DataType::Boolean => {
-                let array = array.as_boolean();
-                for (row, value) in array.iter().enumerate() {
-                    let text = value.map(|value| if value { "True" } else { "False" });
-                    put(
-                        row,
-                        self.value(row, value.map(|value| f64::from(u8::from(value))), || {
-                            text.unwrap_or_default()
-                        })?,
-                    );
+                for ((row, value), out) in array.as_boolean().iter().enumerate().zip(out) {
+                    if let Some(value) = value {
+                        let text = || if value { "True" } else { "False" };
+                        *out = self.value(row, f64::from(u8::from(value)), text)?;
+                    }
                 }
                 Ok(())
             }
-            DataType::Int8 => self.read_numbers::<types::Int8Type>(array, put, |v| Some(v.into())),
-            DataType::Int16 => self.read_numbers::<types::Int16Type>(array, put, |v| Some(v.into())),
-            DataType::Int32 => self.read_numbers::<types::Int32Type>(array, put, |v| Some(v.into())),
+            DataType::Int8 => self.read_numbers::<types::Int8Type>(array, out, |v| Some(v.into())),
+            DataType::Int16 => self.read_numbers::<types::Int16Type>(array, out, |v| Some(v.into())),
+            DataType::Int32 => self.read_numbers::<types::Int32Type>(array, out, |v| Some(v.into())),
             DataType::Int64 => {
-                self.read_numbers::<types::Int64Type>(array, put, |v| exact(v.into(), v as f64))
+                self.read_numbers::<types::Int64Type>(array, out, |v| exact(v.into(), v as f64))
             }
-            DataType::UInt8 => self.read_numbers::<types::UInt8Type>(array, put, |v| Some(v.into())),
-            DataType::UInt16 => self.read_numbers::<types::UInt16Type>(array, put, |v| Some(v.into())),
-            DataType::UInt32 => self.read_numbers::<types::UInt32Type>(array, put, |v| Some(v.into())),
+            DataType::UInt8 => self.read_numbers::<types::UInt8Type>(array, out, |v| Some(v.into())),
+            DataType::UInt16 => self.read_numbers::<types::UInt16Type>(array, out, |v| Some(v.into())),
+            DataType::UInt32 => self.read_numbers::<types::UInt32Type>(array, out, |v| Some(v.into())),
             DataType::UInt64 => {
-                self.read_numbers::<types::UInt64Type>(array, put, |v| exact(v.into(), v as f64))
+                self.read_numbers::<types::UInt64Type>(array, out, |v| exact(v.into(), v as f64))
             }
-            DataType::Float16 => self.read_numbers::<types::Float16Type>(array, put, |v| Some(v.into())),
-            DataType::Float32 => self.read_numbers::<types::Float32Type>(array, put, |v| Some(v.into())),
-            DataType::Float64 => self.read_numbers::<types::Float64Type>(array, put, Some),
+            DataType::Float16 => self.read_numbers::<types::Float16Type>(array, out, |v| Some(v.into())),
+            DataType::Float32 => self.read_numbers::<types::Float32Type>(array, out, |v| Some(v.into())),
+            DataType::Float64 => self.read_numbers::<types::Float64Type>(array, out, Some),
             DataType::Decimal32(_, scale) => {
                 let scale = *scale;
-                self.read_numbers::<types::Decimal32Type>(array, put, |v| decimal(v.into(), scale))
+                self.read_numbers::<types::Decimal32Type>(array, out, |v| decimal(v.into(), scale))
             }
             DataType::Decimal64(_, scale) => {
                 let scale = *scale;
-                self.read_numbers::<types::Decimal64Type>(array, put, |v| decimal(v.into(), scale))
+                self.read_numbers::<types::Decimal64Type>(array, out, |v| decimal(v.into(), scale))
             }
             DataType::Decimal128(_, scale) => {
                 let scale = *scale;
-                self.read_numbers::<types::Decimal128Type>(array, put, |v| decimal(v, scale))
+                self.read_numbers::<types::Decimal128Type>(array, out, |v| decimal(v, scale))
             }
             other => {
                 let cause = format!("it holds values of type {other}, which are not read");
@@ -474,7 +467,7 @@ impl Source<'_> {
     }
 
     /// Reads each value of a dictionary once, if a row has it.
-    fn read_dictionary(&self, array: &ArrayRef, put: &mut impl FnMut(usize, f64)) -> Result<(), TableError> {
+    fn read_dictionary(&self, array: &ArrayRef, out: &mut [f64]) -> Result<(), TableError> {
         downcast_dictionary_array!(
             array => {
                 let values = array.values();
@@ -489,12 +482,12 @@ impl Source<'_> {
                 let mut numbers = vec![f64::NAN; values.len()];
                 for (at, first) in firsts.iter().enumerate() {
                     if let Some(row) = first {
-                        let read = self.read_plain(&values.slice(at, 1), &mut |_, value| numbers[at] = value);
+                        let read = self.read_plain(&values.slice(at, 1), &mut numbers[at..=at]);
                         read.map_err(|error| error.in_row(*row))?;
                     }
                 }
-                for (row, key) in keys() {
-                    put(row, key.and_then(|key| numbers.get(key as usize).copied()).unwrap_or(f64::NAN));
+                for ((_, key), out) in keys().zip(out) {
+                    *out = key.and_then(|key| numbers.get(key as usize).copied()).unwrap_or(f64::NAN);
                 }
                 Ok(())
             },
@@ -505,14 +498,12 @@ impl Source<'_> {
     fn read_texts<'t>(
         &self,
         texts: impl IntoIterator<Item = Option<&'t str>>,
-        put: &mut impl FnMut(usize, f64),
+        out: &mut [f64],
     ) -> Result<(), TableError> {
-        for (row, text) in texts.into_iter().enumerate() {
-            let value = match text {
-                Some(text) => self.category(row, text)?,
-                None => f64::NAN,
-            };
-            put(row, value);
+        for ((row, text), out) in texts.into_iter().enumerate().zip(out) {
+            if let Some(text) = text {
+                *out = self.category(row, text)?;
+            }
         }
         Ok(())
     }
@@ -520,28 +511,26 @@ impl Source<'_> {
     fn read_numbers<A: ArrowPrimitiveType>(
         &self,
         array: &ArrayRef,
-        put: &mut impl FnMut(usize, f64),
+        out: &mut [f64],
         number: impl Fn(A::Native) -> Option<f64>,
     ) -> Result<(), TableError>
     where
         A::Native: std::fmt::Display,
     {
         let array = array.as_primitive::<A>();
+        let number =
+            |row, value: A::Native| number(value).ok_or_else(|| self.inexact(row, &value.to_string()));
         if array.null_count() == 0 && !self.reader.has_codes() {
-            for (row, value) in array.values().iter().enumerate() {
-                put(row, number(*value).ok_or_else(|| self.inexact(row, &value.to_string()))?);
+            for ((row, value), out) in array.values().iter().enumerate().zip(out) {
+                *out = number(row, *value)?;
             }
             return Ok(());
         }
-        for (row, value) in array.iter().enumerate() {
-            let found = match value {
-                Some(value) => {
-                    let found = number(value).ok_or_else(|| self.inexact(row, &value.to_string()))?;
-                    self.value(row, Some(found), || found.to_string())?
-                }
-                None => f64::NAN,
-            };
-            put(row, found);
+        for ((row, value), out) in array.iter().enumerate().zip(out) {
+            if let Some(value) = value {
+                let found = number(row, value)?;
+                *out = self.value(row, found, || found.to_string())?;
+            }
         }
         Ok(())
     }
@@ -550,13 +539,12 @@ impl Source<'_> {
     fn value<S: AsRef<str>>(
         &self,
         row: usize,
-        value: Option<f64>,
+        value: f64,
         text: impl FnOnce() -> S,
     ) -> Result<f64, TableError> {
-        match value {
-            Some(value) if self.reader.has_codes() && !value.is_nan() => self.category(row, text().as_ref()),
-            Some(value) => Ok(value),
-            None => Ok(f64::NAN),
+        match self.reader.has_codes() && !value.is_nan() {
+            true => self.category(row, text().as_ref()),
+            false => Ok(value),
         }
     }
 

@@ -257,10 +257,10 @@ pub fn run(args: &Predict) -> Result<Outcome> {
             sink: &sink,
         };
         let done = match doubles {
-            true => rows.score(&work, |matrix: &mut Matrix<f64>| {
+            true => rows.score(&work, &|matrix: &mut Matrix<f64>| {
                 predict_part(args, forest, &engine, explainer, matrix)
             }),
-            false => rows.score(&work, |matrix: &mut Matrix<f32>| {
+            false => rows.score(&work, &|matrix: &mut Matrix<f32>| {
                 predict_part(args, forest, &engine, explainer, matrix)
             }),
         };
@@ -346,11 +346,7 @@ struct Scoring<'a> {
 
 impl Scoring<'_> {
     /// Predicts the parts of `rows` with `one`, and writes the results.
-    fn run<T: Cell, R: PartedRows>(
-        &self,
-        rows: &R,
-        one: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
-    ) -> Result<()> {
+    fn run<T: Cell, R: PartedRows>(&self, rows: &R, one: score::Predict<'_, T>) -> Result<()> {
         let Self { args, sink, .. } = self;
         // One made-up row gives the type of the predictions, even if the table has no rows.
         let columns = self.columns;
@@ -402,11 +398,7 @@ impl Scoring<'_> {
 
 impl RowsInParts<'_> {
     /// Predicts the rows with `one`, and writes the results.
-    fn score<T: Cell>(
-        &self,
-        work: &Scoring<'_>,
-        one: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
-    ) -> Result<()> {
+    fn score<T: Cell>(&self, work: &Scoring<'_>, one: score::Predict<'_, T>) -> Result<()> {
         match self {
             Self::Table(rows) => work.run(rows, one),
             Self::Csv(rows) => work.run(rows, one),
@@ -492,7 +484,7 @@ fn run_graph(
         let key = PlanKey::here(&columns, rayon::current_num_threads(), args.sum.sum);
         let run_line = args.run_line(&format!("graph {:016x} {key:?}", hash_of(&args.model)));
         let work = Scoring { args, columns: columns.features.len(), run_line, names: &names, sink };
-        rows.score(&work, |matrix: &mut Matrix<f64>| scorer.predict(&inputs.of_rows(matrix)?))?;
+        rows.score(&work, &|matrix: &mut Matrix<f64>| scorer.predict(&inputs.of_rows(matrix)?))?;
         return Ok(Outcome::Done);
     }
     if !args.keep.is_empty() || args.on_error == OnError::Skip || args.resume {

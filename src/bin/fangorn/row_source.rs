@@ -114,10 +114,10 @@ impl<'f> RowSource<'f> {
             one(rows)
         };
         match &self.parts {
-            Some(RowsInParts::Table(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
-            Some(RowsInParts::Csv(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
-            Some(RowsInParts::Npy(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
-            Some(RowsInParts::Libsvm(rows)) => score::score(rows, columns, OnError::Stop, one, &mut taker),
+            Some(RowsInParts::Table(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
+            Some(RowsInParts::Csv(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
+            Some(RowsInParts::Npy(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
+            Some(RowsInParts::Libsvm(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
             None => {
                 let mut rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
                 let count = rows.rows as u64;

@@ -34,6 +34,9 @@ type PartResults = Receiver<Result<ScoredBatch>>;
 /// A part to read, and the sender for its results.
 type Work<P> = (Result<P>, SyncSender<Result<ScoredBatch>>);
 
+/// Predicts the rows of a batch. It may change the rows.
+pub type Predict<'p, T> = &'p (dyn Fn(&mut Matrix<T>) -> Result<Table> + Sync);
+
 /// Takes the results of parts, in the order of the rows.
 pub trait TakesParts {
     /// Takes the results of a batch.
@@ -58,8 +61,8 @@ pub fn score<T: Cell, R: PartedRows>(
     source: &R,
     columns: usize,
     on_error: OnError,
-    predict: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
-    taker: &mut impl TakesParts,
+    predict: Predict<'_, T>,
+    taker: &mut dyn TakesParts,
 ) -> Result<u64> {
     // Kept columns count as numbers of 8 bytes.
     let most_rows = (BATCH_BYTES / (size_of::<f32>() * columns).max(1)).clamp(1, BATCH_ROWS);
@@ -87,7 +90,7 @@ pub fn score<T: Cell, R: PartedRows>(
         while let Some((part, sender)) = take() {
             let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
             let run = || match part {
-                Ok(part) => predict_part(source, part, (on_error, most_rows), &predict, &sender),
+                Ok(part) => predict_part(source, part, (on_error, most_rows), predict, &sender),
                 // There is no next part, so there is none to leave out.
                 Err(e) => drop(sender.send(Err(Error::Request(e.to_string())))),
             };
@@ -134,7 +137,7 @@ fn predict_part<T: Cell, R: PartedRows>(
     source: &R,
     part: R::Part,
     (on_error, most_rows): (OnError, usize),
-    predict: &(impl Fn(&mut Matrix<T>) -> Result<Table> + Sync),
+    predict: Predict<'_, T>,
     results: &SyncSender<Result<ScoredBatch>>,
 ) {
     let batches = match source.batches::<T>(part) {
@@ -189,7 +192,7 @@ fn write_in_order<R: PartedRows>(
     in_order: &Receiver<PartResults>,
     (source, on_error): (&R, OnError),
     bar: &ProgressBar,
-    taker: &mut impl TakesParts,
+    taker: &mut dyn TakesParts,
 ) -> Result<u64> {
     let (mut parts, mut left_out, mut first, mut written) = (0u64, 0u64, None, 0);
     for results in in_order {
