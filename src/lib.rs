@@ -5,6 +5,7 @@
 //!                         HIR      (what)      (how)       MIR      reductions            LIR    cube | cpu
 //! ```
 
+mod arrays;
 pub mod auto;
 pub mod check;
 pub mod contributions;
@@ -24,6 +25,7 @@ mod layout;
 mod mir;
 #[cfg(feature = "burn")]
 pub mod op;
+mod parallel;
 pub mod plan;
 mod predictor;
 pub mod ranks;

@@ -1,8 +1,6 @@
 //! Computes interactions of rows, like `kernel` and `run` for contributions, with the features above each split
 //! (`pairs`).
 
-use rayon::prelude::*;
-
 use super::{
     kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch, with_points},
     lanes::{self, Lanes, Work, at_points},
@@ -10,7 +8,10 @@ use super::{
     program::{FIRST, Group, OutputProgram, Pass, Program, StepKind, TreeProgram},
     run::{Block, LEAST_ROWS, Values, add},
 };
-use crate::cpu::{Read, Row, Rows};
+use crate::{
+    cpu::{Read, Row, Rows},
+    parallel,
+};
 
 /// The maximum number of rows of a block.
 const MOST_ROWS: usize = 128;
@@ -34,9 +35,9 @@ where
     let sums = pairs.outputs.iter().map(|output| output.pairs.len()).max().unwrap_or(0);
     let bytes = (program.columns.len() + sums) * size_of::<f64>() + program.columns.len() * size_of::<C>();
     let count = (BLOCK_BYTES / bytes.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
-    out.par_chunks_mut(count * of_row).enumerate().for_each(|(b, out)| {
+    parallel::each_chunk(out, count * of_row, &|b, out| {
         let rows = rows.slice(b * count, count);
-        lanes::run(&InteractionBlock { block: Block::new(program, &rows), pairs }, out);
+        InteractionBlock { block: Block::new(program, &rows), pairs }.run_widest(out);
     });
 }
 
@@ -82,6 +83,12 @@ impl Work for InteractionBlock<'_> {
 }
 
 impl InteractionBlock<'_> {
+    /// Runs the program on the widest registers of this machine, compiled by this crate (see [`Block::run_widest`]).
+    #[inline(never)]
+    fn run_widest(&self, out: &mut [f32]) {
+        lanes::run(self, out);
+    }
+
     /// Adds the contributions and interactions of a group's trees for the rows of some registers, the first of which
     /// begins at row `first`. The sums of pairs come after those of `features` features.
     #[inline(always)]

@@ -15,12 +15,11 @@
 
 use std::collections::HashMap;
 
-use rayon::prelude::*;
-
 use crate::{
     cpu::{Read, Row, Rows},
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Node, Predicate, Side, Targets, reference},
+    parallel,
 };
 
 /// The maximum number of features of a path, because a pattern has a bit for each in one word.
@@ -97,9 +96,15 @@ impl Interventional {
             )));
         }
         let columns = forest.used_columns();
+        let values = values(forest, &columns, background);
+        Self::of_values(forest, columns, values, background.len())
+    }
+
+    /// Prepares a forest and the background's values of some columns, column after column.
+    fn of_values(forest: &Forest, columns: Vec<u32>, background: Vec<f64>, count: usize) -> Result<Self> {
         let mut explainer = Self {
-            background: values(forest, &columns, background),
-            count: background.len(),
+            background,
+            count,
             bias: forest.base_score.iter().map(|base| base.0).collect(),
             columns,
             forest: forest.clone(),
@@ -159,20 +164,22 @@ impl Interventional {
         }
         let of_row = size_of::<f64>() * self.columns.len() * (1 + self.forest.outputs as usize);
         let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS);
-        out.par_chunks_mut(count * self.width()).enumerate().for_each(|(b, out)| {
-            self.run(&rows.slice(b * count, count), out);
+        parallel::each_chunk(out, count * self.width(), &|b, out| {
+            let rows = rows.slice(b * count, count);
+            self.run(&values(&self.forest, &self.columns, &rows), rows.len(), out);
         });
         Ok(())
     }
 
-    fn run<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) {
+    /// Writes the contributions of `rows` rows, whose values of [`columns`](Self::columns) are `values`, column after
+    /// column.
+    fn run(&self, values: &[f64], rows: usize, out: &mut [f32]) {
         let (outputs, columns) = (self.forest.outputs as usize, self.columns.len());
         let of_row = outputs * columns;
-        let values = values(&self.forest, &self.columns, rows);
-        let mut sums = vec![0f64; rows.len() * of_row];
+        let mut sums = vec![0f64; rows * of_row];
         let mut shares = Shares::default();
         for t in 0..self.forest.trees.len() {
-            self.each_leaf(t, &values, rows.len(), &mut |leaf| {
+            self.each_leaf(t, values, rows, &mut |leaf| {
                 shares.fill(&leaf);
                 let count = leaf.features.len();
                 for (slot, sums) in shares.of_rows.iter().zip(sums.chunks_exact_mut(of_row.max(1))) {

@@ -1,8 +1,6 @@
 //! Runs a program on rows: blocks of rows on threads, registers of rows within a block, groups of trees within a
 //! register.
 
-use rayon::prelude::*;
-
 use super::{
     kernel::{self, MOST_REGISTERS, Scratch},
     lanes::{self, Lanes, Work},
@@ -11,6 +9,7 @@ use super::{
 use crate::{
     cpu::{Read, Row, Rows},
     forest::{Side, reference},
+    parallel,
 };
 
 /// The maximum number of rows of a block.
@@ -53,9 +52,9 @@ where
     }
     let of_row = program.columns.len() * (size_of::<C>() + size_of::<f64>());
     let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
-    out.par_chunks_mut(count * width).enumerate().for_each(|(b, out)| {
+    parallel::each_chunk(out, count * width, &|b, out| {
         let rows = rows.slice(b * count, count);
-        lanes::run(&Block::new(program, &rows), out);
+        Block::new(program, &rows).run_widest(out);
     });
 }
 
@@ -90,6 +89,13 @@ impl Work for Block<'_> {
 }
 
 impl<'a> Block<'a> {
+    /// Runs the program on the widest registers of this machine. This function is not generic, so that this crate
+    /// compiles the kernels, and not each crate that calls them.
+    #[inline(never)]
+    fn run_widest(&self, out: &mut [f32]) {
+        lanes::run(self, out);
+    }
+
     /// Reads rows, and adds rows of zeros up to whole registers.
     pub(super) fn new<T, C>(program: &'a Program, rows: &Rows<'_, T>) -> Self
     where

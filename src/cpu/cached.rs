@@ -123,7 +123,7 @@ pub(super) fn copied<T: Row>(
     first: usize,
     count: usize,
     used: &UsedColumns,
-    f: impl FnOnce(Window<'_>),
+    f: &mut dyn FnMut(Window<'_>),
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
     // The buffer is taken out, not borrowed: while this thread waits for others, rayon may have it run
@@ -181,7 +181,7 @@ pub(super) fn ranked<T: Row>(
     first: usize,
     count: usize,
     flipped: bool,
-    f: impl FnOnce(Window<'_, u8>),
+    f: &mut dyn FnMut(Window<'_, u8>),
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     let mut scratch = SCRATCH.with(RefCell::take);

@@ -1,7 +1,5 @@
 //! A compiled plan and how it runs.
 
-use rayon::prelude::*;
-
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::{
@@ -26,6 +24,7 @@ use crate::{
     cost::Machine,
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
+    parallel,
     plan::{
         Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Value,
         cpu::{CopyDim, Cpu, Parallel, Statement},
@@ -342,8 +341,8 @@ impl Program {
         if shares == 1 {
             return self.run(rows, at, into);
         }
-        (0..shares).into_par_iter().for_each(|k| {
-            self.run_trees(rows, at, into.of_share(k as u32), self.share(k, shares));
+        parallel::each(shares as u32, &|k| {
+            self.run_trees(rows, at, into.of_share(k), self.share(k as usize, shares));
         });
     }
 
@@ -391,7 +390,7 @@ impl Program {
         let run = Run::new(self, rows, at, into).of_trees(trees);
         // Started from outside the pool, each iteration of the serial loop would wake the pool anew.
         if self.parallel_inside && self.threads > 1 && rayon::current_thread_index().is_none() {
-            rayon::scope(|_| run.all());
+            parallel::inside(&mut || run.all());
         } else {
             run.all();
         }

@@ -1,7 +1,5 @@
 //! A run of a program: loops over rows and trees, down to the calls of micro-kernels.
 
-use rayon::prelude::*;
-
 use super::{
     block::{BlockLoop, ProgramStep},
     cached,
@@ -18,6 +16,7 @@ use super::{
     window::Window,
 };
 use crate::{
+    parallel,
     plan::{Dim, Extents, Limit, Range, RowLoop, Size, Value, cpu::Sum},
     schedule::MOST_DEPTH,
 };
@@ -96,7 +95,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 let count = (*rows as usize).min(self.rows.len() - first);
                 if self.program.ranks_in_windows() {
                     let rest = &steps[i + 1..];
-                    self.ranked(first, count, |ranks| {
+                    self.ranked(first, count, &mut |ranks| {
                         self.steps(rest, State { ranks: Some(ranks), ..state })
                     });
                     return;
@@ -113,7 +112,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     continue;
                 }
                 let rest = &steps[i + 1..];
-                cached::copied(self.rows, first, count, used, |window| {
+                cached::copied(self.rows, first, count, used, &mut |window| {
                     self.steps(rest, State { window: Some(window), ..state });
                 });
                 return;
@@ -142,9 +141,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     true if count == 1 || self.program.threads == 1 => {
                         (0..count).for_each(|k| iteration(k, next_worker(state.worker, k)));
                     }
-                    true => {
-                        (0..count).into_par_iter().for_each(|k| iteration(k, next_worker(state.worker, k)))
-                    }
+                    true => parallel::each(count, &|k| iteration(k, next_worker(state.worker, k))),
                 }
             }
             ProgramStep::Block { rows, trees, shape, into } => {
@@ -208,7 +205,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
         match state.ranks.filter(|ranks| ranks.holds(block.row)) {
             Some(ranks) => self.evaluate(Windows::Ranks(ranks), block, sink),
-            None => self.ranked(block.row.start, block.row.end() - block.row.start, |ranks| {
+            None => self.ranked(block.row.start, block.row.end() - block.row.start, &mut |ranks| {
                 self.evaluate(Windows::Ranks(ranks), block, sink);
             }),
         }
@@ -224,7 +221,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     }
 
     /// Lends `f` the ranks of these rows.
-    fn ranked(&self, first: usize, count: usize, f: impl FnOnce(Window<'_, u8>)) {
+    fn ranked(&self, first: usize, count: usize, f: &mut dyn FnMut(Window<'_, u8>)) {
         if let Some(ranker) = &self.program.ranker {
             let flipped = self.program.engines.blends().is_some_and(Blends::flipped);
             cached::ranked(ranker, self.rows, first, count, flipped, f);

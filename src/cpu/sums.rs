@@ -2,8 +2,6 @@
 
 use std::{cell::RefCell, ops::Range};
 
-use rayon::prelude::*;
-
 use super::{
     addend::{Addend, with_scratch},
     emit::{LeafSlots, Sums},
@@ -17,6 +15,7 @@ use crate::{
     cost::{BLOCK, WIDE_LEAVES},
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
+    parallel,
     plan::Extents,
     sum::{Accumulator, Contract, FixedPoint},
 };
@@ -232,10 +231,9 @@ impl Program {
                 let trees = self.share(k, shares);
                 self.add_up_trees::<_, T, GROUPED>(rows, at, (leaves, base), sums, &mut [], trees);
             };
-            rayon::join(
-                || share(0, &self.base, out),
-                || others.par_chunks_mut(len).enumerate().for_each(|(k, sums)| share(k + 1, zero_base, sums)),
-            );
+            parallel::both(&mut || share(0, &self.base, out), &mut || {
+                parallel::each_chunk(others, len, &|k, sums| share(k + 1, zero_base, sums));
+            });
             for sums in others.chunks_exact(len) {
                 out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
             }
@@ -395,10 +393,9 @@ impl Program {
             slots.resize(part.len() * trees, 0);
             self.run(&part, self.extents(part.len()), LeafSlots(Shared::new(&mut slots)));
             match self.threads > 1 && trees > 0 {
-                true => {
-                    let each = slots.par_chunks(own * trees).zip(out.par_chunks_mut(own * outputs));
-                    each.for_each(|(slots, out)| f(slots, out));
-                }
+                true => parallel::each_chunk(out, own * outputs, &|k, out| {
+                    f(&slots[k * own * trees..][..out.len() / outputs * trees], out);
+                }),
                 false => f(&slots, out),
             }
         }

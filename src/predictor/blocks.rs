@@ -3,13 +3,12 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{Predictor, room};
 use crate::{
     cost::BLOCK,
     cpu::{Row, Rows},
     error::{Error, Result},
+    parallel,
 };
 
 /// Bytes of the buffer of one block of rows.
@@ -59,20 +58,20 @@ impl Predictor {
         let strides = source.strides(block, self.plans.of(block).ranks_rows());
         let length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
         let buffer = || source.buffer(length);
-        let run = |buffer: &mut Vec<T>, (at, out): (usize, &mut [R])| {
+        let run = |buffer: &mut Vec<T>, at: usize, out: &mut [R]| {
             let rows = at * block..count.min((at + 1) * block);
             source.write(rows.clone(), strides, buffer);
             predict(&Rows::strided(buffer, [rows.len(), columns], strides)?, out)?;
             source.clear(rows, strides, buffer);
-            Ok::<(), Error>(())
+            Ok(())
         };
         let of_block = block * width;
         let several = self.plans.large().threads() > 1 && count > block;
-        self.on_threads(count, || match several {
-            true => out.par_chunks_mut(of_block).enumerate().try_for_each_init(buffer, run),
+        self.on_threads(count, &mut || match several {
+            true => parallel::try_each_chunk_with(&mut out, of_block, &buffer, &run),
             false => {
                 let mut buffer = buffer();
-                out.chunks_mut(of_block).enumerate().try_for_each(|part| run(&mut buffer, part))
+                out.chunks_mut(of_block).enumerate().try_for_each(|(at, out)| run(&mut buffer, at, out))
             }
         })?;
         Ok(out)

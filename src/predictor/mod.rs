@@ -8,13 +8,12 @@ mod sparse;
 
 use std::{cell::RefCell, sync::Arc};
 
-use rayon::prelude::*;
-
 use crate::{
     check::{self, Check, Difference, SelfCheck, Warning},
     cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, Summing, TraceEntry, prefer_large_pages},
     error::{Error, Result},
     forest::{CompareType, Forest, Transform},
+    parallel,
     schedule::FewRows,
     sum::Contract,
 };
@@ -172,7 +171,12 @@ impl Predictor {
         let columns = self.plans.large().features();
         let zeros = room::<f32>(rows, columns)?;
         let zeros = Rows::strided(&zeros, [rows, columns], [columns, 1])?;
-        self.on_threads(rows, || self.plans.of(rows).engines(&zeros))
+        let mut engines = Vec::new();
+        self.on_threads(rows, &mut || {
+            engines = self.plans.of(rows).engines(&zeros)?;
+            Ok(())
+        })?;
+        Ok(engines)
     }
 
     /// Returns the visit of each row to each tree, `rows x trees`, trees in the producer's order. It records the
@@ -183,7 +187,7 @@ impl Predictor {
     /// results.
     pub fn trace<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<TraceEntry>> {
         let mut out = room(rows.len(), self.plans.large().trees())?;
-        self.on_threads(rows.len(), || self.plans.of(rows.len()).trace(rows, &mut out))?;
+        self.on_threads(rows.len(), &mut || self.plans.of(rows.len()).trace(rows, &mut out))?;
         Ok(out)
     }
 
@@ -193,9 +197,9 @@ impl Predictor {
     }
 
     /// Calls `f`, which predicts `rows` rows, on the pool if they keep more than one thread busy.
-    fn on_threads<R: Send>(&self, rows: usize, f: impl FnOnce() -> R + Send) -> R {
+    fn on_threads(&self, rows: usize, f: &mut (dyn FnMut() -> Result<()> + Send)) -> Result<()> {
         match &self.pool {
-            Some(pool) if self.uses_several_threads(rows) => pool.install(f),
+            Some(pool) if self.uses_several_threads(rows) => parallel::inside_of(pool, f),
             _ => f(),
         }
     }
@@ -250,7 +254,7 @@ impl Predictor {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn values_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.on_threads(rows.len(), || self.values_by(rows, self.plans.of(rows.len()).leaves(), out))
+        self.on_threads(rows.len(), &mut || self.values_by(rows, self.plans.of(rows.len()).leaves(), out))
     }
 
     /// Like [`Predictor::values_into`], but under [`Contract::Any`] with the leaf values `leaves`, in slot order.
@@ -322,24 +326,34 @@ impl Predictor {
             .filter(|needed| margins.try_reserve_exact(needed.saturating_sub(margins.len())).is_ok());
         margins.resize(needed.ok_or_else(|| no_room(rows.len(), outputs))?, 0.0);
         let done = self.plans.of(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
-        let task = |(block, (margins, values)): (usize, (&mut [f32], &mut [f32]))| {
-            self.scale(margins);
-            let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));
-            rows.for_each(|(margins, values)| self.transform.apply(margins, values));
-            if let Some(epilogue) = epilogue {
-                epilogue(block * ROWS_A_TASK, values);
-            }
-        };
-        let (of_margins, of_values) = (ROWS_A_TASK * outputs, ROWS_A_TASK * width);
-        match self.in_tasks(rows.len()) {
-            true => {
-                let blocks = margins.par_chunks_mut(of_margins).zip(out.par_chunks_mut(of_values));
-                blocks.enumerate().for_each(task);
-            }
-            false => margins.chunks_mut(of_margins).zip(out.chunks_mut(of_values)).enumerate().for_each(task),
-        }
+        self.end(&mut margins, outputs, epilogue, out);
         MARGINS.with(|m| m.replace(margins));
         done
+    }
+
+    /// Computes the values of rows from their margins, and calls `epilogue` on each block of them.
+    fn end(&self, margins: &mut [f32], outputs: usize, epilogue: Option<Epilogue<'_>>, out: &mut [f32]) {
+        let width = self.width();
+        let in_tasks = self.in_tasks(out.len() / width);
+        match in_tasks && self.scale != 1.0 {
+            true => parallel::each_chunk(margins, ROWS_A_TASK * outputs, &|_, margins| self.scale(margins)),
+            false => self.scale(margins),
+        }
+        let margins = &*margins;
+        let task = |block: usize, values: &mut [f32]| {
+            let first = block * ROWS_A_TASK;
+            let margins = margins[first * outputs..].chunks_exact(outputs);
+            let rows = margins.zip(values.chunks_exact_mut(width));
+            rows.for_each(|(margins, values)| self.transform.apply(margins, values));
+            if let Some(epilogue) = epilogue {
+                epilogue(first, values);
+            }
+        };
+        let of_block = ROWS_A_TASK * width;
+        match in_tasks {
+            true => parallel::each_chunk(out, of_block, &task),
+            false => out.chunks_mut(of_block).enumerate().for_each(|(block, values)| task(block, values)),
+        }
     }
 
     /// Returns whether work on the margins of `rows` rows is worth more than one thread.
@@ -352,7 +366,7 @@ impl Predictor {
         if !transforms && epilogue.is_none() {
             return;
         }
-        let task = |(block, rows): (usize, &mut [f32])| {
+        let task = |block: usize, rows: &mut [f32]| {
             if transforms {
                 self.scale(rows);
                 rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
@@ -362,8 +376,10 @@ impl Predictor {
             }
         };
         match self.in_tasks(out.len() / outputs) {
-            true => out.par_chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(task),
-            false => out.chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(task),
+            true => parallel::each_chunk(out, ROWS_A_TASK * outputs, &task),
+            false => {
+                out.chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(|(block, rows)| task(block, rows))
+            }
         }
     }
 
@@ -378,7 +394,7 @@ impl Predictor {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.on_threads(rows.len(), || {
+        self.on_threads(rows.len(), &mut || {
             let program = self.plans.of(rows.len());
             program.margins_by(&self.summing, rows, program.leaves(), out)
         })
@@ -424,7 +440,7 @@ impl Predictor {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn leaf_slots_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
-        self.on_threads(rows.len(), || self.plans.of(rows.len()).slots(rows, out))
+        self.on_threads(rows.len(), &mut || self.plans.of(rows.len()).slots(rows, out))
     }
 
     /// Returns the leaf values that each tree adds to a row's margins, `rows x trees x leaf width`, trees in the

@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::isa;
+use crate::{arrays, isa};
 
 /// One `f32` of each of `WIDTH` rows.
 pub(super) trait Lanes: Copy {
@@ -54,7 +54,7 @@ pub(super) struct Array<const N: usize, const FMA: bool>([f32; N]);
 impl<const N: usize, const FMA: bool> Array<N, FMA> {
     #[inline(always)]
     fn each(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        Self(std::array::from_fn(|i| f(self.0[i], other.0[i])))
+        Self(arrays::from_fn(|i| f(self.0[i], other.0[i])))
     }
 
     #[inline(always)]
@@ -72,7 +72,7 @@ impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
     }
     #[inline(always)]
     fn load(values: &[f32]) -> Self {
-        Self(std::array::from_fn(|i| values[..N][i]))
+        Self(arrays::from_fn(|i| values[..N][i]))
     }
     #[inline(always)]
     fn store(self, values: &mut [f32]) {
@@ -94,7 +94,7 @@ impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
     fn mul_add(self, factor: Self, addend: Self) -> Self {
         // Without an instruction for it, `f32::mul_add` calls a function.
         let one = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
-        Self(std::array::from_fn(|i| one(self.0[i], factor.0[i], addend.0[i])))
+        Self(arrays::from_fn(|i| one(self.0[i], factor.0[i], addend.0[i])))
     }
     #[inline(always)]
     fn and(self, mask: Self) -> Self {
@@ -107,7 +107,7 @@ impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
     #[inline(always)]
     fn select(mask: Self, yes: Self, no: Self) -> Self {
         let one = |m: u32, a: u32, b: u32| f32::from_bits((m & a) | (!m & b));
-        Self(std::array::from_fn(|i| one(mask.0[i].to_bits(), yes.0[i].to_bits(), no.0[i].to_bits())))
+        Self(arrays::from_fn(|i| one(mask.0[i].to_bits(), yes.0[i].to_bits(), no.0[i].to_bits())))
     }
     #[inline(always)]
     fn less(self, other: Self) -> Self {

@@ -16,7 +16,6 @@ use super::{
     walk::{MOST_ADDRESSES, Span},
     walks,
 };
-use crate::cost::Machine;
 use crate::cpu::{
     engines::Engine,
     isa::{Isa, isa},
@@ -24,6 +23,10 @@ use crate::cpu::{
     sink::Sink,
 };
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
+use crate::{
+    arrays::{self, MapInline},
+    cost::Machine,
+};
 
 /// Maximum number of levels of a tree.
 const MOST_LEVELS: u32 = 12;
@@ -233,10 +236,10 @@ impl FullTrees {
         }
         for t in (whole..tree.count).step_by(SIDE_BY_SIDE) {
             // Past the last tree, the last tree fills the group.
-            let own: [usize; SIDE_BY_SIDE] = std::array::from_fn(|k| tree.at((t + k).min(tree.count - 1)));
+            let own: [usize; SIDE_BY_SIDE] = arrays::from_fn(|k| tree.at((t + k).min(tree.count - 1)));
             // SAFETY: the assertion above checks that the row has every column and that the positions
             // are this forest's.
-            let slots = unsafe { self.walk(values, own.map(|position| self.trees[position])) };
+            let slots = unsafe { self.walk(values, own.map_inline(|position| self.trees[position])) };
             for (position, slot) in own.into_iter().zip(slots).take(tree.count - t) {
                 take(position, slot);
             }

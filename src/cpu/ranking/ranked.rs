@@ -2,13 +2,11 @@
 
 use std::{cell::RefCell, thread::LocalKey};
 
-use rayon::prelude::*;
-
 use super::{
     super::rows::{Row, Rows},
     Rank, Ranker,
 };
-use crate::{error::Result, ranks::Width};
+use crate::{error::Result, parallel, ranks::Width};
 
 /// Rows that one task ranks.
 const ROWS_A_TASK: usize = 4096;
@@ -48,11 +46,11 @@ fn with_ranks<T: Row, R: Rank + Row>(
     let mut ranks = scratch.with(RefCell::take);
     let columns = ranker.shape().1;
     ranks.resize(rows.len() * columns, R::default());
-    let task = |(k, ranks): (usize, &mut [R])| ranker.rank(&rows.slice(k * ROWS_A_TASK, ROWS_A_TASK), ranks);
+    let task = |k: usize, ranks: &mut [R]| ranker.rank(&rows.slice(k * ROWS_A_TASK, ROWS_A_TASK), ranks);
     let tasks = ROWS_A_TASK * columns;
     let done = match rows.len() > ROWS_A_TASK && threads > 1 {
-        true => ranks.par_chunks_mut(tasks).enumerate().try_for_each(task),
-        false => ranks.chunks_mut(tasks).enumerate().try_for_each(task),
+        true => parallel::try_each_chunk(&mut ranks, tasks, &task),
+        false => ranks.chunks_mut(tasks).enumerate().try_for_each(|(k, ranks)| task(k, ranks)),
     };
     let done = done.and_then(|()| f(&Rows::strided(&ranks, [rows.len(), columns], [columns, 1])?));
     scratch.with(|s| s.replace(ranks));

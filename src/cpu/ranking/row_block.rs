@@ -12,6 +12,7 @@ use super::{
     column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ThresholdMasks},
     search::{LayeredColumn, Missing},
 };
+use crate::arrays;
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
@@ -51,7 +52,7 @@ impl<'a> RowBlock<'a> {
         // The slice ends with the last row's last value, so it panics unless all rows are inside the data.
         let begin = rows.from(first)[..(count - 1) * apart + columns].as_ptr();
         let row = |r: usize| begin.wrapping_add(r.min(count - 1) * apart);
-        Some(Self { rows: std::array::from_fn(row), count, columns, of: PhantomData })
+        Some(Self { rows: arrays::from_fn(row), count, columns, of: PhantomData })
     }
 
     /// Returns the values of a row from column `first` on.

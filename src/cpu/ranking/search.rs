@@ -4,7 +4,7 @@ use super::{
     super::{cache_line::CacheLine, nodes::Compare},
     count::FAN,
 };
-use crate::forest::CategoryRule;
+use crate::{arrays::MapInline, forest::CategoryRule};
 
 /// Rows that are ranked together.
 pub(crate) use super::column_block::BLOCK;
@@ -261,8 +261,8 @@ pub(crate) struct CategoryBits {
 impl CategoryBits {
     /// Encodes 64 values.
     pub(crate) fn new<C: Compare>(rule: CategoryRule, values: &[C; BLOCK]) -> Self {
-        let codes = values.map(|value| code(rule, value));
-        Self { byte: codes.map(|code| code / 8), bit: codes.map(|code| 1 << (code % 8)) }
+        let codes = values.map_inline(|value| code(rule, value));
+        Self { byte: codes.map_inline(|code| code / 8), bit: codes.map_inline(|code| 1 << (code % 8)) }
     }
 }
 

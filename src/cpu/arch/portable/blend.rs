@@ -1,9 +1,12 @@
 //! Evaluates groups of splits in arrays of bytes, which the compiler turns into vectors. It runs on
 //! every machine.
 
-use crate::cpu::{
-    cache_line::CacheLine,
-    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
+use crate::{
+    arrays::MapInline,
+    cpu::{
+        cache_line::CacheLine,
+        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
+    },
 };
 
 type Lanes = [u8; BLOCK];
@@ -14,7 +17,7 @@ fn right(split: Split, ranks: &[u8]) -> Lanes {
     let at = split.column as usize;
     let column: &Lanes = ranks[at..at + BLOCK].try_into().expect("a block of a column");
     let threshold = split.threshold as u8;
-    column.map(|rank| 0u8.wrapping_sub(u8::from(rank >= threshold)))
+    column.map_inline(|rank| 0u8.wrapping_sub(u8::from(rank >= threshold)))
 }
 
 /// Returns `b` for the rows whose `mask` is set, and `a` for the others.
@@ -30,7 +33,7 @@ fn choose(mask: &Lanes, a: &Lanes, b: &Lanes) -> Lanes {
 /// Returns `low + 1` for the rows whose `mask` is set, and `low` for the others.
 #[inline(always)]
 fn pair(mask: &Lanes, low: u8) -> Lanes {
-    mask.map(|m| low.wrapping_sub(m))
+    mask.map_inline(|m| low.wrapping_sub(m))
 }
 
 #[inline(always)]
@@ -78,11 +81,11 @@ pub(in crate::cpu) fn evaluate(
         values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &a, &b);
     }
     for Group { splits, children, out } in of(&blend.groups_of_3, tree.groups_of_3) {
-        let child = children.map(|c| &values[usize::from(c)].0);
+        let child = children.map_inline(|c| &values[usize::from(c)].0);
         values[usize::from(*out)].0 = three(splits, ranks, child);
     }
     for Group { splits, children, out } in of(&blend.groups_of_1, tree.groups_of_1) {
-        let [a, b] = children.map(|c| &values[usize::from(c)].0);
+        let [a, b] = children.map_inline(|c| &values[usize::from(c)].0);
         values[usize::from(*out)].0 = choose(&right(splits[0], ranks), a, b);
     }
     values[usize::from(tree.root)].0

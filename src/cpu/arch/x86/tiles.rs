@@ -6,12 +6,15 @@
 //! Several registers advance together.
 
 use super::{avx2, avx512};
-use crate::cpu::{
-    engine::tiles::tables::Tiles,
-    engine::walk::{LeafAddresses, NodeStore, Shape, Span},
-    isa::{Isa, isa},
-    nodes::Node,
-    rows::Rows,
+use crate::{
+    arrays,
+    cpu::{
+        engine::tiles::tables::Tiles,
+        engine::walk::{LeafAddresses, NodeStore, Shape, Span},
+        isa::{Isa, isa},
+        nodes::Node,
+        rows::Rows,
+    },
 };
 
 /// Maximum number of walks that advance together.
@@ -89,7 +92,7 @@ pub(in crate::cpu) unsafe fn block(
             for (part, found) in found.chunks_mut(lanes).enumerate() {
                 walks.data = rows.from(row.at(part * lanes)).as_ptr();
                 // Walks past the last row repeat it. Their results are dropped.
-                walks.rows = std::array::from_fn(|l| l.min(found.len() - 1) as u32 * stride);
+                walks.rows = arrays::from_fn(|l| l.min(found.len() - 1) as u32 * stride);
                 walks.at = [root; MOST];
                 // SAFETY: `available` is true and `kernel` has chosen by `isa`, so the machine has the
                 // instructions. Every walk starts at a root. The caller upholds that rows are in range and

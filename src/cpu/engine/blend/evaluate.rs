@@ -21,10 +21,14 @@ use super::{
     build,
     groups::{BLOCK, Blend, LeafValues, MOST_LEAVES, Tree, of},
 };
-use crate::cpu::cache_line::{CacheLine, flat};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::{Isa, isa};
-use crate::{cost::Machine, forest::Forest, layout::Packed};
+use crate::{
+    cost::Machine,
+    cpu::cache_line::{CacheLine, flat},
+    forest::Forest,
+    layout::Packed,
+};
 
 /// Maximum number of row blocks that are evaluated together.
 pub(super) const MOST_ROW_BLOCKS: usize = 4;

@@ -4,9 +4,12 @@
 use std::arch::aarch64::*;
 
 use super::{LANES, four, load as load_16};
-use crate::cpu::{
-    cache_line::CacheLine,
-    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
+use crate::{
+    arrays::{self, MapInline},
+    cpu::{
+        cache_line::CacheLine,
+        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
+    },
 };
 
 /// One byte for each of the 64 rows of a row block.
@@ -17,7 +20,7 @@ type Rows = [uint8x16_t; 4];
 #[inline]
 #[target_feature(enable = "neon")]
 fn choose(left: Rows, a: Rows, b: Rows) -> Rows {
-    std::array::from_fn(|q| vbslq_u8(left[q], a[q], b[q]))
+    arrays::from_fn(|q| vbslq_u8(left[q], a[q], b[q]))
 }
 
 /// Returns the exit number `right - 1` for the rows that go left, and `right` for the others. A byte of
@@ -25,7 +28,7 @@ fn choose(left: Rows, a: Rows, b: Rows) -> Rows {
 #[inline]
 #[target_feature(enable = "neon")]
 fn pair(left: Rows, right: u8) -> Rows {
-    left.map(|left| vaddq_u8(vdupq_n_u8(right), left))
+    left.map_inline(|left| vaddq_u8(vdupq_n_u8(right), left))
 }
 
 /// Loads the 64 bytes at `block`.
@@ -36,7 +39,7 @@ fn pair(left: Rows, right: u8) -> Rows {
 #[target_feature(enable = "neon")]
 unsafe fn load(block: *const u8) -> Rows {
     // SAFETY: the caller upholds that `block` points to 64 readable bytes, which are four registers.
-    std::array::from_fn(|q| unsafe { vld1q_u8(block.add(16 * q)) })
+    arrays::from_fn(|q| unsafe { vld1q_u8(block.add(16 * q)) })
 }
 
 /// Evaluates a tree's groups for one row block and returns the exit number of each row.
@@ -56,13 +59,13 @@ pub(in crate::cpu) unsafe fn evaluate(
     // All ones where rows go left, 0 elsewhere.
     let left = |split: &Split| {
         let threshold = vdupq_n_u8(split.threshold as u8);
-        column(split).map(|ranks| vcltq_u8(ranks, threshold))
+        column(split).map_inline(|ranks| vcltq_u8(ranks, threshold))
     };
     // SAFETY: the caller upholds that `values` has every block that a group names.
     let value = |block: u16| unsafe { load(values.add(usize::from(block)).cast()) };
     // SAFETY: the caller upholds that `values` has every block that a group names.
     let store = |block: u16, v: Rows| unsafe { values.add(usize::from(block)).write(CacheLine(bytes(v))) };
-    let from = |v: Rows, first: u8| v.map(|v| vaddq_u8(v, vdupq_n_u8(first)));
+    let from = |v: Rows, first: u8| v.map_inline(|v| vaddq_u8(v, vdupq_n_u8(first)));
     if tree.levels.0 != tree.levels.1 {
         let mut found = [vdupq_n_u8(0); 4];
         // From the root down: each level shifts the bits found so far up by one and inserts its own bit
@@ -127,7 +130,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &m
             permuted(numbers, sums, |i, n| vqtbl1q_u8(table[i], n))
         }
         32 => {
-            let [low, high] = [&values[..16], &values[16..]].map(|half| by_byte(half));
+            let [low, high] = [&values[..16], &values[16..]].map_inline(|half| by_byte(half));
             permuted(numbers, sums, |i, n| vqtbl2q_u8(uint8x16x2_t(low[i], high[i]), n))
         }
         _ => 0,
@@ -138,7 +141,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &m
     let (fours, rest) = sums.as_chunks_mut::<LANES>();
     let done = LANES * fours.len();
     for (sums, numbers) in fours.iter_mut().zip(numbers.as_chunks().0) {
-        add_four(sums, four(&numbers.map(value)));
+        add_four(sums, four(&numbers.map_inline(value)));
     }
     for (sum, number) in rest.iter_mut().zip(&numbers[done..]) {
         *sum += value(*number);
@@ -168,15 +171,15 @@ fn permuted(
     let sums = sums.as_chunks_mut::<16>().0;
     for (sums, numbers) in sums.iter_mut().zip(numbers.as_chunks().0) {
         let numbers = load_16(numbers);
-        let [a, b, c, d] = std::array::from_fn(|i| byte(i, numbers));
+        let [a, b, c, d] = arrays::from_fn(|i| byte(i, numbers));
         let side_by_side = |a, b| {
             let uint8x16x2_t(low, high) = vzipq_u8(a, b);
-            [low, high].map(|v| vreinterpretq_u16_u8(v))
+            [low, high].map_inline(|v| vreinterpretq_u16_u8(v))
         };
         let halves = side_by_side(a, b).into_iter().zip(side_by_side(c, d));
         let values = halves.flat_map(|(low, high)| {
             let uint16x8x2_t(first, second) = vzipq_u16(low, high);
-            [first, second].map(|v| vreinterpretq_f32_u16(v))
+            [first, second].map_inline(|v| vreinterpretq_f32_u16(v))
         });
         for (sums, values) in sums.as_chunks_mut().0.iter_mut().zip(values) {
             add_four(sums, values);

@@ -4,12 +4,15 @@
 use std::arch::aarch64::*;
 
 use super::{LANES, four, load};
-use crate::cpu::{
-    cache_line::CacheLine,
-    ranking::count::FAN,
-    ranking::search::{
-        BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, Search, by_levels, cache_lines_of,
-        each_level, first_pivot,
+use crate::{
+    arrays::MapInline,
+    cpu::{
+        cache_line::CacheLine,
+        ranking::count::FAN,
+        ranking::search::{
+            BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, Search, by_levels,
+            cache_lines_of, each_level, first_pivot,
+        },
     },
 };
 
@@ -40,7 +43,7 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
         Missing::Most => f32::INFINITY,
     });
     let rightmost = vdupq_n_u8(((1u32 << L) - 1) as u8);
-    let [count, double] = search.rank().map(|byte| vdupq_n_u8(byte));
+    let [count, double] = search.rank().map_inline(|byte| vdupq_n_u8(byte));
     for (values, out) in values.as_chunks::<16>().0.iter().zip(out.as_chunks_mut().0) {
         let mut x = [stands; LANES];
         for (x, values) in x.iter_mut().zip(values.as_chunks().0) {
@@ -61,8 +64,8 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
         }
         each_level!(level);
         // Takes one byte of each word.
-        let [a, b, c, d] = at.map(|at| vreinterpretq_u16_u8(at));
-        let [low, high] = [vuzp1q_u16(a, b), vuzp1q_u16(c, d)].map(|v| vreinterpretq_u8_u16(v));
+        let [a, b, c, d] = at.map_inline(|at| vreinterpretq_u16_u8(at));
+        let [low, high] = [vuzp1q_u16(a, b), vuzp1q_u16(c, d)].map_inline(|v| vreinterpretq_u8_u16(v));
         let places = veorq_u8(vuzp1q_u8(low, high), rightmost);
         let above = vminq_u8(places, vrhaddq_u8(places, double));
         super::store(vsubq_u8(count, above), out);
@@ -80,9 +83,9 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
         let table = &table[..=last];
         let at = vreinterpretq_u64_u8(at);
         let [low, high] = [vgetq_lane_u64::<0>(at), vgetq_lane_u64::<1>(at)];
-        let places = [low, low >> 32, high, high >> 32].map(|place| usize::from(place as u8));
+        let places = [low, low >> 32, high, high >> 32].map_inline(|place| usize::from(place as u8));
         // SAFETY: `place` has one bit for each level above this one, so it is at most `last`.
-        return four(&places.map(|place| unsafe { *table.get_unchecked(last - place) }));
+        return four(&places.map_inline(|place| unsafe { *table.get_unchecked(last - place) }));
     }
     let register = |i: usize| {
         let values = table[LANES * i..].first_chunk().expect("whole registers");
@@ -109,7 +112,7 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
 /// Looks up the bit of each of 64 codes in a table of 256 bits, and writes it as 0 or 1.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
-    let [low, high] = [0, 1].map(|half| load(&table.as_chunks().0[half]));
+    let [low, high] = [0, 1].map_inline(|half| load(&table.as_chunks().0[half]));
     let codes = codes.byte.as_chunks().0.iter().zip(codes.bit.as_chunks().0);
     for ((byte, bit), out) in codes.zip(out.as_chunks_mut().0) {
         let found = vqtbl2q_u8(uint8x16x2_t(low, high), load(byte));

@@ -7,10 +7,13 @@
 use std::arch::x86_64::*;
 
 use super::{GROUPS, LANES, Lanes, WalkRule8, next as step};
-use crate::cpu::{
-    engine::walk::{LeafAddresses, MOST_ADDRESSES, Span},
-    nodes::{LEAF, Nodes},
-    rows::Rows,
+use crate::{
+    arrays,
+    cpu::{
+        engine::walk::{LeafAddresses, MOST_ADDRESSES, Span},
+        nodes::{LEAF, Nodes},
+        rows::Rows,
+    },
 };
 
 // Trees are taken eight at a time, and the last register may have fewer.
@@ -44,7 +47,7 @@ pub(in crate::cpu) unsafe fn row<R: WalkRule8>(
         // SAFETY: `own` has eight words.
         Some(own) => unsafe { _mm256_loadu_si256(own.as_ptr().cast()) },
         None => {
-            let own: [u32; LANES] = std::array::from_fn(|l| all[(begin + l).min(count - 1)]);
+            let own: [u32; LANES] = arrays::from_fn(|l| all[(begin + l).min(count - 1)]);
             // SAFETY: `own` has eight words.
             unsafe { _mm256_loadu_si256(own.as_ptr().cast()) }
         }

@@ -7,9 +7,12 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::{
-    cache_line::CacheLine,
-    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
+use crate::{
+    arrays::{self, MapInline},
+    cpu::{
+        cache_line::CacheLine,
+        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
+    },
 };
 
 /// A byte for each of 64 rows.
@@ -24,7 +27,7 @@ type Rows = [__m256i; 2];
 unsafe fn left(split: &Split, ranks: *const u8) -> Rows {
     let threshold = _mm256_set1_epi32(split.threshold as i32);
     // SAFETY: the caller upholds that `ranks` has a block for the column. A block fills two registers.
-    std::array::from_fn(|half| unsafe {
+    arrays::from_fn(|half| unsafe {
         let column = _mm256_loadu_si256(ranks.add(split.column as usize + 32 * half).cast());
         _mm256_cmpgt_epi8(threshold, column)
     })
@@ -60,7 +63,7 @@ fn without(mask: __m256i, of: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pair(left: Rows, right: u8) -> Rows {
-    left.map(|left| _mm256_add_epi8(_mm256_set1_epi8(right as i8), left))
+    left.map_inline(|left| _mm256_add_epi8(_mm256_set1_epi8(right as i8), left))
 }
 
 /// Evaluates a tree's groups for `R` row blocks, and returns the exit number of each row. Each group takes
@@ -83,7 +86,7 @@ pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
         let left = |split: &Split, r: usize| left(split, ranks[r]);
         let value = |block: u16, r: usize| load(values[r].add(usize::from(block)));
         let put = |block: u16, r: usize, v: Rows| store(v, values[r].add(usize::from(block)));
-        let from = |v: Rows, first: u8| v.map(|v| _mm256_add_epi8(v, _mm256_set1_epi8(first as i8)));
+        let from = |v: Rows, first: u8| v.map_inline(|v| _mm256_add_epi8(v, _mm256_set1_epi8(first as i8)));
         if tree.levels.0 != tree.levels.1 {
             for (r, numbers) in numbers.iter_mut().enumerate() {
                 let (mut bit, mut found) = (_mm256_set1_epi8(1), [_mm256_setzero_si256(); 2]);
@@ -219,7 +222,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sum
             let at = _mm256_cvtepu8_epi32(_mm_loadl_epi64(numbers.as_ptr().cast()));
             let own = match values.len() {
                 ..=16 => {
-                    let [low, high] = near.map(|near| _mm256_permutevar8x32_ps(near, at));
+                    let [low, high] = near.map_inline(|near| _mm256_permutevar8x32_ps(near, at));
                     // Bit 3 of a number, moved to the sign bit, selects the upper eight values.
                     _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(at)))
                 }

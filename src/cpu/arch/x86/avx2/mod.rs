@@ -16,6 +16,7 @@ use std::arch::x86_64::*;
 
 use super::RowSpans;
 use crate::{
+    arrays::{self, MapInline},
     cpu::{
         engine::walk::{LeafAddresses, Shape, Span, WalkStarts},
         nodes::{
@@ -356,7 +357,7 @@ struct Walks<'a, R, T> {
     groups: usize,
 }
 
-impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
+impl<'a, R: WalkRule8, T: Copy> Walks<'a, R, T> {
     /// Prepares the walks of `count` rows from `first` on.
     ///
     /// # Safety
@@ -374,7 +375,7 @@ impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
             constant: _mm256_set1_epi32(nodes.constants[position] as i32),
             stride: _mm256_set1_epi32(nodes.stride as i32),
             // SAFETY: the caller upholds that the source holds the rows.
-            rows: unsafe { std::array::from_fn(|g| rows.lanes8(first, g * LANES, count - 1)) },
+            rows: unsafe { arrays::from_fn(|g| rows.lanes8(first, g * LANES, count - 1)) },
             groups: count.div_ceil(LANES).min(GROUPS),
         }
     }
@@ -484,7 +485,7 @@ impl Registers {
     unsafe fn load(nodes: *const Node) -> Self {
         // SAFETY: the caller upholds that eight nodes can be read. A node is eight bytes, a threshold and its
         // flags.
-        let [a, b] = unsafe { [0, 4].map(|place| _mm256_loadu_ps(nodes.add(place).cast())) };
+        let [a, b] = unsafe { [0, 4].map_inline(|place| _mm256_loadu_ps(nodes.add(place).cast())) };
         // Thresholds and flags alternate. The shuffles separate them in pairs, which come out in the order 0,
         // 2, 1, 3.
         let ordered = |v: __m256| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(v));
@@ -526,7 +527,7 @@ impl Registers {
             let second = decide(pick(column(1), column(2), first), place);
             place = below(place, second);
             if L > 2 {
-                let [left, other] = [3, 5].map(|c| pick(column(c), column(c + 1), second));
+                let [left, other] = [3, 5].map_inline(|c| pick(column(c), column(c + 1), second));
                 place = below(place, decide(pick(left, other, first), place));
             }
         }
@@ -645,7 +646,7 @@ unsafe fn walk_from<R: WalkRule8, F: Source8>(
 ) {
     // SAFETY: the caller upholds that the source holds the rows and the 64 addresses are nodes of the tree.
     let at = unsafe {
-        let mut at = std::array::from_fn(|g| _mm256_loadu_si256(found.as_ptr().add(g * LANES).cast()));
+        let mut at = arrays::from_fn(|g| _mm256_loadu_si256(found.as_ptr().add(g * LANES).cast()));
         Walks::new(nodes, position, rows, row).until_leaf::<F>(&mut at);
         at
     };

@@ -4,13 +4,16 @@
 use std::arch::x86_64::*;
 
 use super::super::rank::pairs_of;
-use crate::cpu::{
-    cache_line::CacheLine,
-    ranking::{
-        count::FAN,
-        search::{
-            BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, by_levels, cache_lines_of,
-            each_level, first_pivot,
+use crate::{
+    arrays::MapInline,
+    cpu::{
+        cache_line::CacheLine,
+        ranking::{
+            count::FAN,
+            search::{
+                BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, by_levels, cache_lines_of,
+                each_level, first_pivot,
+            },
         },
     },
 };
@@ -58,7 +61,7 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
     }
     each_level!(level);
     let turn = _mm256_set1_epi8(((1u32 << L) - 1) as i8);
-    let [count, double] = search.rank().map(|byte| _mm256_set1_epi8(byte as i8));
+    let [count, double] = search.rank().map_inline(|byte| _mm256_set1_epi8(byte as i8));
     for (at, out) in at.as_chunks::<4>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         let words = [_mm256_packus_epi32(at[0], at[1]), _mm256_packus_epi32(at[2], at[3])];
         // Packing works within the halves of registers, so each half has four rows of each of the four
@@ -90,7 +93,7 @@ unsafe fn pick<const LEVEL: u32>(pivots: &[f32], at: __m256i) -> __m256 {
         0 => _mm256_set1_ps(pivots[0]),
         1..=3 => _mm256_permutevar8x32_ps(eight(0), at),
         4 => {
-            let [low, high] = [0, 1].map(|i| _mm256_permutevar8x32_ps(eight(i), at));
+            let [low, high] = [0, 1].map_inline(|i| _mm256_permutevar8x32_ps(eight(i), at));
             // The fourth bit of a place, moved to the sign bit, selects the upper eight pivots.
             let half = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(at));
             _mm256_blendv_ps(low, high, half)
@@ -121,7 +124,7 @@ pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, ou
             let byte = _mm256_loadu_si256(codes.byte.as_ptr().add(32 * i).cast());
             let bit = _mm256_loadu_si256(codes.bit.as_ptr().add(32 * i).cast());
             let high = _mm256_cmpgt_epi8(byte, _mm256_set1_epi8(15));
-            let [low, above] = [0, 1].map(|i| _mm256_shuffle_epi8(half(i), byte));
+            let [low, above] = [0, 1].map_inline(|i| _mm256_shuffle_epi8(half(i), byte));
             let found = _mm256_blendv_epi8(low, above, high);
             let none = _mm256_cmpeq_epi8(_mm256_and_si256(found, bit), _mm256_setzero_si256());
             let set = _mm256_andnot_si256(none, _mm256_set1_epi8(1));

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::super::tiles::{MOST, Walks, kernels};
 use crate::{
+    arrays::MapInline,
     cpu::{
         engine::tiles::tables::Tiles,
         engine::walk::{NodeStore, Shape},
@@ -33,10 +34,10 @@ unsafe fn outcomes<const P: usize>(
         let tile = |i: usize| nodes.add(at[i] as usize * P);
         // The first four splits in the register, and the other four.
         let [low, high] = match P {
-            8 => [0, 4].map(|place| _mm256_loadu_ps(tile(0).add(place).cast())),
-            4 => [0, 1].map(|i| _mm256_loadu_ps(tile(i).cast())),
-            _ => [0, 2].map(|i| {
-                let [a, b] = [tile(i), tile(i + 1)].map(|tile| _mm_loadu_ps(tile.cast()));
+            8 => [0, 4].map_inline(|place| _mm256_loadu_ps(tile(0).add(place).cast())),
+            4 => [0, 1].map_inline(|i| _mm256_loadu_ps(tile(i).cast())),
+            _ => [0, 2].map_inline(|i| {
+                let [a, b] = [tile(i), tile(i + 1)].map_inline(|tile| _mm_loadu_ps(tile.cast()));
                 _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(a), b)
             }),
         };

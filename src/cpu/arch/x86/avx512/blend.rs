@@ -2,10 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::{
-    cache_line::CacheLine,
-    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
-    isa::{Isa, isa},
+use crate::{
+    arrays::{self, MapInline},
+    cpu::{
+        cache_line::CacheLine,
+        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
+        isa::{Isa, isa},
+    },
 };
 
 /// Whether the machine has the instructions that the kernels here need.
@@ -22,7 +25,7 @@ pub(in crate::cpu) fn available() -> bool {
 unsafe fn right<const R: usize>(split: &Split, ranks: &[*const u8; R]) -> [__mmask64; R] {
     let threshold = _mm512_set1_epi32(split.threshold as i32);
     // SAFETY: the caller upholds that `ranks` have a block for the split's column.
-    std::array::from_fn(|r| unsafe {
+    arrays::from_fn(|r| unsafe {
         let column = _mm512_loadu_si512(ranks[r].add(split.column as usize).cast());
         _mm512_cmpge_epu8_mask(column, threshold)
     })
@@ -32,7 +35,7 @@ unsafe fn right<const R: usize>(split: &Split, ranks: &[*const u8; R]) -> [__mma
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn choose<const R: usize>(right: [__mmask64; R], a: [__m512i; R], b: [__m512i; R]) -> [__m512i; R] {
-    std::array::from_fn(|r| _mm512_mask_blend_epi8(right[r], a[r], b[r]))
+    arrays::from_fn(|r| _mm512_mask_blend_epi8(right[r], a[r], b[r]))
 }
 
 /// Keeps a constant in a register. Otherwise the compiler reads it from memory wherever it is needed.
@@ -64,14 +67,14 @@ unsafe fn evaluate<const R: usize>(
     ranks: [*const u8; R],
     values: [*mut CacheLine<[u8; BLOCK]>; R],
 ) -> [__m512i; R] {
-    let numbers = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| _mm512_set1_epi8(n));
-    let [zero, one, two, three, four, five, six, seven] = numbers.map(|n| [kept(n); R]);
+    let numbers = [0, 1, 2, 3, 4, 5, 6, 7].map_inline(|n| _mm512_set1_epi8(n));
+    let [zero, one, two, three, four, five, six, seven] = numbers.map_inline(|n| [kept(n); R]);
     // SAFETY: the caller upholds that `ranks` have a block for every column of the tree's splits and `values`
     // every block of its groups.
     unsafe {
         let right = |split: &Split| right(split, &ranks);
         let value = |block: u16| -> [__m512i; R] {
-            values.map(|values| _mm512_loadu_si512(values.add(usize::from(block)).cast()))
+            values.map_inline(|values| _mm512_loadu_si512(values.add(usize::from(block)).cast()))
         };
         let store = |block: u16, v: [__m512i; R]| {
             for r in 0..R {
@@ -80,7 +83,7 @@ unsafe fn evaluate<const R: usize>(
         };
         let from = |v: [__m512i; R], first: u8| {
             let first = _mm512_set1_epi8(first as i8);
-            v.map(|v| _mm512_add_epi8(v, first))
+            v.map_inline(|v| _mm512_add_epi8(v, first))
         };
         if tree.levels.0 != tree.levels.1 {
             let (mut bit, mut found) = (one[0], zero);

@@ -3,7 +3,10 @@
 use std::arch::x86_64::*;
 
 use super::super::copy::{LANES, prefetch, sixteens};
-use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
+use crate::{
+    arrays::MapInline,
+    cpu::{ranking::column_block::ColumnBlock, window::BLOCK},
+};
 
 /// Copies the wanted columns of column blocks: see [`columns`](super::super::columns).
 ///
@@ -62,8 +65,8 @@ fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {
     // Quarter `q` of `a[4 i + j]` has column `4 q + j` of rows `4 i` to `4 i + 3`. What remains is a
     // transposition of quarters.
     for j in 0..4 {
-        let [p, q] = [0, 8].map(|i| _mm512_shuffle_i32x4::<0x88>(a[i + j], a[i + 4 + j]));
-        let [r, s] = [0, 8].map(|i| _mm512_shuffle_i32x4::<0xdd>(a[i + j], a[i + 4 + j]));
+        let [p, q] = [0, 8].map_inline(|i| _mm512_shuffle_i32x4::<0x88>(a[i + j], a[i + 4 + j]));
+        let [r, s] = [0, 8].map_inline(|i| _mm512_shuffle_i32x4::<0xdd>(a[i + j], a[i + 4 + j]));
         b[j] = _mm512_shuffle_i32x4::<0x88>(p, q);
         b[8 + j] = _mm512_shuffle_i32x4::<0xdd>(p, q);
         b[4 + j] = _mm512_shuffle_i32x4::<0x88>(r, s);

@@ -3,11 +3,14 @@
 use std::arch::x86_64::*;
 
 use super::{super::layers::places, LANES};
-use crate::cpu::{
-    cache_line::CacheLine,
-    ranking::{
-        column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, ThresholdMasks},
-        search::LayeredColumn,
+use crate::{
+    arrays::MapInline,
+    cpu::{
+        cache_line::CacheLine,
+        ranking::{
+            column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, ThresholdMasks},
+            search::LayeredColumn,
+        },
     },
 };
 
@@ -49,7 +52,8 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
     }
     for (bits, reached) in bits.iter().zip(reached) {
         // SAFETY: `bits` has 64 words of two bytes, so 32 of them follow each pointer.
-        let words = unsafe { [0, BLOCK / 2].map(|place| bits.0.as_ptr().add(place).cast::<__m512i>()) };
+        let words =
+            unsafe { [0, BLOCK / 2].map_inline(|place| bits.0.as_ptr().add(place).cast::<__m512i>()) };
         for (half, reached) in reached.0.iter_mut().enumerate() {
             // SAFETY: 32 words of two bytes follow each pointer, which a `CacheLine` aligns to 64 bytes.
             // `reached` has room for 64 bytes.

@@ -20,6 +20,7 @@ use top::top;
 
 use super::RowSpans;
 use crate::{
+    arrays,
     cpu::{
         engine::walk::{LeafAddresses, Shape, Span, WalkStarts},
         nodes::{
@@ -313,7 +314,7 @@ pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
             let count = (row.count - done).min(rows.together(first)).min(LANES * GROUPS);
             // SAFETY: the caller upholds that the source holds the rows.
             let lanes: [Lanes<F::Value>; GROUPS] =
-                unsafe { std::array::from_fn(|g| rows.lanes(first, g * LANES, count - 1)) };
+                unsafe { arrays::from_fn(|g| rows.lanes(first, g * LANES, count - 1)) };
             let groups = count.div_ceil(LANES);
             // SAFETY: the caller upholds that rows have the forest's columns, trees are positions, and walks
             // stay inside the nodes.
@@ -356,9 +357,8 @@ pub(super) unsafe fn walk_on<R: WalkRule16, F: Source16>(
     // The assertion above checks that there are 64.
     unsafe {
         let lanes: [Lanes<F::Value>; GROUPS] =
-            std::array::from_fn(|g| rows.lanes(row.start, g * LANES, row.count - 1));
-        let mut at =
-            std::array::from_fn(|g| _mm512_loadu_si512(from.addresses.as_ptr().add(g * LANES).cast()));
+            arrays::from_fn(|g| rows.lanes(row.start, g * LANES, row.count - 1));
+        let mut at = arrays::from_fn(|g| _mm512_loadu_si512(from.addresses.as_ptr().add(g * LANES).cast()));
         let groups = row.count.div_ceil(LANES);
         until_leaf::<R, F>(nodes, root, constant, stride, &lanes, groups, &mut at);
         store(&at, &mut found[..row.count]);

@@ -3,13 +3,16 @@
 use std::arch::x86_64::*;
 
 use super::{super::rank::pairs_of, LANES};
-use crate::cpu::{
-    cache_line::{CacheLine, flat},
-    ranking::{
-        count::FAN,
-        search::{
-            BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, cache_lines_of, each_level,
-            first_pivot,
+use crate::{
+    arrays::MapInline,
+    cpu::{
+        cache_line::{CacheLine, flat},
+        ranking::{
+            count::FAN,
+            search::{
+                BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, cache_lines_of, each_level,
+                first_pivot,
+            },
         },
     },
 };
@@ -154,7 +157,7 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
         let places = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
         let ranks = match const { T < pairs_of(L.saturating_sub(1)) } {
             true => {
-                let [count, double] = column.search.rank().map(|byte| _mm512_set1_epi8(byte as i8));
+                let [count, double] = column.search.rank().map_inline(|byte| _mm512_set1_epi8(byte as i8));
                 _mm512_sub_epi8(count, _mm512_min_epu8(places, _mm512_avg_epu8(places, double)))
             }
             false => _mm512_xor_si512(places, _mm512_set1_epi8(((1u32 << L) - 1) as i8)),

@@ -2,11 +2,14 @@
 
 use std::{arch::x86_64::*, hint::select_unpredictable};
 
-use crate::cpu::{
-    engine::registers::{LEAF, MOST_COLUMNS, Registers, Tile, Tree},
-    engine::walk::Span,
-    rows::{Row, Rows},
-    sink::Sink,
+use crate::{
+    arrays,
+    cpu::{
+        engine::registers::{LEAF, MOST_COLUMNS, Registers, Tile, Tree},
+        engine::walk::Span,
+        rows::{Row, Rows},
+        sink::Sink,
+    },
 };
 
 /// Values in a register.
@@ -99,7 +102,7 @@ unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Regis
     };
     if let (Some(rows), None) = (T::singles(rows).filter(|rows| rows.is_unit()), few.columns()) {
         let data = rows.from(row).as_ptr();
-        return RegisterRow::new(std::array::from_fn(|i| register(data, i)));
+        return RegisterRow::new(arrays::from_fn(|i| register(data, i)));
     }
     let mut values = [0.0; MOST_COLUMNS];
     for (place, value) in values[..places].iter_mut().enumerate() {
@@ -107,7 +110,7 @@ unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Regis
         // SAFETY: the caller upholds that the row is in range and has the forest's columns.
         *value = unsafe { rows.get::<false>(row, column) }.read();
     }
-    RegisterRow::new(std::array::from_fn(|i| register(values.as_ptr(), i)))
+    RegisterRow::new(arrays::from_fn(|i| register(values.as_ptr(), i)))
 }
 
 impl RegisterRow {

@@ -7,6 +7,7 @@ use super::{
     pairs, right, words,
 };
 use crate::{
+    arrays::{self, MapInline},
     cpu::{
         engine::tiles::tables::Tiles,
         engine::walk::{NodeStore, Shape},
@@ -36,20 +37,20 @@ unsafe fn outcomes<const P: usize>(
         let tile = |i: usize| nodes.add(at[i] as usize * P);
         let (thresholds, metas) = match P {
             8 => {
-                let [a, b] = [tile(0), tile(1)].map(|tile| _mm512_loadu_si512(tile.cast()));
+                let [a, b] = [tile(0), tile(1)].map_inline(|tile| _mm512_loadu_si512(tile.cast()));
                 let (thresholds, metas) = words(a, b);
                 (_mm512_castsi512_ps(thresholds), metas)
             }
             4 => {
                 let two = |i: usize| {
-                    let [a, b] = [tile(i), tile(i + 1)].map(|tile| _mm256_loadu_si256(tile.cast()));
+                    let [a, b] = [tile(i), tile(i + 1)].map_inline(|tile| _mm256_loadu_si256(tile.cast()));
                     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b)
                 };
                 let (thresholds, metas) = words(two(0), two(2));
                 (_mm512_castsi512_ps(thresholds), metas)
             }
             _ => {
-                let own: [i32; LANES] = std::array::from_fn(|l| (at[l / P] as usize * P + l % P) as i32);
+                let own: [i32; LANES] = arrays::from_fn(|l| (at[l / P] as usize * P + l % P) as i32);
                 pairs::<8>(nodes.cast(), _mm512_loadu_si512(own.as_ptr().cast()))
             }
         };

@@ -3,7 +3,10 @@
 use std::arch::x86_64::*;
 
 use super::{BLOCK_SHIFT, GROUPS, LANES, Lanes, Source16, WalkRule16, right, words};
-use crate::cpu::nodes::{FEATURE, Node, Nodes, TOP_LEVELS};
+use crate::{
+    arrays::{self, MapInline},
+    cpu::nodes::{FEATURE, Node, Nodes, TOP_LEVELS},
+};
 
 /// Returns each lane's value in one of the first two `columns`, as the decision above them chooses. The
 /// functions for 4, 8 and 16 columns take several decisions, the topmost first.
@@ -78,7 +81,7 @@ impl Registers {
     unsafe fn load<F: Source16>(nodes: *const Node) -> Self {
         // SAFETY: the caller upholds that 32 nodes can be read. They fill four registers.
         let raw: [__m512i; 4] =
-            unsafe { std::array::from_fn(|i| _mm512_loadu_si512(nodes.cast::<__m512i>().add(i))) };
+            unsafe { arrays::from_fn(|i| _mm512_loadu_si512(nodes.cast::<__m512i>().add(i))) };
         let (a, b) = (words(raw[0], raw[1]), words(raw[2], raw[3]));
         let mut columns = [0u32; 1 << TOP_LEVELS];
         if F::BY_COLUMN {
@@ -156,8 +159,9 @@ impl Registers {
                 if L > $level {
                     let [thresholds, metas] = match $level {
                         4 => [self.thresholds, self.metas]
-                            .map(|r| _mm512_permutex2var_epi32(r[0], local, r[1])),
-                        _ => [self.thresholds, self.metas].map(|r| _mm512_permutexvar_epi32(local, r[0])),
+                            .map_inline(|r| _mm512_permutex2var_epi32(r[0], local, r[1])),
+                        _ => [self.thresholds, self.metas]
+                            .map_inline(|r| _mm512_permutexvar_epi32(local, r[0])),
                     };
                     // SAFETY: the caller upholds that sixteen values of each node's column can be read.
                     let x = unsafe { $pick };
@@ -229,8 +233,9 @@ pub(super) unsafe fn top<R: WalkRule16, F: Source16>(
             Some(top) => {
                 let place = _mm512_sub_epi32(local, _mm512_set1_epi32((1 << levels) - 1));
                 // SAFETY: a top has 32 exits, which fill two registers.
-                let [low, high] =
-                    unsafe { [0, 1].map(|i| _mm512_loadu_si512(top.exits.as_ptr().add(i * LANES).cast())) };
+                let [low, high] = unsafe {
+                    [0, 1].map_inline(|i| _mm512_loadu_si512(top.exits.as_ptr().add(i * LANES).cast()))
+                };
                 _mm512_permutex2var_epi32(low, place, high)
             }
         };
