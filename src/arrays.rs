@@ -37,3 +37,26 @@ impl<T: Copy, const N: usize> MapInline<T, N> for [T; N] {
         values
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MapInline, from_fn};
+
+    #[test]
+    fn each_index_is_asked_once_and_in_order() {
+        fn check<const N: usize>() {
+            let mut asked = 0;
+            let values: [usize; N] = from_fn(|i| {
+                assert_eq!(i, asked);
+                asked += 1;
+                7 * i + 3
+            });
+            assert_eq!((asked, values), (N, std::array::from_fn(|i| 7 * i + 3)));
+            assert_eq!(values.map_inline(|value| 2 * value), values.map(|value| 2 * value));
+        }
+        check::<1>();
+        check::<2>();
+        check::<3>();
+        check::<16>();
+    }
+}

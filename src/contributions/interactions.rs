@@ -3,12 +3,13 @@
 
 use super::{
     kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch, with_points},
-    lanes::{self, Lanes, Work, at_points},
+    lanes::{self, Lanes, Work},
     pairs::{Above, GroupPairs, OutputPairs, Pairs, TreePairs},
     program::{FIRST, Group, OutputProgram, Pass, Program, StepKind, TreeProgram},
     run::{Block, LEAST_ROWS, Values, add},
 };
 use crate::{
+    arrays,
     cpu::{Read, Row, Rows},
     parallel,
 };
@@ -167,7 +168,7 @@ fn steps<V: Lanes, const M: usize>(
     let run = Run::<V, M>::new(pass);
     let (ups, _) = ups.as_chunks::<M>();
     // `g` of rows that left the path at some split on the feature.
-    let down: [V; M] = at_points(|q| V::splat(-1.0 / (1.0 - pass.at[q])));
+    let down: [V; M] = arrays::from_fn(|q| V::splat(-1.0 / (1.0 - pass.at[q])));
     // The index of the top of `paths`, the number of entries of `belows`, and the number of splits that ended.
     let (mut top, mut count, mut ended) = (0, 0, 0);
     for step in &tree.steps {
@@ -185,9 +186,11 @@ fn steps<V: Lanes, const M: usize>(
                 let (masks, path) = (masks(r), &path[top][r]);
                 let parts = run.parts(step, masks);
                 (taken[top][r], child[0][r]) = match step.kind {
-                    StepKind::Left => (masks.reached.and(masks.left), at_points(|q| path[q].mul(parts[q]))),
+                    StepKind::Left => {
+                        (masks.reached.and(masks.left), arrays::from_fn(|q| path[q].mul(parts[q])))
+                    }
                     _ => {
-                        let right = at_points(|q| path[q].sub(path[q].mul(parts[q])));
+                        let right = arrays::from_fn(|q| path[q].sub(path[q].mul(parts[q])));
                         (masks.reached.and_not(masks.left), right)
                     }
                 };
@@ -213,10 +216,10 @@ fn steps<V: Lanes, const M: usize>(
                 _ => (belows[count - 1][r], belows[count][r]),
             };
             let parts = run.parts(step, masks);
-            let difference: [V; M] = at_points(|q| lefts[q].sub(rights[q]));
-            belows[count - 1][r] = at_points(|q| parts[q].mul_add(difference[q], rights[q]));
+            let difference: [V; M] = arrays::from_fn(|q| lefts[q].sub(rights[q]));
+            belows[count - 1][r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], rights[q]));
             let change = run.changes(step, masks);
-            let terms: [V; M] = at_points(|q| path[q].mul(change[q]).mul(difference[q]));
+            let terms: [V; M] = arrays::from_fn(|q| path[q].mul(change[q]).mul(difference[q]));
             let sum = &mut sums[step.feature as usize][r];
             *sum = terms.iter().fold(*sum, |sum, term| sum.add(*term));
             let without = weighted(&terms, |q| down[q]);

@@ -1,9 +1,10 @@
 //! Runs a tree's steps for the rows of some registers, at all points of a pass.
 
 use super::{
-    lanes::{Lanes, at_points},
+    lanes::Lanes,
     program::{FIRST, MOST_POINTS, Pass, Step, StepKind, TreeProgram},
 };
+use crate::arrays;
 
 /// The maximum number of registers of rows that take each step together. The kind of a step is tested once for all of
 /// them, because a processor can't predict the steps of a large tree.
@@ -47,7 +48,7 @@ impl<V: Lanes> Stacks<V> {
         let (paths, _) = paths.as_chunks_mut::<MOST_REGISTERS>();
         let (belows, _) = self.belows.as_chunks_mut::<M>();
         let (belows, _) = belows.as_chunks_mut::<MOST_REGISTERS>();
-        paths[0] = [at_points(|q| V::splat(pass.weights[q])); MOST_REGISTERS];
+        paths[0] = [arrays::from_fn(|q| V::splat(pass.weights[q])); MOST_REGISTERS];
         (paths, belows)
     }
 }
@@ -103,8 +104,8 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
     #[inline(always)]
     pub(super) fn new(pass: &'a Pass) -> Self {
         Self {
-            at: at_points(|q| V::splat(pass.at[q])),
-            rest: at_points(|q| V::splat(1.0 - pass.at[q])),
+            at: arrays::from_fn(|q| V::splat(pass.at[q])),
+            rest: arrays::from_fn(|q| V::splat(1.0 - pass.at[q])),
             parts: &pass.parts,
         }
     }
@@ -116,7 +117,7 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
             return [V::select(masks.left, V::splat(1.0 - step.share), V::splat(-step.share)); M];
         }
         let [.., yes, no] = self.numbers(step);
-        at_points(|q| V::select(masks.left, V::splat(yes[q]), V::splat(no[q])).and(masks.reached))
+        arrays::from_fn(|q| V::select(masks.left, V::splat(yes[q]), V::splat(no[q])).and(masks.reached))
     }
 
     /// Returns the part of the left child at each point.
@@ -124,10 +125,10 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
     pub(super) fn parts(&self, step: &Step, masks: Masks<V>) -> [V; M] {
         let share = V::splat(step.share);
         if step.parts == FIRST {
-            return at_points(|q| share.mul_add(self.rest[q], self.at[q].and(masks.left)));
+            return arrays::from_fn(|q| share.mul_add(self.rest[q], self.at[q].and(masks.left)));
         }
         let [yes, no, ..] = self.numbers(step);
-        at_points(|q| {
+        arrays::from_fn(|q| {
             let after = V::select(masks.left, V::splat(yes[q]), V::splat(no[q]));
             V::select(masks.reached, after, share)
         })
@@ -183,7 +184,7 @@ fn steps<V: Lanes, const M: usize>(
                 let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
                     let (path, parts) = (&upper[top][r], run.parts(step, masks(r)));
-                    lower[0][r] = at_points(|q| path[q].mul(parts[q]));
+                    lower[0][r] = arrays::from_fn(|q| path[q].mul(parts[q]));
                 }
                 top += 1;
             }
@@ -191,7 +192,7 @@ fn steps<V: Lanes, const M: usize>(
                 let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
                     let (path, parts) = (&upper[top][r], run.parts(step, masks(r)));
-                    lower[0][r] = at_points(|q| path[q].sub(path[q].mul(parts[q])));
+                    lower[0][r] = arrays::from_fn(|q| path[q].sub(path[q].mul(parts[q])));
                 }
                 top += 1;
             }
@@ -202,7 +203,7 @@ fn steps<V: Lanes, const M: usize>(
                 let difference = [of_left.sub(of_right); M];
                 for r in 0..registers {
                     let parts = run.parts(step, masks(r));
-                    below[r] = at_points(|q| parts[q].mul_add(difference[q], of_right));
+                    below[r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], of_right));
                     sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
                 }
                 count += 1;
@@ -216,8 +217,8 @@ fn steps<V: Lanes, const M: usize>(
                         StepKind::RightLeaf => (below[r], [of_right; M]),
                         _ => ([of_left; M], below[r]),
                     };
-                    let difference = at_points(|q| lefts[q].sub(rights[q]));
-                    below[r] = at_points(|q| parts[q].mul_add(difference[q], rights[q]));
+                    let difference = arrays::from_fn(|q| lefts[q].sub(rights[q]));
+                    below[r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], rights[q]));
                     sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
                 }
             }
@@ -229,8 +230,8 @@ fn steps<V: Lanes, const M: usize>(
                 let sum = &mut sums[step.feature as usize];
                 for r in 0..registers {
                     let parts = run.parts(step, masks(r));
-                    let difference = at_points(|q| lefts[r][q].sub(rights[r][q]));
-                    lefts[r] = at_points(|q| parts[q].mul_add(difference[q], rights[r][q]));
+                    let difference = arrays::from_fn(|q| lefts[r][q].sub(rights[r][q]));
+                    lefts[r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], rights[r][q]));
                     sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
                 }
             }

@@ -11,7 +11,7 @@ use fangorn::cpu::ISA;
 use fangorn::{
     Forest, Predictor,
     cpu::{GATHERS, Program, Rows},
-    forest::reference,
+    forest::{Real, Transform, reference},
     plan::{self, Request, lower},
     schedule::Schedule,
 };
@@ -211,4 +211,40 @@ fn without_a_number_of_threads_a_predictor_has_those_of_its_pool() {
     assert_eq!(by_pool.program().threads() as usize, threads);
     let stated = Predictor::builder(&forest).pool(pool).threads(2).build().expect("a predictor");
     assert_eq!(stated.program().threads(), 2);
+}
+
+/// Values are computed from margins in tasks of 4096 rows, in place where a row has as many of both.
+#[test]
+fn values_of_many_rows_are_those_of_their_margins() {
+    let cases = [
+        (1, Transform::Sigmoid),
+        (1, Transform::SigmoidPair),
+        (1, Transform::OppositePair),
+        (1, Transform::ComplementPair),
+        (3, Transform::Softmax),
+        (3, Transform::Argmax),
+    ];
+    let counts = [1, 17, 4095, 4096, 4097, 8192, 8193, 12_301];
+    for (outputs, transform) in cases {
+        for scale in [1.0, 1.0 / 3.0] {
+            let mut forest = forest_of(&format!("9 x depth 4, 3 x chain 5; features 6; outputs {outputs}"));
+            (forest.transform, forest.scale) = (transform, Real(scale));
+            for (threads, count) in
+                [1, 2].into_iter().flat_map(|threads| counts.map(|count| (threads, count)))
+            {
+                let predictor = Predictor::builder(&forest).threads(threads).build().expect("a predictor");
+                let values = generate::rows(&forest, count, 5);
+                let rows = Rows::new(&values, 6).expect("rows");
+                let width = predictor.width();
+                let mut expected = vec![0.0; count * width];
+                let margins = predictor.margins(&rows).expect("margins");
+                for (margins, values) in margins.chunks(outputs).zip(expected.chunks_mut(width)) {
+                    let scaled: Vec<f32> = margins.iter().map(|margin| margin * scale as f32).collect();
+                    transform.apply(&scaled, values);
+                }
+                let found = predictor.values(&rows).expect("values");
+                assert!(found == expected, "{transform:?}, scale {scale}, {threads} threads, {count} rows");
+            }
+        }
+    }
 }

@@ -33,18 +33,6 @@ pub(super) trait Lanes: Copy {
     fn less_or_nan(self, other: Self) -> Self;
 }
 
-/// Returns a value for each of `M` points.
-///
-/// `std::array::from_fn` is not always inlined, and outside of [`run`] nothing is compiled for the machine's registers.
-#[inline(always)]
-pub(super) fn at_points<V: Lanes, const M: usize>(value: impl Fn(usize) -> V) -> [V; M] {
-    let mut values = [V::splat(0.0); M];
-    for (q, at) in values.iter_mut().enumerate() {
-        *at = value(q);
-    }
-    values
-}
-
 /// `N` rows in an array, for every machine. `FMA` says that the code that uses it is compiled for a machine with fused
 /// multiply-add.
 #[derive(Clone, Copy)]

@@ -16,7 +16,6 @@ use super::{
     walks,
 };
 use crate::{
-    arrays,
     cost::Machine,
     cpu::{cache_line::CacheLine, cached::ranks_fit, engines::Engine, rows::Row, sink::Sink, window::Window},
 };
@@ -264,7 +263,7 @@ unsafe fn evaluate_tree<S: Sink>(
             ($blocks:literal) => {
                 if together && place == 0 && left > ($blocks - 1) * BLOCK {
                     let count = left.min($blocks * BLOCK);
-                    let ranks: [_; $blocks] = arrays::from_fn(|k| block(first + k * BLOCK).0);
+                    let ranks: [_; $blocks] = std::array::from_fn(|k| block(first + k * BLOCK).0);
                     if let Some(sums) = sink.sums(first, count, position)
                         && blend.add_together(position, ranks, own, values, sums)
                     {
