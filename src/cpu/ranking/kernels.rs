@@ -2,9 +2,9 @@
 
 use super::{
     count::FAN,
-    search::{BLOCK, CategoryBits, ColumnSearch, Columns},
+    search::{BLOCK, CategoryBits, ColumnSearch, Columns, ZeroAside},
 };
-use crate::cpu::cache_line::CacheLine;
+use crate::cpu::{cache_line::CacheLine, nodes::Compare};
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
@@ -44,4 +44,14 @@ pub(super) fn bits(codes: &CategoryBits, table: &[u8; 32], out: &mut [u8; BLOCK]
     for ((out, byte), bit) in out.iter_mut().zip(codes.byte).zip(codes.bit) {
         *out = u8::from(table[usize::from(byte) % 32] & bit != 0);
     }
+}
+
+/// Writes for each of 64 values 1 if a split that sends zeros aside sends it right, and 0 otherwise.
+pub(super) fn zero_aside<C: Compare>(split: &ZeroAside<C>, values: &[C; BLOCK], out: &mut [u8; BLOCK]) {
+    #[cfg(target_arch = "x86_64")]
+    if crate::cpu::arch::x86::rank::zero_aside(split, values, out) {
+        return;
+    }
+    // SSE2 and NEON are part of every processor of their architectures, so this loop has their vectors.
+    split.answer(values, out);
 }

@@ -11,7 +11,7 @@ use super::{
     column_blocks::{ColumnBlocks, RankedColumn},
     kernels,
     row_block::{ColumnBlockRoom, RowBlock},
-    search::{self, BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search},
+    search::{self, BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, ZeroAside},
     tables::{Table, Tables},
 };
 use crate::{
@@ -86,7 +86,7 @@ pub struct Ranker {
 struct RankSources<C> {
     tables: Tables<C>,
     /// By column of ranks: the feature and the rule. Columns of the same feature stand side by side.
-    columns: Vec<RankColumn>,
+    columns: Vec<RankColumn<C>>,
     /// By column of ranks: its binary search, if it has one.
     searches: Vec<Option<Search>>,
     /// All binary searches, in the order of their columns of ranks. Each reads a column of the rows.
@@ -95,13 +95,13 @@ struct RankSources<C> {
 
 /// How a column of ranks follows from a feature.
 #[derive(Clone, Copy, Debug)]
-struct RankColumn {
+struct RankColumn<C> {
     feature: u32,
-    by: RankRule,
+    by: RankRule<C>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum RankRule {
+enum RankRule<C> {
     /// The rank is a count of thresholds. A missing value has the rank `missing`.
     Count {
         table: Table,
@@ -112,6 +112,9 @@ enum RankRule {
         rule: CategoryRule,
         table: [u8; 32],
     },
+    /// The rank is the answer to [`Predicate::LessZeroAside`], which models that take zeros as missing ask once
+    /// for each threshold.
+    ZeroAside(ZeroAside<C>),
     Question {
         predicate: Predicate,
         missing: Side,
@@ -146,7 +149,7 @@ impl Ranker {
 
     /// Returns the number of columns that count thresholds, and the number of columns that answer questions.
     pub(crate) fn columns(&self) -> (usize, usize) {
-        let counts = |source: &&RankColumn| matches!(source.by, RankRule::Count { .. });
+        let counts = |source: &&RankColumn<f32>| matches!(source.by, RankRule::Count { .. });
         let counted = self.singles.columns.iter().filter(counts).count();
         (counted, self.columns - counted)
     }
@@ -337,6 +340,11 @@ impl Ranker {
                     *rank |= if is_missing { missing } else { 0 };
                 }
             }
+            RankRule::ZeroAside(question) => {
+                for (rank, value) in ranks.iter_mut().zip(values) {
+                    *rank = question.goes_right(*value).into();
+                }
+            }
             RankRule::Question { predicate, missing } => {
                 for (rank, value) in ranks.iter_mut().zip(values) {
                     let side = side_of_cast(&self.sets, predicate, missing, (*value).into());
@@ -413,7 +421,7 @@ impl Ranker {
 
 /// Turns a question about a set of categories into a table of the codes that go right. Returns `None` for any
 /// other question, and for a set that has categories from [`search::OTHER`] on.
-fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<RankRule> {
+fn coded<C>(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<RankRule<C>> {
     let Predicate::InSet { set, .. } = predicate else { return None };
     let set = &sets[set as usize];
     let fits = (u32::from(search::OTHER)..32 * set.words.len() as u32).all(|c| !set.contains(c));
@@ -442,13 +450,16 @@ impl<C: Compare> RankSources<C> {
                     let missing = if column.missing == Side::Right { count } else { 0 };
                     RankRule::Count { table: tables.push(&narrowed), missing }
                 }
+                ColumnKind::Question { predicate: Predicate::LessZeroAside { threshold } } => {
+                    RankRule::ZeroAside(ZeroAside::new(threshold.0, column.missing))
+                }
                 ColumnKind::Question { predicate } => coded(ranks.sets(), predicate, column.missing)
                     .unwrap_or(RankRule::Question { predicate, missing: column.missing }),
             };
             RankColumn { feature: column.feature, by }
         };
-        let columns: Vec<RankColumn> = ranks.columns().iter().map(source).collect();
-        let search = |source: &RankColumn| match source.by {
+        let columns: Vec<RankColumn<C>> = ranks.columns().iter().map(source).collect();
+        let search = |source: &RankColumn<C>| match source.by {
             RankRule::Count { table, missing: 0 } => tables.search(table, Missing::Least),
             RankRule::Count { table, .. } => tables.search(table, Missing::Most),
             _ => None,
@@ -530,6 +541,7 @@ impl<C: Compare> RankSources<C> {
                 }
                 kernels::bits(codes, &table, ranks);
             }
+            RankRule::ZeroAside(question) => kernels::zero_aside(&question, values, ranks),
             RankRule::Question { .. } => return false,
         }
         if out.len() < BLOCK {

@@ -4,7 +4,10 @@ use super::{
     super::{cache_line::CacheLine, nodes::Compare},
     count::FAN,
 };
-use crate::{arrays::MapInline, forest::CategoryRule};
+use crate::{
+    arrays::MapInline,
+    forest::{CategoryRule, Side, ZERO_ZONE},
+};
 
 /// Rows that are ranked together.
 pub(crate) use super::column_block::BLOCK;
@@ -30,6 +33,46 @@ pub(crate) enum Missing {
     Least,
     /// The rank of a value that reaches all thresholds: their number.
     Most,
+}
+
+/// A split on a threshold that sends values in the zone of zeros to the side that the threshold does not: the
+/// answers are those of `Predicate::LessZeroAside`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZeroAside<C> {
+    threshold: C,
+    /// The zone of zeros reaches from the first of these values to the second.
+    zone: [C; 2],
+    missing_goes_right: bool,
+}
+
+impl<C: Compare> ZeroAside<C> {
+    pub(crate) fn new(threshold: f64, missing: Side) -> Self {
+        let zone = f64::from(ZERO_ZONE);
+        Self {
+            threshold: C::threshold(threshold),
+            zone: [C::threshold(-zone), C::threshold(zone)],
+            missing_goes_right: missing == Side::Right,
+        }
+    }
+
+    /// Returns whether a value goes right. It has no branch, so a loop over values becomes vectors.
+    #[inline(always)]
+    pub(crate) fn goes_right(&self, value: C) -> bool {
+        let [low, high] = self.zone;
+        let zero = (value >= low) & (value <= high);
+        // Only NaN differs from itself.
+        #[allow(clippy::eq_op)]
+        let is_missing = value != value;
+        (((value < self.threshold) == zero) & !is_missing) | (self.missing_goes_right & is_missing)
+    }
+
+    /// Writes for each value 1 if it goes right, and 0 if it goes left.
+    #[inline(always)]
+    pub(crate) fn answer(&self, values: &[C; BLOCK], out: &mut [u8; BLOCK]) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = self.goes_right(*value).into();
+        }
+    }
 }
 
 /// A NaN whose sign bit is set. `value - NONE` is again a NaN whose sign bit is set, because the instruction
@@ -268,7 +311,11 @@ impl CategoryBits {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::kernels, *};
+    use crate::forest::{
+        Predicate,
+        reference::{self, side_of_cast},
+    };
 
     #[test]
     fn runs_are_of_one_kernel() {
@@ -282,5 +329,46 @@ mod tests {
         assert_eq!(columns.map(|column| column.run), [2, 1, 1, 3, 2, 1, 1, 1]);
         assert_eq!(columns.map(|column| column.search.pairs), [1, 1, 2, 1, 1, 1, 1, 1]);
         ColumnSearch::count_runs(&mut []);
+    }
+
+    type Kernel<C> = fn(&ZeroAside<C>, &[C; BLOCK], &mut [u8; BLOCK]);
+
+    /// Compares the answers for values of one type with those of the reference, through every kernel.
+    fn zeros_aside_are_answered_as<C: Compare + reference::Input>(values: &[f64], cast: impl Fn(f64) -> C) {
+        let values: Vec<C> = values.iter().map(|x| cast(*x)).collect();
+        for threshold in [-1.5, -1e-30, f64::from(1e-34f32), 0.25, 3.0, f64::INFINITY, f64::NEG_INFINITY] {
+            for missing in [Side::Left, Side::Right] {
+                let split = ZeroAside::<C>::new(threshold, missing);
+                let predicate = Predicate::LessZeroAside { threshold: threshold.into() };
+                let ways: [Kernel<C>; 2] = [ZeroAside::answer, kernels::zero_aside];
+                for (way, block) in ways.into_iter().flat_map(|w| values.chunks(BLOCK).map(move |b| (w, b))) {
+                    let block: [C; BLOCK] = std::array::from_fn(|i| block[i % block.len()]);
+                    let mut answers = [9; BLOCK];
+                    way(&split, &block, &mut answers);
+                    let right = |x: C| side_of_cast(&[], predicate, missing, x.into()) == Side::Right;
+                    assert_eq!(
+                        answers,
+                        block.map(|x| u8::from(right(x))),
+                        "{threshold} {missing:?} {block:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_aside_go_where_the_reference_sends_them() {
+        let zone = f64::from(ZERO_ZONE);
+        let mut values =
+            vec![f64::NAN, -f64::NAN, 0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, 1e-40, -1e-40];
+        for near in [zone, -1.5, -1e-30, f64::from(1e-34f32), 0.25, 3.0] {
+            for x in [near, -near] {
+                values.extend([x, x.next_up(), x.next_down()]);
+                values.extend([(x as f32).next_up(), (x as f32).next_down()].map(f64::from));
+            }
+        }
+        assert_ne!(values.len() % BLOCK, 0);
+        zeros_aside_are_answered_as::<f64>(&values, |x| x);
+        zeros_aside_are_answered_as::<f32>(&values, |x| x as f32);
     }
 }

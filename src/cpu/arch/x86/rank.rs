@@ -5,9 +5,10 @@ use super::{avx2, avx512};
 use crate::cpu::{
     cache_line::CacheLine,
     isa::{Isa, isa},
+    nodes::Compare,
     ranking::{
         count::FAN,
-        search::{BLOCK, CategoryBits, ColumnSearch, Columns},
+        search::{BLOCK, CategoryBits, ColumnSearch, Columns, ZeroAside},
     },
 };
 
@@ -46,6 +47,21 @@ pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8
         Isa::Avx512 => unsafe { avx512::rank::bits(table, codes, out) },
         // SAFETY: `isa` has found AVX2.
         Isa::Avx2 => unsafe { avx2::rank::bits(table, codes, out) },
+        Isa::Neon | Isa::Portable => return false,
+    }
+    true
+}
+
+/// Writes for each of 64 values 1 if a split that sends zeros aside sends it right, and 0 otherwise. Returns
+/// `false` if the machine has no kernel for that.
+pub(in crate::cpu) fn zero_aside<C: Compare>(
+    split: &ZeroAside<C>,
+    values: &[C; BLOCK],
+    out: &mut [u8; BLOCK],
+) -> bool {
+    match isa() {
+        // SAFETY: `isa` has found AVX2, which every processor with AVX-512 has.
+        Isa::Avx512 | Isa::Avx2 => unsafe { avx2::rank::zero_aside(split, values, out) },
         Isa::Neon | Isa::Portable => return false,
     }
     true

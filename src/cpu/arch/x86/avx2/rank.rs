@@ -8,11 +8,12 @@ use crate::{
     arrays::MapInline,
     cpu::{
         cache_line::CacheLine,
+        nodes::Compare,
         ranking::{
             count::FAN,
             search::{
-                BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, by_levels, cache_lines_of,
-                each_level, first_pivot,
+                BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, ZeroAside, by_levels,
+                cache_lines_of, each_level, first_pivot,
             },
         },
     },
@@ -131,4 +132,14 @@ pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, ou
             _mm256_storeu_si256(out.as_mut_ptr().add(32 * i).cast(), set);
         }
     }
+}
+
+/// Writes for each of 64 values 1 if a split that sends zeros aside sends it right, and 0 otherwise.
+#[target_feature(enable = "avx2")]
+pub(in crate::cpu::arch::x86) fn zero_aside<C: Compare>(
+    split: &ZeroAside<C>,
+    values: &[C; BLOCK],
+    out: &mut [u8; BLOCK],
+) {
+    split.answer(values, out);
 }
