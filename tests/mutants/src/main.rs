@@ -3,14 +3,17 @@
 //! survived: it needs a test, or a reason in `benches/NOTEBOOK.md`.
 //!
 //! All changes are built into one copy of the tree, each behind a switch, so that there is one build and not one a
-//! mutant.
+//! mutant. Each test is run alone once to see which changes it reaches and how long it takes. A mutant meets only the
+//! tests that reach it, the quick ones first.
 
 mod switches;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -42,16 +45,22 @@ struct Options {
     /// These mutants and no others, by number
     #[arg(long, value_delimiter = ',')]
     numbers: Vec<u32>,
-    /// Tests: files of `tests/suite`, or programs of their own as `predictor` is; the quick ones first
+    /// Tests: files of `tests/suite`, or programs of their own as `predictor` is
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "predictor,cpu,engines,guard,tables,tiles,blends,ranks,sums,trace"
     )]
     tests: Vec<String>,
-    /// Names of the library's own tests to run before those
+    /// Names of the library's own tests to run
     #[arg(long, value_delimiter = ',', default_value = "cpu::,ranks::")]
     units: Vec<String>,
+    /// File that verdicts are added to; mutants that have one there are not run again
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// Mutants that run side by side, each with one thread of tests
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    jobs: usize,
     /// Ask the self-checks alone, not the tests
     #[arg(long)]
     self_checks: bool,
@@ -70,13 +79,14 @@ struct Mutant {
     change: Change,
 }
 
-/// One test program, and how long it takes when nothing is changed.
-struct Suite {
+/// One test, and how long it takes when nothing is changed.
+struct Test {
     name: String,
     program: PathBuf,
-    arguments: Vec<String>,
     takes: Duration,
     reaches: BTreeSet<u32>,
+    /// Whether it runs only when it is asked for.
+    ignored: bool,
 }
 
 fn main() -> Result<(), Failure> {
@@ -92,54 +102,134 @@ fn main() -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let mut suites = build(&tree, &work, &options)?;
+    let mut tests = build(&tree, &work, &options)?;
     let seen = work.join("seen");
-    for suite in &mut suites {
+    let all = tests.len();
+    for (i, test) in tests.iter_mut().enumerate() {
         let _ = std::fs::remove_file(&seen);
         let began = Instant::now();
-        let all_pass =
-            run(suite, &tree, &[("FANGORN_MUTANTS_SEEN", seen.as_os_str())], Duration::from_secs(1800))?;
-        suite.takes = began.elapsed();
+        let settings = [("FANGORN_MUTANTS_SEEN", seen.as_os_str())];
+        let outcome = run(&[&*test], &tree, &settings, Duration::from_secs(1800))?;
+        test.takes = began.elapsed();
         let list = std::fs::read_to_string(&seen).unwrap_or_default();
-        suite.reaches = list.lines().filter_map(|l| l.parse().ok()).collect();
-        eprintln!(
-            "{}: {:.0} s, reaches {} places",
-            suite.name,
-            suite.takes.as_secs_f64(),
-            suite.reaches.len()
-        );
-        if all_pass != Outcome::Passes {
-            return Err(format!("{} fails where nothing is changed", suite.name).into());
+        test.reaches = list.lines().filter_map(|l| l.parse().ok()).collect();
+        if outcome != Outcome::Passes {
+            return Err(format!("{} fails where nothing is changed", test.name).into());
         }
+        eprint!("\rtest {} of {all} timed", i + 1);
     }
-    let drawn = drawn(&options, mutants.len());
-    eprintln!("{} of {} mutants in {} files", drawn.len(), mutants.len(), files.len());
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for (i, &number) in drawn.iter().enumerate() {
-        let mutant = (number as usize)
-            .checked_sub(1)
-            .and_then(|i| mutants.get(i))
-            .ok_or("there is no mutant of this number")?;
-        let mut verdict = "not reached";
-        let mut by = "";
-        for suite in suites.iter().filter(|s| s.reaches.contains(&number)) {
-            verdict = "survives";
-            let limit = suite.takes * 5 + Duration::from_secs(20);
-            match run(suite, &tree, &[("FANGORN_MUTANT", number.to_string().as_ref())], limit)? {
-                Outcome::Passes => continue,
-                Outcome::Fails => verdict = "caught",
-                Outcome::Hangs => verdict = "hangs",
-            }
-            by = &suite.name;
-            break;
+    tests.sort_by_key(|test| test.takes);
+    let seconds: f64 = tests.iter().map(|test| test.takes.as_secs_f64()).sum();
+    eprintln!("\n{all} tests, {seconds:.0} s one after the other");
+    let mut records = Records::open(options.results.as_deref())?;
+    let keys = keys(&mutants);
+    let mut drawn = drawn(&options, mutants.len());
+    if drawn.iter().any(|number| *number == 0 || *number as usize > mutants.len()) {
+        return Err("there is no mutant of this number".into());
+    }
+    let drawn_count = drawn.len();
+    drawn.retain(|number| !records.known.contains(&keys[*number as usize - 1]));
+    let of = mutants.len();
+    let known = drawn_count - drawn.len();
+    eprintln!("{drawn_count} of {of} mutants in {} files, {known} of them run before", files.len());
+    let (next, counts) = (AtomicUsize::new(0), Mutex::new(BTreeMap::<&str, usize>::new()));
+    let records = Mutex::new(&mut records);
+    let one_after_the_other = || -> Result<(), String> {
+        while let Some(&number) = drawn.get(next.fetch_add(1, Relaxed)) {
+            let (verdict, by) = judge(&tests, &tree, number).map_err(|e| e.to_string())?;
+            let Mutant { file, change } = &mutants[number as usize - 1];
+            let Change { line, from, to, .. } = change;
+            println!("{verdict:11} {number} {file}:{line}: `{from}`: {to} {by}");
+            let record =
+                format!("{}\t{verdict}\t{file}:{line}\t{from}\t{to}\t{by}", keys[number as usize - 1]);
+            records.lock().map_err(|e| e.to_string())?.add(&record).map_err(|e| e.to_string())?;
+            let mut counts = counts.lock().map_err(|e| e.to_string())?;
+            *counts.entry(verdict).or_default() += 1;
+            eprint!("\r{} of {}, {counts:?}        ", counts.values().sum::<usize>(), drawn.len());
         }
-        *counts.entry(verdict).or_default() += 1;
-        let Mutant { file, change } = mutant;
-        println!("{verdict:11} {number} {file}:{}: `{}`: {} {by}", change.line, change.from, change.to);
-        eprint!("\r{} of {}, {counts:?}        ", i + 1, drawn.len());
-    }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..options.jobs.max(1)).map(|_| scope.spawn(one_after_the_other)).collect();
+        jobs.into_iter().try_for_each(|job| job.join().unwrap_or(Err("a thread panicked".into())))
+    })?;
     eprintln!();
     Ok(())
+}
+
+/// Runs the tests that reach a mutant, the quick ones first and together. Returns the verdict and the tests that failed.
+fn judge(tests: &[Test], tree: &Path, number: u32) -> Result<(&'static str, String), Failure> {
+    let reaching: Vec<&Test> = tests.iter().filter(|test| test.reaches.contains(&number)).collect();
+    let mut left = reaching.as_slice();
+    let mut seconds = 0.3;
+    let mut verdict = "not reached";
+    while !left.is_empty() {
+        verdict = "survives";
+        let mut sum = 0.0;
+        let count = left.iter().take_while(|test| {
+            sum += test.takes.as_secs_f64();
+            sum <= seconds
+        });
+        let (batch, rest) = left.split_at(count.count().max(1));
+        (left, seconds) = (rest, seconds * 10.0);
+        let programs: BTreeSet<&Path> = batch.iter().map(|test| test.program.as_path()).collect();
+        for program in programs {
+            let own: Vec<&Test> = batch.iter().filter(|test| test.program == program).copied().collect();
+            let takes: Duration = own.iter().map(|test| test.takes).sum();
+            let number = number.to_string();
+            let outcome =
+                run(&own, tree, &[("FANGORN_MUTANT", number.as_ref())], takes * 5 + Duration::from_secs(10))?;
+            let by = || format!("{} and {} more", own[0].name, own.len() - 1);
+            match outcome {
+                Outcome::Passes => {}
+                Outcome::Fails => return Ok(("caught", by())),
+                Outcome::Hangs => return Ok(("hangs", by())),
+            }
+        }
+    }
+    Ok((verdict, String::new()))
+}
+
+/// Returns a key for each mutant that stays the same when other places of its file are edited: the file, what is
+/// changed into what, and how many such changes come before it.
+fn keys(mutants: &[Mutant]) -> Vec<String> {
+    let mut before: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    let key = |mutant: &Mutant, nth: usize| {
+        let Mutant { file, change } = mutant;
+        let text = format!("{file}\0{}\0{}\0{nth}", change.from, change.to);
+        // FNV-1a, which stays the same from build to build.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{hash:016x}")
+    };
+    let mut keys = Vec::with_capacity(mutants.len());
+    for mutant in mutants {
+        let nth = before.entry((&mutant.file, &mutant.change.from, &mutant.change.to)).or_default();
+        keys.push(key(mutant, *nth));
+        *nth += 1;
+    }
+    keys
+}
+
+/// Verdicts of earlier runs, and the file that new ones are added to.
+struct Records {
+    known: BTreeSet<String>,
+    file: Option<std::fs::File>,
+}
+
+impl Records {
+    fn open(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Self { known: BTreeSet::new(), file: None }) };
+        let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
+        let known = text.lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect();
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self { known, file: Some(file) })
+    }
+
+    fn add(&mut self, record: &str) -> std::io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| writeln!(file, "{record}"))
+    }
 }
 
 /// Copies the files that git tracks; those to change are returned, with their source.
@@ -253,7 +343,7 @@ fn is_program(tree: &Path, test: &str) -> bool {
     tree.join(format!("tests/{test}.rs")).exists()
 }
 
-fn build(tree: &Path, work: &Path, options: &Options) -> Result<Vec<Suite>, Failure> {
+fn build(tree: &Path, work: &Path, options: &Options) -> Result<Vec<Test>, Failure> {
     let mut command = Command::new("cargo");
     command.args(["test", "--locked", "--no-default-features", "--no-run", "--message-format=json", "--lib"]);
     command.args(["--test", SUITE]);
@@ -276,20 +366,36 @@ fn build(tree: &Path, work: &Path, options: &Options) -> Result<Vec<Suite>, Fail
             programs.insert(name.to_owned(), PathBuf::from(program));
         }
     }
-    let suite = |name: &str, program: &str, arguments: Vec<String>| {
-        let program = programs.get(program).ok_or(format!("cargo built no test {program}"))?.clone();
-        Ok(Suite { name: name.into(), program, arguments, takes: Duration::ZERO, reaches: BTreeSet::new() })
+    let named = |program: &str, filters: &[String], ignored: bool| -> Result<Vec<Test>, Failure> {
+        let program = programs.get(program).ok_or(format!("cargo built no test {program}"))?;
+        let mut list = Command::new(program);
+        list.args(["--list", "--format", "terse"]).args(filters);
+        if ignored {
+            list.arg("--ignored");
+        }
+        let listed = list.current_dir(tree).env("CARGO_MANIFEST_DIR", tree).output()?;
+        let text = String::from_utf8(listed.stdout)?;
+        let tests = text.lines().filter_map(|line| line.strip_suffix(": test"));
+        let test = |name: &str| Test {
+            name: name.into(),
+            program: program.clone(),
+            takes: Duration::ZERO,
+            reaches: BTreeSet::new(),
+            ignored,
+        };
+        Ok(tests.map(test).collect())
     };
     if options.self_checks {
-        let only = ["--ignored", "self_checks_of_every_engine_pass"].map(String::from);
-        return Ok(vec![suite(SUITE, SUITE, only.into())?]);
+        return named(SUITE, &["self_checks_of_every_engine_pass".into()], true);
     }
-    let mut suites = vec![suite("fangorn", "fangorn", options.units.clone())];
-    suites.extend(options.tests.iter().map(|test| match is_program(tree, test) {
-        true => suite(test, test, Vec::new()),
-        false => suite(test, SUITE, vec![format!("{test}::")]),
-    }));
-    suites.into_iter().collect()
+    let mut tests = named("fangorn", &options.units, false)?;
+    for test in &options.tests {
+        tests.extend(match is_program(tree, test) {
+            true => named(test, &[], false)?,
+            false => named(SUITE, &[format!("{test}::")], false)?,
+        });
+    }
+    Ok(tests)
 }
 
 #[derive(PartialEq)]
@@ -299,15 +405,19 @@ enum Outcome {
     Hangs,
 }
 
-/// Runs a suite, and ends it as soon as a test of it fails.
+/// Runs tests of one program, and ends it as soon as one of them fails.
 fn run(
-    suite: &Suite,
+    tests: &[&Test],
     tree: &Path,
     settings: &[(&str, &std::ffi::OsStr)],
     limit: Duration,
 ) -> Result<Outcome, Failure> {
-    let mut child = Command::new(&suite.program)
-        .args(&suite.arguments)
+    let mut command = Command::new(&tests[0].program);
+    command.args(["--exact", "--test-threads", "1"]).args(tests.iter().map(|test| &test.name));
+    if tests.iter().any(|test| test.ignored) {
+        command.arg("--ignored");
+    }
+    let mut child = command
         .current_dir(tree)
         .env("CARGO_MANIFEST_DIR", tree)
         .env("FANGORN_SELF_CHECK", "strict")
