@@ -2,6 +2,7 @@
 
 use std::{hint::black_box, path::Path, time::Instant};
 
+use cpu_time::ThreadTime;
 use fangorn::{
     Predictor,
     check::{Probes, SelfCheck},
@@ -24,10 +25,28 @@ fn least<T>(mut work: impl FnMut() -> Result<T, fangorn::Error>) -> Result<f64, 
     Ok(least)
 }
 
-/// Prints one line for a model. It holds the least times, in milliseconds, of four parts: parsing the model's
-/// bytes from memory, parsing the bytes of its `.fangorn` file, making a predictor with one thread and
-/// predicting one row, and the self-check. It also holds the self-check as a percentage of parsing and first
-/// prediction, for both files.
+/// Returns the median of the differences of two kinds of work done in turns, in milliseconds of the thread's
+/// processor time. A machine whose speed changes from second to second changes it for both.
+fn difference(mut work: impl FnMut(bool) -> Result<(), fangorn::Error>) -> Result<f64, fangorn::Error> {
+    const LEAST: usize = 21;
+    let mut time = |more| {
+        let start = ThreadTime::now();
+        work(more).map(|()| start.elapsed().as_secs_f64() * 1e3)
+    };
+    let begin = Instant::now();
+    let mut differences = Vec::new();
+    while differences.len() < LEAST || begin.elapsed().as_secs_f64() < 2.0 * SECONDS {
+        let less = time(false)?;
+        differences.push(time(true)? - less);
+    }
+    differences.sort_by(f64::total_cmp);
+    Ok(differences[differences.len() / 2])
+}
+
+/// Prints one line for a model. It holds four times in milliseconds: the least times of parsing the model's
+/// bytes from memory, of parsing the bytes of its `.fangorn` file, and of making a predictor with one thread
+/// and predicting one row; and the self-check, which is the median of what the same takes longer with it. It
+/// also holds the self-check as a percentage of parsing and first prediction, for both files.
 pub fn load(model: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let bytes = std::fs::read(model)?;
     let forest = import::parse(&bytes, &Default::default())?;
@@ -38,12 +57,13 @@ pub fn load(model: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let columns = forest.features.len();
     let row = Probes::<f32>::new(&forest, 1, 7).values;
     let first = |check: SelfCheck| {
-        least(|| {
-            Predictor::builder(black_box(&forest)).threads(1).check(check).build()?.predict(&row, columns)
-        })
+        Predictor::builder(black_box(&forest)).threads(1).check(check).build()?.predict(&row, columns)
     };
-    let off = first(SelfCheck::Off)?;
-    let check = first(SelfCheck::Quick)? - off;
+    let off = least(|| first(SelfCheck::Off))?;
+    let check = difference(|checks| {
+        black_box(first(if checks { SelfCheck::Quick } else { SelfCheck::Off })?);
+        Ok(())
+    })?;
     let name = model.parent().and_then(Path::file_name).unwrap_or(model.as_os_str()).to_string_lossy();
     println!(
         "{name:28} {:8.2} MB {nodes:9} nodes {theirs:9.2} ms, as .fangorn {ours:8.2} ms; first prediction {off:8.2} ms, \

@@ -7,7 +7,7 @@
 //! | check | rows | cost |
 //! |---|---|---|
 //! | [`SelfCheck::Off`] | none | none |
-//! | [`SelfCheck::Quick`] | 16 to 512 made rows (as few as 3 for a kernel that writes only sums, or for very wide rows), in batches of a few rows and of two blocks and a part | about a millisecond, or 5% of the time to load a large model |
+//! | [`SelfCheck::Quick`] | 16 to 512 made rows (as few as 3 for a kernel that writes only sums, or for very wide rows), in batches of a few rows and of two blocks, with a part of a third if that is fast | about a millisecond, or 5% of the time to load a large model |
 //! | [`SelfCheck::Full`] | thousands: three for each node, up to 50 million steps of the reference | about a second |
 
 mod probes;
@@ -15,6 +15,7 @@ mod run;
 
 pub(crate) use probes::Random;
 pub use probes::{Cell, Probes};
+pub(crate) use run::Engines;
 
 pub use run::{Check, Failure, RunResult, Runner};
 

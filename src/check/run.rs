@@ -1,5 +1,7 @@
 //! Runs a check: compares the code under check with the reference interpreter.
 
+use std::sync::OnceLock;
+
 use super::{Cell, Difference, Finding, Probes, SelfCheck};
 use crate::forest::{Aggregate, CompareType, Forest, Node, Transform, Tree, reference};
 
@@ -31,6 +33,27 @@ pub trait Runner<T> {
     }
 }
 
+/// What is known of the engines under check.
+pub(crate) trait Engines {
+    /// Returns about how many seconds a batch of `rows` rows takes.
+    fn seconds(&self, rows: usize) -> f64;
+    /// Returns whether batches of `few` and of `many` rows run through the same engines.
+    fn are_same(&self, few: usize, many: usize) -> bool;
+}
+
+/// Engines of which nothing is known: each batch may run through others, and takes no time worth saving.
+struct UnknownEngines;
+
+impl Engines for UnknownEngines {
+    fn seconds(&self, _rows: usize) -> f64 {
+        0.0
+    }
+
+    fn are_same(&self, _few: usize, _many: usize) -> bool {
+        false
+    }
+}
+
 /// Steps of the reference interpreter that a quick check may take for any model, `f64` rows included: some
 /// 0.15 ms. Measured by `fangorn-benches load`.
 const QUICK_STEPS: usize = 8_000;
@@ -43,7 +66,7 @@ const QUICK_VALUES: usize = 30_000;
 /// blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
 /// Number of leaf values of a batch that are added up and compared with its margins.
-const SUMMED: usize = 1 << 13;
+const SUMMED: usize = 1 << 12;
 /// Largest number of leaf values in a batch of a quick check. With more than 28 000 trees, fewer rows than
 /// two blocks have to do.
 const QUICK_SLOTS: usize = 1 << 22;
@@ -55,10 +78,16 @@ const FULL_ROWS: usize = 1024;
 const FULL_VALUES: usize = 1 << 23;
 /// Largest number of slots that the reference finds in a round of a full check.
 const FULL_SLOTS: usize = 1 << 24;
-/// Number of rows of two blocks of 64, and of a part of a block that fills no vector.
-const TWO_BLOCKS: usize = 2 * 64 + 17;
+/// Number of rows of a block.
+const BLOCK: usize = 64;
+/// Number of rows of a part of a block that fills no vector.
+const PART: usize = 17;
+/// Number of rows of two blocks and a part.
+const TWO_BLOCKS: usize = 2 * BLOCK + PART;
+/// Seconds for which the code under check may run the blocks of a quick check that are not necessary.
+const QUICK_SECONDS: f64 = 6e-5;
 /// Batches of a few rows, as engines take them: one row, a few, and more than a vector holds.
-const FEW: [usize; 3] = [1, 5, 17];
+const FEW: [usize; 3] = [1, 3, PART];
 /// Batches of a full check, with every kind of remainder of blocks of 16, 64, 128 and 256 rows.
 const FULL: [usize; 11] = [1, 2, 7, 16, 31, 63, 64, 80, 129, 200, 257];
 
@@ -70,19 +99,43 @@ struct Plan {
     /// The reference walks each row through one of this many trees, so that checking a large forest takes no
     /// longer.
     one_tree_of: usize,
-    batches: Vec<usize>,
-    /// Largest batch whose margins are compared, too, in rows.
+    /// Steps that the reference may take in a round. No walk begins after them.
+    steps: usize,
+    batches: Vec<Batch>,
+}
+
+/// A batch of a check, in rows.
+#[derive(Clone, Copy)]
+struct Batch {
+    rows: usize,
+    /// The margins of this many rows are compared, too.
     summed: usize,
 }
 
-/// Returns about how many steps a walk through a tree takes. For a small tree it is the number of bits in the
-/// number of nodes. For a large tree it is the average depth of the leaves, because a tree that is a chain is
-/// much deeper.
-fn steps(tree: &Tree) -> usize {
+impl Batch {
+    /// Returns a batch whose margins are all compared.
+    fn summed(rows: usize) -> Self {
+        Self { rows, summed: rows }
+    }
+
+    /// Returns the batch with at most `rows` rows, and at least one.
+    fn at_most(self, rows: usize) -> Self {
+        let rows = self.rows.min(rows).max(1);
+        Self { rows, summed: self.summed.min(rows) }
+    }
+}
+
+/// Returns about how many steps a walk through a tree takes if the tree is balanced.
+fn balanced_steps(tree: &Tree) -> usize {
+    tree.nodes.len().max(1).ilog2() as usize + 1
+}
+
+/// Returns about how many steps a walk through a tree takes. For a large tree it is the average depth of the
+/// leaves, because a tree that is a chain is much deeper than a balanced one.
+fn average_steps(tree: &Tree) -> usize {
     const LARGE: usize = 1024;
-    let nodes = tree.nodes.len().max(1);
-    if nodes < LARGE {
-        return nodes.ilog2() as usize + 1;
+    if tree.nodes.len() < LARGE {
+        return balanced_steps(tree);
     }
     let (mut sum, mut leaves) = (0usize, 0);
     let mut open = vec![(0, 1)];
@@ -95,57 +148,68 @@ fn steps(tree: &Tree) -> usize {
     sum / leaves.max(1) + 1
 }
 
+/// Returns about how many steps the reference takes with a row, by the steps of a walk through a tree.
+fn steps_of_a_row(forest: &Forest, of_tree: impl Fn(&Tree) -> usize) -> usize {
+    let steps = forest.trees.iter().map(of_tree).fold(1, usize::saturating_add);
+    // To add up a vector leaf takes about a step for every four of its values.
+    steps.saturating_add(forest.trees.len().saturating_mul(forest.leaf_width() / 4))
+}
+
 impl Plan {
-    /// Plans a check. With `whole`, the reference walks every tree for each of its rows, because a kernel
-    /// that writes sums gives no leaves to compare one by one. `wide` says that rows are `f64`.
-    fn new(check: &Check<'_>, whole: bool, wide: bool) -> Self {
-        let (forest, of_a_row) = (check.forest, check.steps_a_row);
+    /// Plans a check of `engines`. With `whole`, the reference walks every tree for each of its rows, because a
+    /// kernel that writes sums gives no leaves to compare one by one. `wide` says that rows are `f64`.
+    fn new(forest: &Forest, extent: SelfCheck, whole: bool, wide: bool, engines: &dyn Engines) -> Self {
         let (trees, columns) = (forest.trees.len().max(1), forest.features.len().max(1));
         let nodes: usize = forest.trees.iter().map(|tree| tree.nodes.len()).sum();
         let slots = |most: usize| most / (trees * forest.leaf_width().max(1));
-        let few = FEW.into_iter();
-        match check.extent {
-            SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new(), summed: 0 },
+        match extent {
+            SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, steps: 0, batches: Vec::new() },
             SelfCheck::Quick => {
+                let of_a_row = match whole {
+                    true => steps_of_a_row(forest, average_steps),
+                    false => steps_of_a_row(forest, balanced_steps),
+                };
                 let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
                 // A forest that compares in `f64` is checked with rows of both types, so each type has half
                 // the steps.
                 let steps = if forest.compare == CompareType::F64 { steps / 2 } else { steps };
                 let least = if whole || 16 * columns > QUICK_BATCH { 3 } else { 16 };
                 let distinct = (steps / of_a_row).min(QUICK_VALUES / columns).clamp(least, 512);
-                Self {
-                    distinct,
-                    rounds: 1,
-                    one_tree_of: match whole {
-                        true => 1,
-                        false => distinct.saturating_mul(of_a_row).div_ceil(steps).clamp(1, trees),
-                    },
-                    // `f64` rows are slower to walk, and the code that adds up the leaf values of `f32` rows
-                    // adds up theirs.
-                    summed: if wide { FEW[0] } else { usize::MAX },
+                // Two blocks of leaf slots, and a part of a block for everything else, are always run.
+                let slow = 4.0 * engines.seconds(BLOCK) > QUICK_SECONDS;
+                let large = if slow { 2 * BLOCK } else { distinct.max(TWO_BLOCKS) };
+                let others = if slow { PART } else { BLOCK + PART };
+                let mut batches: Vec<Batch> = match (whole, wide) {
                     // A device has one kernel for all batches, so one short batch is enough.
-                    batches: few
-                        .take(if whole { 1 } else { FEW.len() - usize::from(wide) })
-                        .chain([distinct.max(TWO_BLOCKS)])
-                        .map(|batch| batch.min(QUICK_BATCH / columns).min(slots(QUICK_SLOTS)).max(1))
-                        .collect(),
-                }
+                    (true, _) => [FEW[0], large].map(Batch::summed).into(),
+                    (false, false) => {
+                        let few = FEW.into_iter().filter(|few| !engines.are_same(*few, large));
+                        let large = Batch { rows: large, summed: others };
+                        few.map(Batch::summed).chain([large]).collect()
+                    }
+                    // The code that adds up the leaf values of `f32` rows adds up theirs.
+                    (false, true) => vec![Batch::summed(FEW[0]), Batch { rows: others, summed: 0 }],
+                };
+                let most = (QUICK_BATCH / columns).min(slots(QUICK_SLOTS));
+                batches.iter_mut().for_each(|batch| *batch = batch.at_most(most));
+                let one_tree_of = distinct.saturating_mul(of_a_row).div_ceil(steps).clamp(1, trees);
+                let (one_tree_of, steps) = if whole { (1, usize::MAX) } else { (one_tree_of, 2 * steps) };
+                Self { distinct, rounds: 1, one_tree_of, steps, batches }
             }
             SelfCheck::Full => {
+                let of_a_row = steps_of_a_row(forest, average_steps);
                 let distinct = (FULL_VALUES / columns).min(FULL_SLOTS / trees).clamp(3, FULL_ROWS);
                 // Three rows for each node: each row leads to a split from a side that no other row has met
                 // it from.
                 let wanted = (3 * nodes).div_ceil(distinct);
+                let most = (2 * FULL_VALUES / columns).min(slots(FULL_SLOTS));
+                let batches = FULL.into_iter().chain([distinct.max(TWO_BLOCKS)]);
                 Self {
                     distinct,
                     rounds: (FULL_STEPS / (distinct * of_a_row)).clamp(1, wanted.max(1)),
                     one_tree_of: 1,
-                    summed: usize::MAX,
-                    batches: FULL
-                        .into_iter()
-                        .chain([distinct.max(TWO_BLOCKS)])
-                        .map(|batch| batch.min(2 * FULL_VALUES / columns).min(slots(FULL_SLOTS)).max(1))
-                        .collect(),
+                    steps: usize::MAX,
+                    batches: batches.map(|rows| Batch::summed(rows).at_most(most)).collect(),
                 }
             }
         }
@@ -156,20 +220,15 @@ impl Plan {
 pub struct Check<'f> {
     forest: &'f Forest,
     extent: SelfCheck,
-    /// About how many steps the reference takes with a row.
-    steps_a_row: usize,
-    /// The forest's [`Forest::sum_bound`].
-    bound: Vec<f64>,
+    /// The forest's [`Forest::sum_bound`], which takes as long as reading every leaf value. Most margins are so
+    /// near that nobody asks for it.
+    bound: OnceLock<Vec<f64>>,
 }
 
 impl<'f> Check<'f> {
-    /// Prepares a check in time linear in the forest's size.
+    /// Prepares a check.
     pub fn new(forest: &'f Forest, extent: SelfCheck) -> Self {
-        let steps = forest.trees.iter().map(steps).fold(1, usize::saturating_add);
-        // To add up a vector leaf takes about a step for every four of its values.
-        let of_leaves = forest.trees.len().saturating_mul(forest.leaf_width() / 4);
-        let steps_a_row = steps.saturating_add(of_leaves);
-        Self { forest, extent, steps_a_row, bound: forest.sum_bound() }
+        Self { forest, extent, bound: OnceLock::new() }
     }
 
     /// Runs the check and returns the first difference. After each round it calls `progress` with the number
@@ -179,13 +238,23 @@ impl<'f> Check<'f> {
         runner: &impl Runner<T>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Option<Difference> {
+        self.run_on(runner, &UnknownEngines, progress)
+    }
+
+    /// Like [`Self::run`], but leaves out of a quick check what repeats or takes too long by `engines`.
+    pub(crate) fn run_on<T: Cell>(
+        &self,
+        runner: &impl Runner<T>,
+        engines: &dyn Engines,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Option<Difference> {
         if self.forest.features.is_empty() {
             return None;
         }
         let whole = runner.leaf_slots(&[]).is_none();
-        let plan = Plan::new(self, whole, size_of::<T>() > size_of::<f32>());
+        let plan = Plan::new(self.forest, self.extent, whole, size_of::<T>() > size_of::<f32>(), engines);
         for round in 0..plan.rounds {
-            let difference = one_round(self.forest, &plan, round as u64, runner, &self.bound);
+            let difference = self.one_round(&plan, round as u64, runner);
             if difference.is_some() {
                 return difference;
             }
@@ -193,58 +262,161 @@ impl<'f> Check<'f> {
         }
         None
     }
-}
 
-fn one_round<T: Cell>(
-    forest: &Forest,
-    plan: &Plan,
-    seed: u64,
-    runner: &impl Runner<T>,
-    bound: &[f64],
-) -> Option<Difference> {
-    // With an odd number of different rows, a row's repetitions fall on different places of the blocks.
-    let distinct = plan.distinct | 1;
-    let mut probes = Probes::<T>::new(forest, distinct, seed);
-    probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));
-    let expected = ExpectedSlots::new(forest, &probes, plan.one_tree_of);
-    let most = plan.batches.iter().copied().max().unwrap_or(0);
-    let mut all = Vec::with_capacity(most * probes.columns);
-    (0..most).for_each(|r| all.extend_from_slice(probes.row(r % distinct)));
-    // Short batches begin at different rows.
-    let mut begin = 0;
-    for &batch in &plan.batches {
-        let first = if begin + batch <= most { begin } else { 0 };
-        begin = first + batch;
-        let rows = &all[first * probes.columns..][..batch * probes.columns];
-        let of = (&expected, (batch <= plan.summed).then_some(bound));
-        let found = compare(forest, runner, rows, |r| (first + r) % distinct, of);
-        if let Some((row, what)) = found {
-            let values = probes.row((first + row) % distinct).iter().map(|v| (*v).into()).collect();
-            return Some(Difference { batch, row, values, what });
+    fn bound(&self) -> &[f64] {
+        self.bound.get_or_init(|| self.forest.sum_bound())
+    }
+
+    fn one_round<T: Cell>(&self, plan: &Plan, seed: u64, runner: &impl Runner<T>) -> Option<Difference> {
+        // With an odd number of different rows, a row's repetitions fall on different places of the blocks.
+        let distinct = plan.distinct | 1;
+        let mut probes = Probes::<T>::new(self.forest, distinct, seed);
+        probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));
+        let expected = ExpectedSlots::new(self.forest, &probes, plan);
+        let most = plan.batches.iter().map(|batch| batch.rows).max().unwrap_or(0);
+        let mut all = Vec::with_capacity(most * probes.columns);
+        (0..most).for_each(|r| all.extend_from_slice(probes.row(r % distinct)));
+        // Short batches begin at different rows.
+        let mut begin = 0;
+        for batch in &plan.batches {
+            let first = if begin + batch.rows <= most { begin } else { 0 };
+            begin = first + batch.rows;
+            let rows = &all[first * probes.columns..][..batch.rows * probes.columns];
+            let found = self.compare(runner, rows, batch.summed, &expected, |r| (first + r) % distinct);
+            if let Some((row, what)) = found {
+                let values = probes.row((first + row) % distinct).iter().map(|v| (*v).into()).collect();
+                return Some(Difference { batch: batch.rows, row, values, what });
+            }
+        }
+        None
+    }
+
+    /// Compares the results of a batch, and the margins of its first `summed` rows.
+    fn compare<T: Cell>(
+        &self,
+        runner: &impl Runner<T>,
+        rows: &[T],
+        summed: usize,
+        expected: &ExpectedSlots,
+        distinct: impl Fn(usize) -> usize,
+    ) -> Option<(usize, Finding)> {
+        let forest = self.forest;
+        let trees = forest.trees.len();
+        let past_the_last = forest.leaf_count();
+        let refused = |e: Failure| Some((0, Finding::Refused(e.to_string())));
+        let count = rows.len() / forest.features.len();
+        let slots = match runner.leaf_slots(rows) {
+            Some(Ok(slots)) => slots,
+            Some(Err(e)) => return refused(e),
+            None => (0..count).flat_map(|r| expected.row(distinct(r))).copied().collect(),
+        };
+        let of_row = |r: usize| slots.get(r * trees..(r + 1) * trees).unwrap_or(&[]);
+        for r in 0..count {
+            if let Some(found) = expected.differs(distinct(r), of_row(r)) {
+                return Some((r, found));
+            }
+            // A slot in a tree that the reference has not walked only has to exist.
+            if of_row(r).iter().any(|slot| *slot as usize >= past_the_last) {
+                return Some((r, Finding::Refused("a leaf slot past the last".into())));
+            }
+        }
+        if summed == 0 {
+            return None;
+        }
+        let rows = &rows[..summed * forest.features.len()];
+        match runner.margins(rows) {
+            Some(Ok(margins)) => {
+                if let Some(found) =
+                    self.compare_margins(&margins, summed, runner.flushes_denormals(), of_row)
+                {
+                    return Some(found);
+                }
+            }
+            Some(Err(e)) => return refused(e),
+            None => {}
+        }
+        match runner.values(rows)? {
+            Ok(values) => self.compare_values(&values, summed, of_row),
+            Err(e) => refused(e),
         }
     }
-    None
+
+    /// Compares margins of `rows` rows with the sums of their leaf values. `of_row` gives a row's leaf slots.
+    fn compare_margins<'s>(
+        &self,
+        margins: &[f32],
+        rows: usize,
+        flushes_denormals: bool,
+        of_row: impl Fn(usize) -> &'s [u32],
+    ) -> Option<(usize, Finding)> {
+        let forest = self.forest;
+        let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
+        // At each addition such a device may treat three denormal numbers as zero.
+        let denormal = if flushes_denormals { 3.0 * (trees + 1) as f64 } else { 0.0 };
+        let denormal = denormal * f64::from(f32::MIN_POSITIVE);
+        // Of a large batch some rows are compared, the last one always among them.
+        let apart = (rows * trees * forest.leaf_width()).div_ceil(SUMMED).max(1);
+        let last = (rows - 1) % apart;
+        for (r, found) in margins.chunks_exact(outputs).enumerate().skip(last).step_by(apart) {
+            let expected = reference::margins_of(forest, of_row(r));
+            let near_sum = forest.sum_bound_of(of_row(r));
+            for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
+                let is_near = |bound: f64| near(forest.aggregate, *found, expected, bound + denormal);
+                if !is_near(near_sum[output]) && !is_near(self.bound()[output]) {
+                    return Some((r, Finding::Margin { output, found: *found, expected }));
+                }
+            }
+        }
+        None
+    }
+
+    /// Compares values of `rows` rows with those of the reference. `of_row` gives a row's leaf slots.
+    fn compare_values<'s>(
+        &self,
+        values: &[f32],
+        rows: usize,
+        of_row: impl Fn(usize) -> &'s [u32],
+    ) -> Option<(usize, Finding)> {
+        let forest = self.forest;
+        let allowed = of_values(forest, self.bound())?;
+        for (r, found) in values.chunks_exact((values.len() / rows).max(1)).enumerate() {
+            let expected = reference::values_of(forest, &reference::margins_of(forest, of_row(r)));
+            for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
+                if !near(forest.aggregate, *found, expected, allowed * expected.abs().max(1.0)) {
+                    return Some((r, Finding::Margin { output, found: *found, expected }));
+                }
+            }
+        }
+        None
+    }
 }
 
 /// The slots that the reference finds for each of the different rows, in some trees.
 struct ExpectedSlots {
     trees: usize,
-    one_tree_of: usize,
     /// The slots, `rows x trees`, of which only those of walked trees are set.
     slots: Vec<u32>,
 }
 
+/// Stands for the slot of a tree that the reference has not walked.
+const NOT_WALKED: u32 = u32::MAX;
+
 impl ExpectedSlots {
-    fn new<T: Cell>(forest: &Forest, probes: &Probes<T>, one_tree_of: usize) -> Self {
+    fn new<T: Cell>(forest: &Forest, probes: &Probes<T>, plan: &Plan) -> Self {
         let trees = forest.trees.len();
-        let mut slots = vec![u32::MAX; probes.rows * trees];
-        for (r, slots) in slots.chunks_exact_mut(trees.max(1)).enumerate() {
-            for t in (r % one_tree_of..trees).step_by(one_tree_of) {
-                let leaf = reference::leaf_node(forest, t, probes.row(r)) as usize;
-                slots[t] = forest.trees[t].nodes[leaf].slot().unwrap_or(u32::MAX);
+        let mut slots = vec![NOT_WALKED; probes.rows * trees];
+        let mut left = plan.steps;
+        'rows: for (r, slots) in slots.chunks_exact_mut(trees.max(1)).enumerate() {
+            for t in (r % plan.one_tree_of..trees).step_by(plan.one_tree_of) {
+                if left == 0 {
+                    break 'rows;
+                }
+                let (leaf, splits) = reference::walk(forest, t, probes.row(r));
+                left = left.saturating_sub(splits + 1);
+                slots[t] = forest.trees[t].nodes[leaf as usize].slot().unwrap_or(NOT_WALKED);
             }
         }
-        Self { trees, one_tree_of, slots }
+        Self { trees, slots }
     }
 
     /// Returns the slots of a row.
@@ -255,76 +427,13 @@ impl ExpectedSlots {
     /// Returns the first tree of a row in which another slot was found.
     fn differs(&self, distinct: usize, found: &[u32]) -> Option<Finding> {
         let own = self.row(distinct);
-        let walked = (distinct % self.one_tree_of..self.trees).step_by(self.one_tree_of);
-        walked.into_iter().find(|t| found[*t] != own[*t]).map(|tree| Finding::Leaf {
+        let tree = (0..self.trees).find(|t| own[*t] != NOT_WALKED && found.get(*t) != Some(&own[*t]))?;
+        Some(Finding::Leaf {
             tree,
-            found: found[tree],
+            found: found.get(tree).copied().unwrap_or(NOT_WALKED),
             expected: own[tree],
         })
     }
-}
-
-fn compare<T: Cell>(
-    forest: &Forest,
-    runner: &impl Runner<T>,
-    rows: &[T],
-    distinct: impl Fn(usize) -> usize,
-    (expected, bound): (&ExpectedSlots, Option<&[f64]>),
-) -> Option<(usize, Finding)> {
-    let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
-    let past_the_last = forest.leaf_count();
-    let refused = |e: Failure| Some((0, Finding::Refused(e.to_string())));
-    let count = rows.len() / forest.features.len();
-    let slots = match runner.leaf_slots(rows) {
-        Some(Ok(slots)) => slots,
-        Some(Err(e)) => return refused(e),
-        None => (0..count).flat_map(|r| expected.row(distinct(r))).copied().collect(),
-    };
-    let of_row = |r: usize| slots.get(r * trees..(r + 1) * trees).unwrap_or(&[]);
-    for r in 0..count {
-        if let Some(found) = expected.differs(distinct(r), of_row(r)) {
-            return Some((r, found));
-        }
-        // A slot in a tree that the reference has not walked only has to exist.
-        if of_row(r).iter().any(|slot| *slot as usize >= past_the_last) {
-            return Some((r, Finding::Refused("a leaf slot past the last".into())));
-        }
-    }
-    // At each addition such a device may treat three denormal numbers as zero.
-    let denormal = if runner.flushes_denormals() { 3.0 * (trees + 1) as f64 } else { 0.0 };
-    let denormal = denormal * f64::from(f32::MIN_POSITIVE);
-    let bound = bound?;
-    if let Some(margins) = runner.margins(rows) {
-        let margins = match margins {
-            Ok(margins) => margins,
-            Err(e) => return refused(e),
-        };
-        // Of a large batch some rows are compared, the last one always among them.
-        let apart = (count * trees * forest.leaf_width()).div_ceil(SUMMED).max(1);
-        let last = (count - 1) % apart;
-        for (r, found) in margins.chunks_exact(outputs).enumerate().skip(last).step_by(apart) {
-            let expected = reference::margins_of(forest, of_row(r));
-            for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
-                if !near(forest.aggregate, *found, expected, bound[output] + denormal) {
-                    return Some((r, Finding::Margin { output, found: *found, expected }));
-                }
-            }
-        }
-    }
-    let (values, allowed) = match (runner.values(rows)?, of_values(forest, bound)) {
-        (Ok(values), Some(allowed)) => (values, allowed),
-        (Ok(_), None) => return None,
-        (Err(e), _) => return refused(e),
-    };
-    for (r, found) in values.chunks_exact((values.len() / count).max(1)).enumerate() {
-        let expected = reference::values_of(forest, &reference::margins_of(forest, of_row(r)));
-        for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
-            if !near(forest.aggregate, *found, expected, allowed * expected.abs().max(1.0)) {
-                return Some((r, Finding::Margin { output, found: *found, expected }));
-            }
-        }
-    }
-    None
 }
 
 /// Returns how far a value may be off, relative to the larger of 1 and its magnitude. The limit is generous,
@@ -440,12 +549,72 @@ mod tests {
             }
             fn margins(&self, rows: &[f32]) -> Option<RunResult<f32>> {
                 let margins = rows.chunks_exact(20).map(|row| reference::margins(self.0, row)[0] as f32);
-                Some(Ok(margins.enumerate().map(|(r, m)| if r == 130 { m + 0.01 } else { m }).collect()))
+                Some(Ok(margins.enumerate().map(|(r, m)| if r == 80 { m + 0.01 } else { m }).collect()))
             }
         }
         let forest = forest();
         let check = Check::new(&forest, SelfCheck::Quick);
         let found = check.run(&WrongMargins(&forest), &mut |_, _| {}).expect("a difference");
-        assert!(matches!(found.what, Finding::Margin { .. }) && found.row == 130, "{found}");
+        assert!(matches!(found.what, Finding::Margin { .. }) && found.row == 80, "{found}");
+    }
+
+    /// Returns `count` trees with a split in each of `depth` levels, whose rows mostly go on to the next level.
+    fn chains(count: usize, depth: u32) -> Forest {
+        let mut builder = Forest::builder(depth as usize, 1);
+        for _ in 0..count {
+            let mut tree = builder.tree(0);
+            for level in 0..depth {
+                let at = 2 * level;
+                tree.split(
+                    level,
+                    Predicate::Less { threshold: Real(f32::MAX.into()) },
+                    Side::Left,
+                    at + 2,
+                    at + 1,
+                );
+                tree.leaf(at + 1, &[0.5]);
+            }
+            tree.leaf(2 * depth, &[1.0]);
+        }
+        builder.build().expect("a forest")
+    }
+
+    #[test]
+    fn a_quick_check_takes_few_steps_of_deep_trees() {
+        let forest = chains(50, 3000);
+        let plan = Plan::new(&forest, SelfCheck::Quick, false, false, &UnknownEngines);
+        let probes = Probes::<f32>::new(&forest, 17, 0);
+        let expected = ExpectedSlots::new(&forest, &probes, &plan);
+        let splits = |(r, t): (usize, usize)| reference::walk(&forest, t, probes.row(r)).1;
+        let walked = (0..17 * 50).filter(|i| expected.slots[*i] != NOT_WALKED).map(|i| (i / 50, i % 50));
+        let taken: usize = walked.map(splits).sum();
+        assert!(taken > 0 && taken <= plan.steps + 3000, "{taken} of {}", plan.steps);
+    }
+
+    #[test]
+    fn the_forests_bound_decides_where_the_rows_own_bound_does_not_hold() {
+        struct Off<'f>(&'f Forest, f64);
+        impl Runner<f32> for Off<'_> {
+            fn leaf_slots(&self, rows: &[f32]) -> Option<RunResult<u32>> {
+                Some(Ok(rows.iter().flat_map(|x| reference::leaf_slots(self.0, &[*x])).collect()))
+            }
+            fn margins(&self, rows: &[f32]) -> Option<RunResult<f32>> {
+                let margin = |x: &f32| (reference::margins(self.0, &[*x])[0] + self.1) as f32;
+                Some(Ok(rows.iter().map(margin).collect()))
+            }
+        }
+        // No row reaches the leaf that makes the forest's bound large.
+        let mut builder = Forest::builder(1, 1);
+        let mut tree = builder.tree(0);
+        tree.split(0, Predicate::Always, Side::Left, 1, 2);
+        tree.leaf(1, &[1.0]);
+        tree.leaf(2, &[1e6]);
+        let forest = builder.build().expect("a forest");
+        let (own, all) = (forest.sum_bound_of(&[0])[0], forest.sum_bound()[0]);
+        assert!(own * 1e5 < all, "{own} {all}");
+        let found = |off: f64| {
+            Check::new(&forest, SelfCheck::Quick).run(&Off(&forest, off), &mut |_, _| {}).is_some()
+        };
+        assert!(!found(0.0) && !found(own * 100.0) && found(all * 2.0));
     }
 }

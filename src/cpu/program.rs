@@ -191,6 +191,11 @@ impl Program {
         self.engines.few_rows()
     }
 
+    /// Returns whether batches of `few` and of `many` rows run through the same engines.
+    pub(crate) fn same_engines(&self, few: usize, many: usize) -> bool {
+        (few < self.few_rows()) == (many < self.few_rows())
+    }
+
     /// Returns the program for the batches that are small enough for it to be faster than `many`, the program
     /// that runs all others.
     #[must_use]

@@ -117,14 +117,30 @@ impl Forest {
     /// least `f32`. The bound is infinite if the sum of magnitudes reaches the largest `f32`, because a
     /// partial sum may overflow there.
     pub fn sum_bound(&self) -> Vec<f64> {
+        self.magnitudes(1.0).into_iter().map(|total| self.rounding_bound(total)).collect()
+    }
+
+    /// Like [`Self::sum_bound`], but for a row that reaches the leaf slots `slots`, one in each tree. It is never
+    /// larger, because it adds up the row's own leaf values.
+    pub(crate) fn sum_bound_of(&self, slots: &[u32]) -> Vec<f64> {
+        let mut total: Vec<f64> = self.base_score.iter().map(|b| b.0.abs()).collect();
+        for (t, slot) in slots.iter().enumerate() {
+            let leaf = self.leaf(*slot);
+            match &self.targets {
+                Targets::One(outputs) => total[outputs[t] as usize] += leaf[0].0.abs(),
+                Targets::All => total.iter_mut().zip(leaf).for_each(|(total, v)| *total += v.0.abs()),
+            }
+        }
+        total.into_iter().map(|total| self.rounding_bound(total)).collect()
+    }
+
+    /// Returns the error bound of a margin whose terms have the sum of magnitudes `total`.
+    fn rounding_bound(&self, total: f64) -> f64 {
         let terms = (self.trees.len() + 1) as f64;
         let unit = terms * 2f64.powi(-24);
-        let bound = |total: f64| {
-            // `Min` and `Max` select one leaf value and compute no sum that could overflow.
-            let overflows = self.aggregate == Aggregate::Sum && total * (1.0 + unit) >= f64::from(f32::MAX);
-            if overflows { f64::INFINITY } else { total * unit + terms * 2f64.powi(-150) }
-        };
-        self.magnitudes(1.0).into_iter().map(bound).collect()
+        // `Min` and `Max` select one leaf value and compute no sum that could overflow.
+        let overflows = self.aggregate == Aggregate::Sum && total * (1.0 + unit) >= f64::from(f32::MAX);
+        if overflows { f64::INFINITY } else { total * unit + terms * 2f64.powi(-150) }
     }
 
     /// Returns for each output `(|base| + Σ over trees of the largest |leaf|) x unit`, with `unit` multiplied

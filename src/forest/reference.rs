@@ -48,15 +48,21 @@ pub(crate) fn side_of_cast(sets: &[CategorySet], predicate: Predicate, missing: 
 
 /// Returns the leaf at which a row's walk through tree `tree` ends, as an index into the tree's nodes.
 pub fn leaf_node(forest: &Forest, tree: usize, row: &[impl Input]) -> u32 {
+    walk(forest, tree, row).0
+}
+
+/// Like [`leaf_node`], and returns the number of splits on the walk as well.
+pub(crate) fn walk(forest: &Forest, tree: usize, row: &[impl Input]) -> (u32, usize) {
     let nodes = &forest.trees[tree].nodes;
-    let mut at = 0u32;
+    let (mut at, mut splits) = (0u32, 0);
     while let Node::Split { feature, predicate, missing, left, right } = nodes[at as usize] {
         at = match side(forest, predicate, missing, row[feature as usize]) {
             Side::Left => left,
             Side::Right => right,
         };
+        splits += 1;
     }
-    at
+    (at, splits)
 }
 
 /// Returns the leaf slot that a row reaches in each tree, in the producer's tree order.

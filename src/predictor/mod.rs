@@ -114,12 +114,13 @@ impl Predictor {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Option<Difference> {
         if !self.plans.of_several_schedules() {
-            return check.run::<T>(self, progress);
+            return check.run_on::<T>(self, self, progress);
         }
         let plans = self.plans.named();
-        plans
-            .iter()
-            .find_map(|plan| check.run::<T>(&PlanRunner { predictor: self, program: plan.program }, progress))
+        plans.iter().find_map(|plan| {
+            let runner = PlanRunner { predictor: self, program: plan.program };
+            check.run_on::<T>(&runner, &runner, progress)
+        })
     }
 
     /// Returns the predictor's plans by the number of rows in a batch, the one for the smallest batches
@@ -506,6 +507,16 @@ impl<T: Row> check::Runner<T> for PlanRunner<'_> {
     }
 }
 
+impl check::Engines for PlanRunner<'_> {
+    fn seconds(&self, rows: usize) -> f64 {
+        self.program.seconds(rows)
+    }
+
+    fn are_same(&self, few: usize, many: usize) -> bool {
+        self.program.same_engines(few, many)
+    }
+}
+
 impl<T: Row> check::Runner<T> for Predictor {
     fn leaf_slots(&self, rows: &[T]) -> Option<check::RunResult<u32>> {
         let rows = Rows::new(rows, self.plans.large().features());
@@ -515,5 +526,16 @@ impl<T: Row> check::Runner<T> for Predictor {
     fn margins(&self, rows: &[T]) -> Option<check::RunResult<f32>> {
         let rows = Rows::new(rows, self.plans.large().features());
         Some(rows.and_then(|rows| Self::margins(self, &rows)).map_err(Into::into))
+    }
+}
+
+impl check::Engines for Predictor {
+    fn seconds(&self, rows: usize) -> f64 {
+        self.plans.of(rows).seconds(rows)
+    }
+
+    fn are_same(&self, few: usize, many: usize) -> bool {
+        let (of_few, of_many) = (self.plans.of(few), self.plans.of(many));
+        std::ptr::eq(of_few, of_many) && of_few.same_engines(few, many)
     }
 }
