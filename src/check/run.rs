@@ -183,7 +183,9 @@ impl Plan {
                     // A device has one kernel for all batches, so one short batch is enough.
                     (true, _) => [FEW[0], large].map(Batch::summed).into(),
                     (false, false) => {
-                        let few = FEW.into_iter().filter(|few| !engines.are_same(*few, large));
+                        // Fewer rows than a vector holds may take another way through the same engines.
+                        let repeats = |few: &usize| *few == PART && engines.are_same(*few, large);
+                        let few = FEW.into_iter().filter(|few| !repeats(few));
                         let large = Batch { rows: large, summed: others };
                         few.map(Batch::summed).chain([large]).collect()
                     }
