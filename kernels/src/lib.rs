@@ -7,9 +7,11 @@
 //!
 //! A run goes over rows in pieces (`launch`). The launches of a piece (`piece`) are the plan's kernel and
 //! those before and after it. If the kernel does not compute the epilogue itself, the last of these launches
-//! does (`epilogue_kernel`). `grid` says how many cubes and rows a launch has.
+//! does (`epilogue_kernel`). `contributions` has kernels of its own, which no plan describes. `grid` says how many cubes and rows a launch has.
 
 mod compile;
+pub mod contribution_steps;
+mod contributions;
 mod device;
 mod double;
 mod epilogue_kernel;
@@ -33,6 +35,7 @@ mod transform;
 mod walk;
 
 pub use compile::compile;
+pub use contributions::{ContributionProgram, contributions, most_contributions};
 pub use device::{Buffer, Job, Model, Rows};
 pub use epilogue_steps::EpilogueInputs;
 pub use gradient::{BLOCK as ROWS_OF_GRADIENTS, LeafPlaces, leaf_gradients};

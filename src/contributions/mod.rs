@@ -22,7 +22,7 @@ mod kernel;
 mod lanes;
 mod oblivious;
 mod pairs;
-mod program;
+pub(crate) mod program;
 mod quadrature;
 pub mod reference;
 mod run;
@@ -87,23 +87,7 @@ impl Explainer {
     /// [`Error::Contributions`]: the forest has no covers, or its margin is the least or largest leaf and no sum.
     /// [`Error::Forest`]: the forest breaks a rule.
     pub fn new(forest: &Forest) -> Result<Self> {
-        forest.verify()?;
-        if forest.aggregate != Aggregate::Sum {
-            return Err(Error::Contributions(format!(
-                "the margin is the {} leaf and not a sum, so it has no contributions; explain a model that sums its trees",
-                forest.aggregate.name()
-            )));
-        }
-        // A forest without splits needs no covers.
-        if forest.covers.is_none() && forest.trees.iter().any(|tree| tree.nodes.len() > 1) {
-            return Err(Error::Contributions(format!(
-                "the model has no covers (how much training data reached each node), which path-dependent contributions \
-                 need; ONNX files never hold covers, other files lose them if one is negative or missing: {}",
-                "give the model file of XGBoost, LightGBM or CatBoost itself, or explain the model against a background of \
-                 rows (contributions::Interventional)"
-            )));
-        }
-        let forest = &*oblivious::explained(forest);
+        let forest = &*explained(forest)?;
         let doubles = (forest.compare == CompareType::F64).then(|| Program::new(forest, CompareType::F64));
         Ok(Self {
             singles: Program::new(forest, CompareType::F32),
@@ -228,6 +212,30 @@ impl Explainer {
     pub fn plan(&self) -> String {
         self.singles.describe()
     }
+}
+
+/// Checks that a forest has path-dependent contributions, and returns it with the splits that they are defined by.
+///
+/// # Errors
+/// The errors of [`Explainer::new`].
+pub(crate) fn explained(forest: &Forest) -> Result<std::borrow::Cow<'_, Forest>> {
+    forest.verify()?;
+    if forest.aggregate != Aggregate::Sum {
+        return Err(Error::Contributions(format!(
+            "the margin is the {} leaf and not a sum, so it has no contributions; explain a model that sums its trees",
+            forest.aggregate.name()
+        )));
+    }
+    // A forest without splits needs no covers.
+    if forest.covers.is_none() && forest.trees.iter().any(|tree| tree.nodes.len() > 1) {
+        return Err(Error::Contributions(format!(
+            "the model has no covers (how much training data reached each node), which path-dependent contributions \
+             need; ONNX files never hold covers, other files lose them if one is negative or missing: {}",
+            "give the model file of XGBoost, LightGBM or CatBoost itself, or explain the model against a background of \
+             rows (contributions::Interventional)"
+        )));
+    }
+    Ok(oblivious::explained(forest))
 }
 
 /// Returns zeros for `width` values of each row.

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The maximum number of quadrature points of one pass of a kernel. Trees that need more points take several passes.
-pub(super) const MOST_POINTS: usize = 8;
+pub(crate) const MOST_POINTS: usize = 8;
 
 /// The maximum number of trees whose contributions are added up before they are widened to `f64`.
 const TREES_A_GROUP: usize = 16;
@@ -36,64 +36,64 @@ const FEATURES_A_GROUP: usize = 256;
 
 /// A forest's steps.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     /// The outputs, each with its trees.
-    pub(super) outputs: Vec<OutputProgram>,
+    pub(crate) outputs: Vec<OutputProgram>,
     /// The columns that some split reads, in ascending order. Splits name a column by its index in this list.
-    pub(super) columns: Vec<u32>,
-    pub(super) sets: Vec<CategorySet>,
+    pub(crate) columns: Vec<u32>,
+    pub(crate) sets: Vec<CategorySet>,
     /// Number of columns of a row.
-    pub(super) width: usize,
+    pub(crate) width: usize,
     /// The greatest number of splits of a tree.
-    pub(super) most_splits: usize,
+    pub(crate) most_splits: usize,
     /// The greatest number of splits on a path.
-    pub(super) deepest: usize,
+    pub(crate) deepest: usize,
     /// The greatest number of features of a group.
-    pub(super) most_features: usize,
+    pub(crate) most_features: usize,
 }
 
 /// The program of one output.
 #[derive(Clone, Debug)]
-pub(super) struct OutputProgram {
-    pub(super) groups: Vec<Group>,
+pub(crate) struct OutputProgram {
+    pub(crate) groups: Vec<Group>,
     /// The expected margin if nothing of a row is known.
-    pub(super) bias: f64,
+    pub(crate) bias: f64,
     /// The columns that the output's trees read, as indices into [`Program::columns`]. Groups name a feature by its
     /// index in this list.
-    pub(super) columns: Vec<u32>,
+    pub(crate) columns: Vec<u32>,
 }
 
 /// Trees whose contributions are added up in `f32`.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
-    pub(super) trees: Vec<TreeProgram>,
+pub(crate) struct Group {
+    pub(crate) trees: Vec<TreeProgram>,
     /// The features of the group's trees, as indices into [`OutputProgram::columns`].
-    pub(super) features: Vec<u32>,
+    pub(crate) features: Vec<u32>,
 }
 
 /// The steps of one tree, for one value of its leaves.
 #[derive(Clone, Debug)]
-pub(super) struct TreeProgram {
+pub(crate) struct TreeProgram {
     /// The splits, each after its ancestors.
-    pub(super) splits: Vec<Split>,
-    pub(super) steps: Vec<Step>,
+    pub(crate) splits: Vec<Split>,
+    pub(crate) steps: Vec<Step>,
     /// One pass for every [`MOST_POINTS`] points that the tree needs, all with the same number of points.
-    pub(super) passes: Vec<Pass>,
+    pub(crate) passes: Vec<Pass>,
 }
 
 /// A split, for a register of rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Split {
-    pub(super) question: Question,
+pub(crate) struct Split {
+    pub(crate) question: Question,
     /// The column, as an index into [`Program::columns`].
-    pub(super) column: u32,
+    pub(crate) column: u32,
     /// The nearest split above on the same feature, and the side of it on which this split is.
-    pub(super) above: Option<(u32, Side)>,
+    pub(crate) above: Option<(u32, Side)>,
 }
 
 /// How a split is evaluated on a register of rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Question {
+pub(crate) enum Question {
     /// `x < threshold`, where a missing value goes right or left.
     Less { threshold: f32, missing_left: bool },
     /// `x < threshold` in `f64`.
@@ -104,23 +104,23 @@ pub(super) enum Question {
 
 /// One step of a tree's list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) kind: StepKind,
+pub(crate) struct Step {
+    pub(crate) kind: StepKind,
     /// The split's number in the tree.
-    pub(super) split: u32,
+    pub(crate) split: u32,
     /// The feature, as an index into [`Group::features`].
-    pub(super) feature: u32,
+    pub(crate) feature: u32,
     /// The split's index among those of [`Pass::parts`], or [`FIRST`] if no split above has the same feature.
-    pub(super) parts: u32,
+    pub(crate) parts: u32,
     /// The share of the left child in the cover.
-    pub(super) share: f32,
+    pub(crate) share: f32,
     /// The values of children that are leaves.
-    pub(super) leaves: [f32; 2],
+    pub(crate) leaves: [f32; 2],
 }
 
 /// What a step does. `path` and `below` are stacks; a split's `path` is on top when its steps begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepKind {
+pub(crate) enum StepKind {
     /// Pushes the path of the left child.
     Left,
     /// Pushes the path of the right child.
@@ -138,23 +138,23 @@ pub(super) enum StepKind {
 }
 
 /// The value of [`Step::parts`] if no split above has the same feature.
-pub(super) const FIRST: u32 = u32::MAX;
+pub(crate) const FIRST: u32 = u32::MAX;
 
 /// The points of one pass, and what depends on them.
 #[derive(Clone, Debug)]
-pub(super) struct Pass {
-    pub(super) at: Vec<f32>,
-    pub(super) weights: Vec<f32>,
+pub(crate) struct Pass {
+    pub(crate) at: Vec<f32>,
+    pub(crate) weights: Vec<f32>,
     /// For each split with the same feature above it, four lists with a number for each point: the left part if the row
     /// goes left, the left part if it goes right, the change if it goes left, and the change if it goes right. All are
     /// for rows that took the path's sides before. For other rows the left part is the share of the cover, and the
     /// change is 0.
-    pub(super) parts: Vec<f32>,
+    pub(crate) parts: Vec<f32>,
 }
 
 impl Program {
     /// Prepares a forest that verifies, for rows that are compared in `rows`.
-    pub(super) fn new(forest: &Forest, rows: CompareType) -> Self {
+    pub(crate) fn new(forest: &Forest, rows: CompareType) -> Self {
         let columns = forest.used_columns();
         let mut program = Self {
             outputs: Vec::new(),
@@ -207,7 +207,7 @@ impl Program {
         OutputProgram { groups, bias, columns }
     }
 
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let trees = self.outputs.iter().flat_map(|output| &output.groups).flat_map(|group| &group.trees);
         let points = trees.map(|tree| tree.passes.iter().map(|pass| pass.at.len()).sum::<usize>());
         let (least, most) =

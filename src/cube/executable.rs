@@ -329,7 +329,7 @@ fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
 }
 
 /// Uploads words to the device's memory.
-fn upload(client: &Client, words: &[u32]) -> Result<Buffer> {
+pub(super) fn upload(client: &Client, words: &[u32]) -> Result<Buffer> {
     let most = client.properties().memory.max_page_size;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     if bytes.len() as u64 > most {

@@ -129,18 +129,7 @@ pub(super) fn encode(
                     Some(shift) => [(t as u32) << shift],
                     None => threshold_word(predicate, t),
                 };
-                let (asked, flags) = match (predicate, questions.place(predicate, threshold)) {
-                    (_, Some((place, named))) => {
-                        let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
-                        (place, missing_left | QUESTION | side)
-                    }
-                    (Predicate::Less { threshold: t }, None) => {
-                        (threshold(t.0)[0] + u32::from(missing_left != 0), missing_left)
-                    }
-                    // Every key but that of a missing value is below this threshold, also if 1 is added to
-                    // the key.
-                    (_, None) => (MISSING, missing_left),
-                };
+                let (asked, flags) = asked_with(&mut questions, predicate, missing_left, threshold);
                 NodeWords { asked, column: columns.place(packed.position(address), feature), flags, link }
             }
         };
@@ -186,6 +175,33 @@ pub(super) fn encode(
     let [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at] =
         [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at].map(|n| n as u32);
     Some(ModelWords { words, trees_at, slots_at, questions_at, columns_at, ranks_at, base_at })
+}
+
+/// Returns word 0 of a split's node for rows of floats, and its flags.
+pub(super) fn asked(questions: &mut Questions, predicate: Predicate, missing: Side) -> (u32, u32) {
+    let missing_left = if missing == Side::Left { MISSING_LEFT } else { 0 };
+    asked_with(questions, predicate, missing_left, |t| threshold_word(predicate, t))
+}
+
+/// Returns word 0 of a split's node, and its flags. `missing_left` is the flag of that name or 0, and `threshold` returns
+/// the word of a threshold or of a question's value.
+fn asked_with(
+    questions: &mut Questions,
+    predicate: Predicate,
+    missing_left: u32,
+    threshold: impl Fn(f64) -> [u32; 1],
+) -> (u32, u32) {
+    match (predicate, questions.place(predicate, &threshold)) {
+        (_, Some((place, named))) => {
+            let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
+            (place, missing_left | QUESTION | side)
+        }
+        (Predicate::Less { threshold: t }, None) => {
+            (threshold(t.0)[0] + u32::from(missing_left != 0), missing_left)
+        }
+        // Every key but that of a missing value is below this threshold, also if 1 is added to the key.
+        (_, None) => (MISSING, missing_left),
+    }
 }
 
 /// Encodes the tables that turn rows into ranks, as the kernels' `rank` module reads them. Returns `None` if

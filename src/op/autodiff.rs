@@ -78,6 +78,10 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
         ))
     }
 
+    fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        <Self as AutodiffBackend>::from_inner(B::forest_contributions(x.primitive().clone(), op))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         B::forest_slots(x.primitive().clone(), op)
     }

@@ -63,6 +63,13 @@ pub trait ForestBackend: Backend {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
+    /// Computes contributions: `[rows, features]` to `[rows, outputs, features + 1]`, f32. They have no gradient.
+    #[fusion(
+        dtype = burn::tensor::DType::F32,
+        shape = burn::tensor::Shape::from(vec![x[0], op.outputs(), op.features() + 1])
+    )]
+    fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self>;
+
     /// Computes leaf slots: `[rows, features]` to `[rows, trees]`, i32.
     #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self>;

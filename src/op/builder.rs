@@ -102,10 +102,13 @@ impl ForestOpBuilder {
             leaves,
             leaves_on: super::once_list::OnceList::default(),
             cpu: OnceLock::new(),
+            explainer: OnceLock::new(),
             #[cfg(any(feature = "flex", feature = "ndarray"))]
             known: super::known::KnownLeaves::default(),
             #[cfg(feature = "cube")]
             cube: super::once_list::OnceList::default(),
+            #[cfg(feature = "cube")]
+            explainers_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
             leaf_places_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]

@@ -54,6 +54,11 @@ impl ForestBackend for Capture {
         record("forest_leaf_gradients", x, [grad], shape, DType::F32)
     }
 
+    fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        let shape = Shape::from(vec![x.shape()[0], op.outputs(), op.features() + 1]);
+        record("forest_contributions", x, [], shape, DType::F32)
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.trees()]);
         record("forest_slots", x, [], shape, DType::I32)

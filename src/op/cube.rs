@@ -16,7 +16,7 @@ use fangorn_kernels::{Buffer, LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradient
 use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::{
     check::{Strictness, Warning},
-    cube::Executable,
+    cube::{Executable, Explainer},
     error::{Error, Result},
     plan::{Emit, EpiloguePlan, Number, RowType},
     schedule::Preset,
@@ -109,6 +109,11 @@ impl ForestOp {
             }
             Ok(made)
         })
+    }
+
+    /// Returns the explainer for a device. It is made at its first use.
+    pub(super) fn explainer_on(&self, device: &CubeDevice) -> Result<&Explainer> {
+        self.explainers_on.get_or_try_init(device, || Explainer::new(&device.client(), &self.forest))
     }
 
     /// Returns the source of each leaf value's gradient. It is uploaded for the first gradient on a device.
@@ -205,6 +210,15 @@ impl ForestBackend for CubeBackend {
             leaf_gradients(&x.client, places, &slots, &grad, rows.batch, &buffer(&sums), piece == 0);
         }
         sums
+    }
+
+    fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        let explainer = op.explainer_on(&x.device).expect("prepared by the caller");
+        let shape = Shape::from(vec![x.shape()[0], op.outputs(), op.features() + 1]);
+        let handle = x.client.empty(shape.num_elements() * 4);
+        let out = CubeTensor::new_contiguous(x.client.clone(), x.device.clone(), shape, handle, DType::F32);
+        explainer.run(&rows_of(&x), row_type(x.dtype), &buffer(&out));
+        out
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {

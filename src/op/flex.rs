@@ -59,6 +59,10 @@ impl ForestBackend for Flex {
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_leaf_gradients(rows, values(&grad))))
     }
 
+    fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_contributions(rows)))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
     }

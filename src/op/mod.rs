@@ -55,6 +55,7 @@ pub use with_epilogue::{EpilogueTensors, forest_with_epilogue};
 use crate::{
     Predictor,
     check::{SelfCheck, Warning},
+    contributions::Explainer,
     error::{Error, Result},
     forest::{Aggregate, Forest, Profile, Targets, Transform},
     plan::Emit,
@@ -81,11 +82,14 @@ pub struct ForestOp {
     /// from a plain one.
     leaves_on: once_list::OnceList<(Device, Option<GradientCheckpointingStrategy>), Tensor<1>>,
     cpu: OnceLock<Predictor>,
+    explainer: OnceLock<Explainer>,
     /// Tensors that are known to hold the forest's own leaf values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     known: known::KnownLeaves,
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
+    #[cfg(feature = "cube")]
+    explainers_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
     #[cfg(feature = "cube")]
     leaf_places_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::LeafPlaces>,
     /// The number that stands for the forest in recorded operations.
@@ -264,6 +268,57 @@ impl ForestOp {
         Ok(Tensor::from_dispatch(slots))
     }
 
+    /// Computes contributions, the path-dependent SHAP values: `[rows, features]` to `[rows, outputs, features + 1]`,
+    /// f32, the bias last. They add up to the row's margins before the objective's scale and transform.
+    ///
+    /// They are computed from the forest's own leaf values, and have no gradient. On Flex and NdArray
+    /// [`contributions::Explainer`](crate::contributions::Explainer) computes them, on a cubecl device
+    /// `cube::Explainer`, in f32 sums. The first call on a device prepares the forest's steps.
+    ///
+    /// ```
+    /// # #[cfg(feature = "flex")] {
+    /// use std::sync::Arc;
+    /// use burn::tensor::{Device, Tensor};
+    /// use fangorn::{import, op::ForestOp};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let model = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let op = Arc::new(ForestOp::new(model)?);
+    /// let x = Tensor::<2>::zeros([4, op.features()], &Device::flex());
+    /// let contributions = op.contributions(x)?;
+    /// assert_eq!(contributions.dims(), [4, 1, op.features() + 1]);
+    /// # }
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The rows have another number of columns than the forest has features, or a type other than f32, f16 and bf16.
+    /// [`Error::Contributions`]: the forest has no covers or is no sum, or has paths or rows that are too long for the
+    /// device.
+    pub fn contributions(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<3>> {
+        self.check_rows(&x)?;
+        match innermost(x.device().as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => self.explainer_on(device).map(drop)?,
+            _ => self.explainer().map(drop)?,
+        }
+        if x.dims()[0] == 0 {
+            return Ok(Tensor::zeros([0, self.outputs(), self.features() + 1], &x.device()));
+        }
+        let contributions =
+            <Dispatch as ForestBackend>::forest_contributions(x.into_dispatch(), self.clone());
+        Ok(Tensor::from_dispatch(contributions))
+    }
+
+    /// Returns the CPU's explainer. It is made at its first use.
+    fn explainer(&self) -> Result<&Explainer> {
+        if let Some(explainer) = self.explainer.get() {
+            return Ok(explainer);
+        }
+        let explainer = Explainer::new(&self.forest)?;
+        Ok(self.explainer.get_or_init(|| explainer))
+    }
+
     fn check_rows(&self, x: &Tensor<2>) -> Result<()> {
         let [_, columns] = x.dims();
         if columns != self.forest.features.len() {
@@ -362,6 +417,14 @@ impl ForestOp {
         let predictor = self.predictor().expect("prepared by the caller");
         predictor.values_of(rows, leaves, &mut out).expect("checked by the caller");
         TensorData::new(out, [rows.len(), width])
+    }
+
+    /// Computes contributions of rows in the CPU's memory. The operator must have an [`explainer`](Self::explainer).
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn cpu_contributions(&self, rows: &crate::cpu::Rows<'_>) -> TensorData {
+        let explainer = self.explainer().expect("prepared by the caller");
+        let out = explainer.contributions(rows).expect("checked by the caller");
+        TensorData::new(out, [rows.len(), self.outputs(), self.features() + 1])
     }
 
     /// Computes leaf slots of rows in the CPU's memory. The operator must be [prepared](ForestOp::prepare).

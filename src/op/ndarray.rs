@@ -64,6 +64,10 @@ impl ForestBackend for NdArray {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_leaf_gradients(rows, &grad)))
     }
 
+    fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_contributions(rows)))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
     }

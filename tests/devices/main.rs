@@ -2,6 +2,7 @@
 
 #![cfg(feature = "burn")]
 
+mod contributions;
 mod epilogue;
 mod gpu;
 mod gpu_properties;

@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod engines;
+pub mod explained;
 mod forests;
 mod grow;
 mod rows;

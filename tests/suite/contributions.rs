@@ -1,113 +1,18 @@
 //! Contributions: the two reference interpreters against each other, the kernel against them, and all against the values of
 //! XGBoost, LightGBM and CatBoost in `tests/contributions`.
 
-use crate::support;
+use crate::{
+    generate::explained::{Draws, assert_close, forest, rows},
+    support,
+};
 
 use fangorn::{
     Forest, Predictor,
     contributions::{Explainer, Interventional, reference},
     cpu::{Row, Rows},
-    forest::{Aggregate, CategoryRule, CompareType, Predicate, Side, reference as walks},
+    forest::{Aggregate, Predicate, Side, reference as walks},
 };
 use support::{folders, specimen};
-
-/// Numbers that look random.
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn unit(&mut self) -> f64 {
-        self.below(1 << 20) as f64 / f64::from(1 << 20)
-    }
-}
-
-/// A forest of every kind of split, with trees of at most `splits` splits on few features, so that features repeat on paths.
-fn forest(draws: &mut Draws, features: usize, splits: u64, vector: bool, deep: bool) -> Forest {
-    let outputs = 1 + draws.below(3) as u32;
-    let compare = if draws.below(2) == 0 { CompareType::F32 } else { CompareType::F64 };
-    let base = (0..outputs).map(|o| f64::from(o) - 0.5);
-    let mut builder = Forest::builder(features, outputs).compare(compare).base_score(base);
-    let set = builder.set([0, 2, 5, 40], CategoryRule::NotNegative);
-    for t in 0..1 + draws.below(20) as u32 {
-        let splits = draws.below(splits + 1) as usize;
-        // The children of a split: `Some` for a split, which comes later, `None` for a leaf.
-        let mut children = vec![[None; 2]; splits];
-        let mut open = vec![(0, 0), (0, 1)];
-        for n in 1..splits {
-            let at = if deep { open.len() - 1 } else { draws.below(open.len() as u64) as usize };
-            let (parent, side): (usize, usize) = open.swap_remove(at);
-            children[parent][side] = Some(n);
-            open.extend([(n, 0), (n, 1)]);
-        }
-        let values: usize = if vector { outputs as usize } else { 1 };
-        let mut tree = if vector { builder.vector_tree() } else { builder.tree(t % outputs) };
-        let mut next = splits as u32;
-        let mut covers = vec![0.0; 2 * splits + 1];
-        let mut nodes = Vec::new();
-        for of in &children {
-            nodes.push(of.map(|child| {
-                child.map_or_else(
-                    || {
-                        next += 1;
-                        next - 1
-                    },
-                    |child| child as u32,
-                )
-            }));
-        }
-        for [left, right] in &nodes {
-            let threshold = ((draws.below(9) as f32 - 4.0) / 2.0).into();
-            let predicate = match draws.below(12) {
-                0 => Predicate::Equal { value: threshold },
-                1 => Predicate::InSet { set, inside: Side::Right },
-                2 => Predicate::Always,
-                3 => Predicate::LessZeroAside { threshold: 1.5f32.into() },
-                _ => Predicate::Less { threshold },
-            };
-            let missing = if draws.below(2) == 0 { Side::Left } else { Side::Right };
-            tree.split(draws.below(features as u64) as u32, predicate, missing, *left, *right);
-        }
-        for leaf in 0..=splits {
-            let all: Vec<f64> = (0..values).map(|_| draws.unit() - 0.5).collect();
-            tree.leaf(leaf as u32, &all);
-            // Some leaves are empty, so that shares of 0, 1 and 0 of 0 occur.
-            covers[splits + leaf] = if draws.below(8) == 0 { 0.0 } else { (1 + draws.below(50)) as f64 };
-        }
-        for (n, [left, right]) in nodes.iter().enumerate().rev() {
-            covers[n] = covers[*left as usize] + covers[*right as usize];
-        }
-        tree.covers(covers);
-    }
-    builder.build().expect("a forest")
-}
-
-fn rows<T: From<f32>>(draws: &mut Draws, count: usize, features: usize) -> Vec<T> {
-    let value = |draws: &mut Draws| match draws.below(8) {
-        0 => f32::NAN,
-        1 => 0.0,
-        2 => -(draws.below(3) as f32),
-        3 => draws.below(50) as f32,
-        _ => (draws.below(41) as f32 - 20.0) / 8.0,
-    };
-    (0..count * features).map(|_| value(draws).into()).collect()
-}
-
-/// Compares contributions with expected ones, within 1e-5 of the largest of a row's.
-fn assert_close(what: &str, found: &[f32], expected: &[f64]) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    let largest = expected.iter().fold(0f64, |most, v| most.max(v.abs()));
-    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let off = (f64::from(*found) - expected).abs();
-        assert!(
-            off <= 1e-5 * largest + 1e-12,
-            "{what}: number {i}: {found} for {expected}, of {largest} at most"
-        );
-    }
-}
 
 fn explain<T: Row>(forest: &Forest, rows: &[T], count: usize) -> Vec<f32> {
     let columns = forest.features.len();
