@@ -93,6 +93,37 @@ fn lines_of_interactions_add_up_to_contributions() {
     }
 }
 
+/// The reference interpreter and burn's backends give what the CPU gives.
+#[test]
+fn every_backend_explains() {
+    let rows = zoo("churn", "rows.csv");
+    let of = |backend| {
+        let model = model("churn");
+        let run = ["predict", &model, "--rows", &rows, "--output", "contributions", "--backend", backend];
+        let text = prints(&run);
+        csv::<f64>(text.split_once('\n').expect("a header").1)
+    };
+    let expected = of("cpu");
+    let gpu = std::env::var_os("FANGORN_REQUIRE_GPU").is_some();
+    let built_in =
+        [("reference", true), ("flex", cfg!(feature = "flex")), ("wgpu", gpu && cfg!(feature = "wgpu"))];
+    for (backend, _) in built_in.into_iter().filter(|(_, built_in)| *built_in) {
+        let found = of(backend);
+        assert_eq!(found.len(), expected.len(), "{backend}");
+        for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+            assert!((found - expected).abs() < 1e-5, "{backend}: {found} for {expected}");
+        }
+    }
+    let (model, without) = (model("churn"), model("onnx-logistic"));
+    let run = ["predict", &model, "--rows", &rows, "--backend", "reference"];
+    refuses(&[&run[..], &["--output", "interactions"]].concat(), &["--backend", "interactions", "CPU"]);
+    let run = [&run[..], &["--output", "contributions", "--background", &rows]].concat();
+    refuses(&run, &["--backend", "background", "CPU"]);
+    let rows = zoo("onnx-logistic", "rows.npy");
+    let run = ["predict", &without, "--rows", &rows, "--backend", "reference", "--output", "contributions"];
+    refuses(&run, &["no covers", "ONNX"]);
+}
+
 /// A bench times contributions, and says by which algorithm.
 #[test]
 fn contributions_are_timed() {

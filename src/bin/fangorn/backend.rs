@@ -1,7 +1,14 @@
 //! Backends that run a forest: the reference interpreter, the native CPU target, or one of burn's devices.
 
 use fangorn::{
-    Forest, Predictor, auto::RowPool, check::Warning, cpu, forest::reference, schedule::Device, sum::Contract,
+    Forest, Predictor,
+    auto::RowPool,
+    check::Warning,
+    contributions::{Explainer, reference::tree_shap},
+    cpu,
+    forest::reference,
+    schedule::Device,
+    sum::Contract,
 };
 
 use crate::{
@@ -242,6 +249,27 @@ impl<'f> Engine<'f> {
         }
     }
 
+    /// Returns contributions, `rows x outputs x (features + 1)`, the bias last.
+    ///
+    /// # Errors
+    /// The forest can't be explained, or the backend refuses the rows.
+    pub fn contributions<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
+        let explainer = || Explainer::new(self.forest).map_err(|e| self.choice.blame(e));
+        match &self.runs {
+            Runs::Reference => {
+                // It says what can't be explained.
+                explainer()?;
+                Ok(each(rows, |row| tree_shap(self.forest, row), |v| v as f32))
+            }
+            Runs::Cpu(_) => {
+                let explainer = explainer()?;
+                view(rows).and_then(|rows| explainer.contributions(&rows)).map_err(|e| self.choice.blame(e))
+            }
+            #[cfg(feature = "burn")]
+            Runs::Burn(op) => op.contributions(&T::narrowed(rows), &self.choice),
+        }
+    }
+
     /// Returns a closure that computes the margins of the same rows at each call, for timing. The margins
     /// stay on the device: nothing is read back, but each call waits until the device is done.
     ///
@@ -418,22 +446,26 @@ mod on_burn {
         }
 
         pub fn margins(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
-            self.floats(rows, |x| self.op.margins(x).map_err(|e| choice.blame(e)))
+            self.floats(rows, |x| Ok(self.op.margins(x).map_err(|e| choice.blame(e))?.into_data()))
         }
 
         pub fn values(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
-            self.floats(rows, |x| self.op.values(x).map_err(|e| choice.blame(e)))
+            self.floats(rows, |x| Ok(self.op.values(x).map_err(|e| choice.blame(e))?.into_data()))
+        }
+
+        pub fn contributions(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
+            self.floats(rows, |x| Ok(self.op.contributions(x).map_err(|e| choice.blame(e))?.into_data()))
         }
 
         fn floats(
             &self,
             rows: &Matrix<f32>,
-            run: impl Fn(Tensor<2>) -> Result<Tensor<2>>,
+            run: impl Fn(Tensor<2>) -> Result<TensorData>,
         ) -> Result<Vec<f32>> {
             guard(self.backend, || {
                 let mut out = Vec::new();
                 for x in self.tensors(&rows.values, [rows.rows, rows.columns]) {
-                    out.extend(run(x)?.into_data().try_to_vec::<f32>().map_err(|e| self.error(&e))?);
+                    out.extend(run(x)?.try_to_vec::<f32>().map_err(|e| self.error(&e))?);
                 }
                 Ok(out)
             })

@@ -222,9 +222,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     };
     let forest = &contents.forest;
     let explainer = match args.output {
-        Output::Contributions | Output::Interactions => {
-            Some(RowExplainer::new(args, forest, backend, &sink)?)
-        }
+        Output::Contributions | Output::Interactions => RowExplainer::new(args, forest, backend, &sink)?,
         _ => None,
     };
     let explainer = explainer.as_ref();
@@ -644,7 +642,10 @@ fn predict<T: Cell>(
             let leaf = |slot: u32| forest.leaf(slot).iter().map(|v| v.0 as f32);
             (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
-        Output::Contributions | Output::Interactions => {
+        Output::Contributions => {
+            (outputs * (forest.features.len() + 1), Values::Floats(engine.contributions(rows)?))
+        }
+        Output::Interactions => {
             let paths = contributions::Explainer::new(forest).map_err(library_error)?;
             return RowExplainer::Paths(paths).table(rows, output);
         }

@@ -32,14 +32,18 @@ pub enum RowExplainer {
 }
 
 impl RowExplainer {
-    /// Prepares contributions or interactions.
+    /// Prepares contributions or interactions. Returns `None` for contributions that the backend's engine computes.
     ///
     /// # Errors
     /// An option does not apply to contributions, the model can't be explained, or the background can't be read.
-    pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Self> {
-        let what = format!("{}s", args.output.name());
+    pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Option<Self>> {
+        let what = match args.background {
+            Some(_) => "contributions against a background".to_owned(),
+            None => format!("{}s", args.output.name()),
+        };
         let refused = |why: String| Err(Error::Request(format!("{why}; leave the option out")));
-        if backend != Backend::Cpu {
+        let of_backend = args.output == Output::Contributions && args.background.is_none();
+        if backend != Backend::Cpu && !of_backend {
             return refused(format!("--backend: {what} are computed on the CPU"));
         }
         if args.schedule != "default" {
@@ -50,7 +54,7 @@ impl RowExplainer {
         }
         let of_model = |error: fangorn::Error| Error::file(&args.model, error.to_string());
         if let Some(background) = &args.background {
-            return Self::against(&args.model, forest, background, args.table, args.answer.missing);
+            return Self::against(&args.model, forest, background, args.table, args.answer.missing).map(Some);
         }
         let explainer = Explainer::new(forest).map_err(|error| match args.output {
             // With a background, contributions need no covers.
@@ -68,7 +72,7 @@ impl RowExplainer {
                 forest.features.len()
             )));
         }
-        Ok(Self::Paths(explainer))
+        Ok((backend == Backend::Cpu).then_some(Self::Paths(explainer)))
     }
 
     /// Prepares contributions against a file of rows, whose missing values are marked as those of the rows are.
