@@ -58,6 +58,12 @@ struct Options {
     /// File that verdicts are added to; mutants that have one there are not run again
     #[arg(long)]
     results: Option<PathBuf>,
+    /// Verdicts of that file which are asked for again: `open`, `not reached` under another FANGORN_ISA, `survives`
+    #[arg(long, value_delimiter = ',')]
+    again: Vec<String>,
+    /// Seconds of tests that a mutant meets at most; one that is not caught by then stays `open`
+    #[arg(long, default_value_t = f64::INFINITY)]
+    seconds: f64,
     /// Mutants that run side by side, each with one thread of tests
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
     jobs: usize,
@@ -80,6 +86,7 @@ struct Mutant {
 }
 
 /// One test, and how long it takes when nothing is changed.
+#[derive(Clone)]
 struct Test {
     name: String,
     program: PathBuf,
@@ -87,6 +94,24 @@ struct Test {
     reaches: BTreeSet<u32>,
     /// Whether it runs only when it is asked for.
     ignored: bool,
+}
+
+impl Test {
+    /// Runs the test with nothing changed, and notes how long it takes and which changes it reaches. `seen` is a file
+    /// for the list.
+    fn time(&mut self, tree: &Path, seen: &Path) -> Result<(), Failure> {
+        let _ = std::fs::remove_file(seen);
+        let began = Instant::now();
+        let settings = [("FANGORN_MUTANTS_SEEN", seen.as_os_str())];
+        let outcome = run(&[&*self], tree, &settings, Duration::from_secs(1800))?;
+        self.takes = began.elapsed();
+        let list = std::fs::read_to_string(seen).unwrap_or_default();
+        self.reaches = list.lines().filter_map(|l| l.parse().ok()).collect();
+        match outcome {
+            Outcome::Passes => Ok(()),
+            _ => Err(format!("{} fails where nothing is changed", self.name).into()),
+        }
+    }
 }
 
 fn main() -> Result<(), Failure> {
@@ -102,26 +127,25 @@ fn main() -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let mut tests = build(&tree, &work, &options)?;
-    let seen = work.join("seen");
+    let tests = build(&tree, &work, &options)?;
     let all = tests.len();
-    for (i, test) in tests.iter_mut().enumerate() {
-        let _ = std::fs::remove_file(&seen);
-        let began = Instant::now();
-        let settings = [("FANGORN_MUTANTS_SEEN", seen.as_os_str())];
-        let outcome = run(&[&*test], &tree, &settings, Duration::from_secs(1800))?;
-        test.takes = began.elapsed();
-        let list = std::fs::read_to_string(&seen).unwrap_or_default();
-        test.reaches = list.lines().filter_map(|l| l.parse().ok()).collect();
-        if outcome != Outcome::Passes {
-            return Err(format!("{} fails where nothing is changed", test.name).into());
+    let (next, timed) = (AtomicUsize::new(0), Mutex::new(tests));
+    side_by_side(options.jobs, || {
+        loop {
+            let i = next.fetch_add(1, Relaxed);
+            let Some(mut test) = timed.lock().map_err(|e| e.to_string())?.get(i).cloned() else {
+                return Ok(());
+            };
+            test.time(&tree, &work.join(format!("seen-{i}"))).map_err(|e| e.to_string())?;
+            timed.lock().map_err(|e| e.to_string())?[i] = test;
+            eprint!("\rtest {} of {all}", i + 1);
         }
-        eprint!("\rtest {} of {all} timed", i + 1);
-    }
+    })?;
+    let mut tests = timed.into_inner().map_err(|e| e.to_string())?;
     tests.sort_by_key(|test| test.takes);
     let seconds: f64 = tests.iter().map(|test| test.takes.as_secs_f64()).sum();
     eprintln!("\n{all} tests, {seconds:.0} s one after the other");
-    let mut records = Records::open(options.results.as_deref())?;
+    let mut records = Records::open(options.results.as_deref(), &options.again)?;
     let keys = keys(&mutants);
     let mut drawn = drawn(&options, mutants.len());
     if drawn.iter().any(|number| *number == 0 || *number as usize > mutants.len()) {
@@ -136,7 +160,7 @@ fn main() -> Result<(), Failure> {
     let records = Mutex::new(&mut records);
     let one_after_the_other = || -> Result<(), String> {
         while let Some(&number) = drawn.get(next.fetch_add(1, Relaxed)) {
-            let (verdict, by) = judge(&tests, &tree, number).map_err(|e| e.to_string())?;
+            let (verdict, by) = judge(&tests, &tree, number, options.seconds).map_err(|e| e.to_string())?;
             let Mutant { file, change } = &mutants[number as usize - 1];
             let Change { line, from, to, .. } = change;
             println!("{verdict:11} {number} {file}:{line}: `{from}`: {to} {by}");
@@ -149,29 +173,39 @@ fn main() -> Result<(), Failure> {
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let jobs: Vec<_> = (0..options.jobs.max(1)).map(|_| scope.spawn(one_after_the_other)).collect();
-        jobs.into_iter().try_for_each(|job| job.join().unwrap_or(Err("a thread panicked".into())))
-    })?;
+    side_by_side(options.jobs, one_after_the_other)?;
     eprintln!();
     Ok(())
 }
 
-/// Runs the tests that reach a mutant, the quick ones first and together. Returns the verdict and the tests that failed.
-fn judge(tests: &[Test], tree: &Path, number: u32) -> Result<(&'static str, String), Failure> {
+/// Runs `work` on as many threads as `jobs` says.
+fn side_by_side(jobs: usize, work: impl Fn() -> Result<(), String> + Sync) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(&work)).collect();
+        jobs.into_iter().try_for_each(|job| job.join().unwrap_or(Err("a thread panicked".into())))
+    })
+}
+
+/// Runs the tests that reach a mutant, the quick ones first and together, up to `most` seconds of them. Returns the
+/// verdict and the tests that failed.
+fn judge(tests: &[Test], tree: &Path, number: u32, most: f64) -> Result<(&'static str, String), Failure> {
     let reaching: Vec<&Test> = tests.iter().filter(|test| test.reaches.contains(&number)).collect();
     let mut left = reaching.as_slice();
-    let mut seconds = 0.3;
+    let (mut seconds, mut met) = (0.3f64, 0.0f64);
     let mut verdict = "not reached";
     while !left.is_empty() {
+        if met + left[0].takes.as_secs_f64() > most {
+            return Ok(("open", format!("{} tests left", left.len())));
+        }
         verdict = "survives";
         let mut sum = 0.0;
         let count = left.iter().take_while(|test| {
             sum += test.takes.as_secs_f64();
-            sum <= seconds
+            sum <= seconds.min(most - met)
         });
         let (batch, rest) = left.split_at(count.count().max(1));
         (left, seconds) = (rest, seconds * 10.0);
+        met += batch.iter().map(|test| test.takes.as_secs_f64()).sum::<f64>();
         let programs: BTreeSet<&Path> = batch.iter().map(|test| test.program.as_path()).collect();
         for program in programs {
             let own: Vec<&Test> = batch.iter().filter(|test| test.program == program).copied().collect();
@@ -212,17 +246,26 @@ fn keys(mutants: &[Mutant]) -> Vec<String> {
     keys
 }
 
-/// Verdicts of earlier runs, and the file that new ones are added to.
+/// Mutants that earlier runs judged, and the file that new verdicts are added to.
 struct Records {
     known: BTreeSet<String>,
     file: Option<std::fs::File>,
 }
 
 impl Records {
-    fn open(path: Option<&Path>) -> Result<Self, Failure> {
+    /// Reads the verdicts of a file. The last one of a mutant counts, and none of those to be asked for `again`.
+    fn open(path: Option<&Path>, again: &[String]) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self { known: BTreeSet::new(), file: None }) };
         let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
-        let known = text.lines().filter_map(|line| line.split('\t').next()).map(str::to_owned).collect();
+        let mut known = BTreeSet::new();
+        for line in text.lines() {
+            let mut fields = line.split('\t');
+            let (key, verdict) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+            match again.iter().any(|v| v == verdict) {
+                true => known.remove(key),
+                false => known.insert(key.to_owned()),
+            };
+        }
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self { known, file: Some(file) })
     }
