@@ -71,6 +71,53 @@ pub struct PassSpan {
     pub width: u32,
 }
 
+/// What a kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// The type of the rows' values.
+    pub from: RowType,
+    /// Number of points of a pass.
+    pub points: u32,
+    /// Number of levels of a stack.
+    pub levels: u32,
+}
+
+/// A step, as it is encoded.
+#[derive(CubeType)]
+struct Step {
+    kind: u32,
+    flags: u32,
+    column: u32,
+    asked: u32,
+    meta: u32,
+    lists: u32,
+    share: f32,
+    left: f32,
+    right: f32,
+    feature: u32,
+}
+
+/// The stacks of a unit, with a number for each level and point.
+#[derive(CubeType)]
+struct Stacks {
+    /// The parts of the row that arrive at the splits of the path. The one at `top` is the running split's.
+    paths: Array<f32>,
+    top: RuntimeCell<u32>,
+    /// The sums of the leaves below splits whose steps are done, `count` of them.
+    belows: Array<f32>,
+    count: RuntimeCell<u32>,
+    /// For each split of the path, bit 0: the row goes left. Bit 1: it took the path's sides at the splits above on the
+    /// same feature.
+    masks: Array<u32>,
+}
+
+/// A split at a point: the part of the left child, and the split's change.
+#[derive(CubeType)]
+struct PointNumbers {
+    part: f32,
+    change: f32,
+}
+
 /// Computes `partial[block][contribution][row]`, the contributions of one row by one block of trees, in each unit.
 #[cube(launch_unchecked)]
 pub fn explain_rows(
@@ -79,9 +126,7 @@ pub fn explain_rows(
     partial: &mut [f32],
     span: &RowSpan,
     of: &PassSpan,
-    #[comptime] from: RowType,
-    #[comptime] points: u32,
-    #[comptime] levels: u32,
+    #[comptime] shape: Shape,
 ) {
     let i = ABSOLUTE_POS as u32;
     let row = i % span.batch;
@@ -93,144 +138,192 @@ pub fn explain_rows(
             partial[(out + c * span.batch) as usize] = 0.0f32;
             c += 1u32;
         }
-        let mut paths = Array::<f32>::new(comptime![(levels * points) as usize]);
-        let mut belows = Array::<f32>::new(comptime![(levels * points) as usize]);
-        // Bit 0 of a level: the row goes left at the level's split. Bit 1: it took the path's sides at the splits above
-        // on the same feature.
-        let mut masks = Array::<u32>::new(comptime![levels as usize]);
+        let mut stacks = Stacks {
+            paths: Array::<f32>::new(comptime![(shape.levels * shape.points) as usize]),
+            top: RuntimeCell::<u32>::new(0u32),
+            belows: Array::<f32>::new(comptime![(shape.levels * shape.points) as usize]),
+            count: RuntimeCell::<u32>::new(0u32),
+            masks: Array::<u32>::new(comptime![shape.levels as usize]),
+        };
         let first = block * of.block;
         let end = u32::min(first + of.block, of.passes);
         let mut pass = first;
         while pass < end {
-            let mut step = program[(pass * PASS_WORDS) as usize];
-            let steps_end = step + program[(pass * PASS_WORDS + 1u32) as usize] * STEP_WORDS;
+            let mut at = program[(pass * PASS_WORDS) as usize];
+            let steps_end = at + program[(pass * PASS_WORDS + 1u32) as usize] * STEP_WORDS;
             let points_at = program[(pass * PASS_WORDS + 2u32) as usize];
-            let parts_at = points_at + comptime![2 * points];
+            stacks.top.store(0u32);
+            stacks.count.store(0u32);
             #[unroll]
-            for q in 0..points {
-                let weight = program[(points_at + comptime![points + q]) as usize];
-                paths[q as usize] = f32::reinterpret(weight);
+            for q in 0..shape.points {
+                let weight = program[(points_at + comptime![shape.points + q]) as usize];
+                stacks.paths[q as usize] = f32::reinterpret(weight);
             }
-            let mut top = 0u32.runtime();
-            let mut count = 0u32.runtime();
-            while step < steps_end {
-                let flags = program[step as usize];
-                let kind = flags & KIND;
-                if kind == BACK {
-                    top -= 1u32;
+            while at < steps_end {
+                let step = load(program, at);
+                if step.kind == BACK {
+                    stacks.top.store(stacks.top.read() - 1u32);
                 } else {
-                    let repeated = (flags & REPEATED) != 0u32;
-                    if (flags & ENTERS) != 0u32 {
-                        let column = program[(step + 1u32) as usize];
-                        let asked = program[(step + 2u32) as usize];
-                        let meta = program[(step + 3u32) as usize];
-                        let at = span.offset + row * span.row_stride + column * span.column_stride;
-                        let key = load_key(rows, at, from);
-                        let mut right = node::right(key, asked, meta);
-                        if (meta & comptime![node::QUESTION]) != 0u32 {
-                            right = node::question_right(program, of.questions_at + asked, key, meta);
-                        }
-                        let mut mask = (1u32 - right) | 2u32;
-                        if repeated {
-                            let above = masks[(flags >> ABOVE_SHIFT) as usize];
-                            let side = select((flags & ABOVE_LEFT) != 0u32, 1u32, 0u32);
-                            mask = (1u32 - right) | select((above & 1u32) == side, above & 2u32, 0u32);
-                        }
-                        masks[top as usize] = mask;
+                    if (step.flags & ENTERS) != 0u32 {
+                        let value = span.offset + row * span.row_stride + step.column * span.column_stride;
+                        let key = load_key(rows, value, comptime![shape.from]);
+                        enter(program, of.questions_at, &step, key, &mut stacks);
                     }
-                    let mask = masks[top as usize];
-                    let left = (mask & 1u32) == 1u32;
-                    let reached = (mask & 2u32) == 2u32;
-                    let share = f32::reinterpret(program[(step + 5u32) as usize]);
-                    let lists = parts_at + program[(step + 4u32) as usize] * comptime![4 * points];
-                    let leaf_left = f32::reinterpret(program[(step + 6u32) as usize]);
-                    let leaf_right = f32::reinterpret(program[(step + 7u32) as usize]);
-                    // The index among `belows` of the split's left child, and then of the split itself.
-                    let mut own = count;
-                    if kind == JOIN {
-                        own = count - 2u32;
-                    } else if kind == RIGHT_LEAF || kind == LEFT_LEAF {
-                        own = count - 1u32;
-                    }
-                    let mut sum = 0.0f32.runtime();
-                    #[unroll]
-                    for q in 0..points {
-                        let at = f32::reinterpret(program[(points_at + q) as usize]);
-                        let mut part = share * (1.0f32 - at) + select(left, at, 0.0f32);
-                        let mut change = select(left, 1.0f32 - share, -share);
-                        if repeated {
-                            let side = select(left, 0u32, comptime![points].runtime());
-                            let list = lists + side + q;
-                            let yes = f32::reinterpret(program[list as usize]);
-                            part = select(reached, yes, share);
-                            let yes = f32::reinterpret(program[(list + comptime![2 * points]) as usize]);
-                            change = select(reached, yes, 0.0f32);
-                        }
-                        let path = paths[(top * points + q) as usize];
-                        if kind == LEFT || kind == RIGHT {
-                            let child = path * part;
-                            let child = select(kind == LEFT, child, path - child);
-                            paths[((top + 1u32) * points + q) as usize] = child;
-                        } else {
-                            let place = (own * points + q) as usize;
-                            let mut lefts = leaf_left;
-                            let mut rights = leaf_right;
-                            if kind == JOIN {
-                                lefts = belows[place];
-                                rights = belows[((own + 1u32) * points + q) as usize];
-                            } else if kind == RIGHT_LEAF {
-                                lefts = belows[place];
-                            } else if kind == LEFT_LEAF {
-                                rights = belows[place];
-                            }
-                            let difference = lefts - rights;
-                            belows[place] = part * difference + rights;
-                            sum += path * change * difference;
-                        }
-                    }
-                    if kind == LEFT || kind == RIGHT {
-                        top += 1u32;
-                    } else {
-                        count = own + 1u32;
-                        let feature = program[(step + 8u32) as usize];
-                        partial[(out + feature * span.batch) as usize] += sum;
+                    let place = out + step.feature * span.batch;
+                    let added = take(program, points_at, &step, &mut stacks, comptime![shape.points]);
+                    if step.kind != LEFT && step.kind != RIGHT {
+                        partial[place as usize] += added;
                     }
                 }
-                step += STEP_WORDS;
+                at += STEP_WORDS;
             }
             pass += 1u32;
         }
     }
 }
 
+/// Loads the step at index `at`.
+#[cube]
+fn load(program: &[u32], at: u32) -> Step {
+    let at = at as usize;
+    let flags = program[at];
+    Step {
+        kind: flags & KIND,
+        flags,
+        column: program[at + 1],
+        asked: program[at + 2],
+        meta: program[at + 3],
+        lists: program[at + 4],
+        share: f32::reinterpret(program[at + 5]),
+        left: f32::reinterpret(program[at + 6]),
+        right: f32::reinterpret(program[at + 7]),
+        feature: program[at + 8],
+    }
+}
+
+/// Writes the mask of a split on the top of the path, for a row whose value has this key.
+#[cube]
+fn enter(program: &[u32], questions_at: u32, step: &Step, key: u32, stacks: &mut Stacks) {
+    let mut right = node::right(key, step.asked, step.meta);
+    if (step.meta & comptime![node::QUESTION]) != 0u32 {
+        right = node::question_right(program, questions_at + step.asked, key, step.meta);
+    }
+    let left = 1u32 - right;
+    let mut mask = left | 2u32;
+    if (step.flags & REPEATED) != 0u32 {
+        let above = stacks.masks[(step.flags >> ABOVE_SHIFT) as usize];
+        let side = select((step.flags & ABOVE_LEFT) != 0u32, 1u32, 0u32);
+        mask = left | select((above & 1u32) == side, above & 2u32, 0u32);
+    }
+    stacks.masks[stacks.top.read() as usize] = mask;
+}
+
+/// Returns the numbers of a split at point `q`, for a row with this mask.
+#[cube]
+fn numbers(
+    program: &[u32],
+    points_at: u32,
+    step: &Step,
+    mask: u32,
+    #[comptime] q: u32,
+    #[comptime] points: u32,
+) -> PointNumbers {
+    let left = (mask & 1u32) == 1u32;
+    let at = f32::reinterpret(program[(points_at + q) as usize]);
+    let mut part = step.share * (1.0f32 - at) + select(left, at, 0.0f32);
+    let mut change = select(left, 1.0f32 - step.share, -step.share);
+    if (step.flags & REPEATED) != 0u32 {
+        let reached = (mask & 2u32) == 2u32;
+        let lists = points_at + comptime![2 * points] + step.lists * comptime![4 * points];
+        let list = lists + select(left, 0u32, comptime![points].runtime()) + q;
+        part = select(reached, f32::reinterpret(program[list as usize]), step.share);
+        let changed = f32::reinterpret(program[(list + comptime![2 * points]) as usize]);
+        change = select(reached, changed, 0.0f32);
+    }
+    PointNumbers { part, change }
+}
+
+/// Takes a step at all points of a pass. Returns what it adds to the contribution of its feature, if it ends a split.
+#[cube]
+fn take(program: &[u32], points_at: u32, step: &Step, stacks: &mut Stacks, #[comptime] points: u32) -> f32 {
+    let top = stacks.top.read();
+    let mask = stacks.masks[top as usize];
+    let mut added = 0.0f32.runtime();
+    if step.kind == LEFT || step.kind == RIGHT {
+        #[unroll]
+        for q in 0..points {
+            let numbers = numbers(program, points_at, step, mask, q, points);
+            let path = stacks.paths[(top * points + q) as usize];
+            let left = path * numbers.part;
+            let child = select(step.kind == LEFT, left, path - left);
+            stacks.paths[((top + 1u32) * points + q) as usize] = child;
+        }
+        stacks.top.store(top + 1u32);
+    } else {
+        // The place of the left child's sum, and then of the split's own.
+        let mut own = stacks.count.read();
+        if step.kind == JOIN {
+            own -= 2u32;
+        } else if step.kind != LEAVES {
+            own -= 1u32;
+        }
+        #[unroll]
+        for q in 0..points {
+            let numbers = numbers(program, points_at, step, mask, q, points);
+            let place = (own * points + q) as usize;
+            let mut lefts = step.left;
+            let mut rights = step.right;
+            if step.kind == JOIN || step.kind == RIGHT_LEAF {
+                lefts = stacks.belows[place];
+            }
+            if step.kind == JOIN {
+                rights = stacks.belows[((own + 1u32) * points + q) as usize];
+            } else if step.kind == LEFT_LEAF {
+                rights = stacks.belows[place];
+            }
+            let difference = lefts - rights;
+            stacks.belows[place] = numbers.part * difference + rights;
+            added += stacks.paths[(top * points + q) as usize] * numbers.change * difference;
+        }
+        stacks.count.store(own + 1u32);
+    }
+    added
+}
+
+/// The contributions of a launch that adds up blocks of trees.
+#[derive(CubeType, CubeLaunch)]
+pub struct SumSpan {
+    /// Number of rows.
+    pub batch: u32,
+    /// Number of blocks of trees.
+    pub blocks: u32,
+    /// Number of columns of a row.
+    pub columns: u32,
+    /// Number of margins of a row.
+    pub outputs: u32,
+    /// Index of the first bias.
+    pub biases_at: u32,
+}
+
 /// Computes `out[row][contribution] = bias + Σ partial[block][contribution][row]`, where only an output's last
 /// contribution has a bias.
 #[cube(launch_unchecked)]
-pub fn add_blocks_of_trees(
-    partial: &[f32],
-    program: &[u32],
-    out: &mut [f32],
-    batch: u32,
-    blocks: u32,
-    columns: u32,
-    outputs: u32,
-    biases_at: u32,
-) {
-    let width = (columns + 1u32) * outputs;
-    let i = ABSOLUTE_POS as u32;
+pub fn add_blocks_of_trees(partial: &[f32], program: &[u32], out: &mut [f32], of: &SumSpan) {
+    let of_output = of.columns + 1u32;
+    let width = of_output * of.outputs;
     // Units that follow each other read partial sums that follow each other.
-    let row = i % batch;
-    let contribution = i / batch;
+    let i = ABSOLUTE_POS as u32;
+    let row = i % of.batch;
+    let contribution = i / of.batch;
     if contribution < width {
         let mut sum = 0.0f32.runtime();
         let mut block = 0u32.runtime();
-        while block < blocks {
-            sum += partial[((block * width + contribution) * batch + row) as usize];
+        while block < of.blocks {
+            sum += partial[((block * width + contribution) * of.batch + row) as usize];
             block += 1u32;
         }
-        let output = contribution / (columns + 1u32);
-        if contribution % (columns + 1u32) == columns {
-            sum += f32::reinterpret(program[(biases_at + output) as usize]);
+        if contribution % of_output == of.columns {
+            sum += f32::reinterpret(program[(of.biases_at + contribution / of_output) as usize]);
         }
         out[(row * width + contribution) as usize] = sum;
     }
@@ -287,9 +380,7 @@ fn explain_piece(client: &Client, program: &ContributionProgram, rows: &Rows, fr
             partial.arg(),
             span,
             of,
-            from,
-            program.points,
-            levels(program.deepest as usize) as u32,
+            Shape { from, points: program.points, levels: levels(program.deepest as usize) as u32 },
         );
         let (cubes, dim) = flat(client, width as u32 * rows.batch);
         add_blocks_of_trees::launch_unchecked(
@@ -299,11 +390,7 @@ fn explain_piece(client: &Client, program: &ContributionProgram, rows: &Rows, fr
             partial.arg(),
             program.words.arg(),
             out.arg(),
-            rows.batch,
-            blocks,
-            program.columns,
-            program.outputs,
-            program.biases_at,
+            SumSpanLaunch::new(rows.batch, blocks, program.columns, program.outputs, program.biases_at),
         );
     }
 }

@@ -309,3 +309,57 @@ impl<'a, T: Row> Rows<'a, T> {
         unsafe { *self.data.get_unchecked(at) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_shape_reaches_past_the_data() {
+        let data = [0f32; 10];
+        // The last value of the last row is the tenth.
+        let shape = Rows::strided(&data, [3, 2], [4, 1]);
+        assert_eq!(shape.map(|rows| (rows.len(), rows.columns(), rows.is_empty())).unwrap(), (3, 2, false));
+        for (shape, strides) in
+            [([3, 3], [4, 1]), ([3, 2], [4, 2]), ([4, 1], [4, 1]), ([2, 2], [usize::MAX, 2])]
+        {
+            let refused = Rows::strided(&data, shape, strides).expect_err("past the end").to_string();
+            assert!(refused.contains("reach past the 10 values"), "{refused}");
+        }
+        // Where there is no value, there is nothing to reach.
+        assert!(Rows::strided(&data, [0, 9], [99, 99]).unwrap().is_empty());
+        assert_eq!(Rows::<f32>::strided(&[], [7, 0], [99, 99]).unwrap().len(), 7);
+        let most = i32::MAX as usize;
+        assert_eq!(Rows::<f32>::strided(&[], [most, 0], [0, 0]).unwrap().len(), most);
+        let refused = Rows::<f32>::strided(&[], [most + 1, 0], [0, 0]).expect_err("too many").to_string();
+        assert!(refused.contains("2^31 - 1"), "{refused}");
+    }
+
+    #[test]
+    fn columns_are_lent_only_where_their_values_follow_each_other() {
+        let data: Vec<f32> = (0..15).map(|i| i as f32).collect();
+        // Five rows of three columns, column by column.
+        let rows = Rows::strided(&data, [5, 3], [1, 5]).unwrap();
+        assert!(rows.has_adjacent_columns() && !rows.is_unit());
+        assert_eq!(rows.column::<f32, 4>(1, 2), Some(&[11.0, 12.0, 13.0, 14.0]));
+        assert_eq!(rows.column::<f32, 4>(2, 2), None);
+        assert_eq!(rows.columns_of::<f32, 4>(1), Some((&data[1..], 5)));
+        assert_eq!(rows.columns_of::<f32, 4>(2), None);
+        let mut column = [-1.0f32; 3];
+        rows.read_column(3, 1, &mut column);
+        assert_eq!(column, [8.0, 9.0, -1.0]);
+        // The same values, row by row.
+        let rows = Rows::new(&data, 3).unwrap();
+        assert!(rows.is_unit() && !rows.has_adjacent_columns());
+        assert_eq!((rows.column::<f32, 1>(0, 0), rows.columns_of::<f32, 1>(0)), (None, None));
+        let mut column = [-1.0f32; 4];
+        rows.read_column(2, 1, &mut column);
+        assert_eq!(column, [7.0, 10.0, 13.0, -1.0]);
+        // Values that are cast are not lent.
+        let wide: Vec<f64> = (0..4).map(f64::from).collect();
+        let rows = Rows::strided(&wide, [4, 1], [1, 4]).unwrap();
+        assert_eq!((rows.column::<f32, 2>(0, 0), rows.columns_of::<f32, 2>(0)), (None, None));
+        assert_eq!(rows.column::<f64, 2>(2, 0), Some(&[2.0, 3.0]));
+        assert_eq!(Rows::<f32>::strided(&[], [3, 0], [1, 3]).unwrap().columns_of::<f32, 1>(0), None);
+    }
+}

@@ -54,3 +54,23 @@ impl<'a, T: Row> Window<'a, T> {
         (rows.expect("a block's data is whole"), place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_knows_its_rows_and_their_blocks() {
+        let data = vec![0f32; 2 * 2 * BLOCK];
+        let window = Window { first: 10, count: 100, columns: 2, data: &data, flipped: &[] };
+        let span = |start, count| Span { start, step: 1, count };
+        assert!(window.holds(span(10, 100)) && window.holds(span(109, 1)));
+        assert!(!window.holds(span(9, 2)) && !window.holds(span(10, 101)) && !window.holds(span(109, 2)));
+        // The first block ends before row 74.
+        assert!(window.together(span(10, BLOCK)) && window.together(span(74, 36)));
+        assert!(!window.together(span(10, BLOCK + 1)) && !window.together(span(73, 2)));
+        assert!(window.together(span(74, 0)));
+        let (block, place) = window.block(75);
+        assert_eq!((block.len(), place), (2 * BLOCK, 1));
+    }
+}

@@ -49,15 +49,15 @@ struct Options {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "predictor,cpu,engines,guard,tables,tiles,blends,ranks,sums,trace"
+        default_value = "predictor,columns,cpu,engines,guard,tables,tiles,blends,ranks,sums,trace"
     )]
     tests: Vec<String>,
     /// Names of the library's own tests to run
     #[arg(long, value_delimiter = ',', default_value = "cpu::,ranks::")]
     units: Vec<String>,
     /// File that verdicts are added to; mutants that have one there are not run again
-    #[arg(long)]
-    results: Option<PathBuf>,
+    #[arg(long, default_value = "tests/mutants/verdicts.tsv")]
+    results: PathBuf,
     /// Verdicts of that file which are asked for again: `open`, `not reached` under another FANGORN_ISA, `survives`
     #[arg(long, value_delimiter = ',')]
     again: Vec<String>,
@@ -145,8 +145,8 @@ fn main() -> Result<(), Failure> {
     tests.sort_by_key(|test| test.takes);
     let seconds: f64 = tests.iter().map(|test| test.takes.as_secs_f64()).sum();
     eprintln!("\n{all} tests, {seconds:.0} s one after the other");
-    let mut records = Records::open(options.results.as_deref(), &options.again)?;
     let keys = keys(&mutants);
+    let mut records = Records::open(&root.join(&options.results), &options.again)?;
     let mut drawn = drawn(&options, mutants.len());
     if drawn.iter().any(|number| *number == 0 || *number as usize > mutants.len()) {
         return Err("there is no mutant of this number".into());
@@ -164,8 +164,8 @@ fn main() -> Result<(), Failure> {
             let Mutant { file, change } = &mutants[number as usize - 1];
             let Change { line, from, to, .. } = change;
             println!("{verdict:11} {number} {file}:{line}: `{from}`: {to} {by}");
-            let record =
-                format!("{}\t{verdict}\t{file}:{line}\t{from}\t{to}\t{by}", keys[number as usize - 1]);
+            let from: String = from.chars().take(60).collect();
+            let record = format!("{}\t{verdict}\t{file}:{line}\t{from}\t{to}", keys[number as usize - 1]);
             records.lock().map_err(|e| e.to_string())?.add(&record).map_err(|e| e.to_string())?;
             let mut counts = counts.lock().map_err(|e| e.to_string())?;
             *counts.entry(verdict).or_default() += 1;
@@ -249,29 +249,25 @@ fn keys(mutants: &[Mutant]) -> Vec<String> {
 /// Mutants that earlier runs judged, and the file that new verdicts are added to.
 struct Records {
     known: BTreeSet<String>,
-    file: Option<std::fs::File>,
+    file: std::fs::File,
 }
 
 impl Records {
-    /// Reads the verdicts of a file. The last one of a mutant counts, and none of those to be asked for `again`.
-    fn open(path: Option<&Path>, again: &[String]) -> Result<Self, Failure> {
-        let Some(path) = path else { return Ok(Self { known: BTreeSet::new(), file: None }) };
+    /// Reads the verdicts of a file, and leaves one line for each mutant there: its last verdict. Those to be asked for
+    /// `again` are not known.
+    fn open(path: &Path, again: &[String]) -> Result<Self, Failure> {
         let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
-        let mut known = BTreeSet::new();
-        for line in text.lines() {
-            let mut fields = line.split('\t');
-            let (key, verdict) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-            match again.iter().any(|v| v == verdict) {
-                true => known.remove(key),
-                false => known.insert(key.to_owned()),
-            };
-        }
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { known, file: Some(file) })
+        let mut lines: BTreeMap<&str, &str> = BTreeMap::new();
+        lines.extend(text.lines().filter_map(|line| Some((line.split('\t').next()?, line))));
+        let is_asked = |line: &str| line.split('\t').nth(1).is_some_and(|v| again.iter().any(|a| a == v));
+        let known =
+            lines.iter().filter(|(_, line)| !is_asked(line)).map(|(key, _)| (*key).to_owned()).collect();
+        std::fs::write(path, lines.values().map(|line| format!("{line}\n")).collect::<String>())?;
+        Ok(Self { known, file: std::fs::OpenOptions::new().append(true).open(path)? })
     }
 
     fn add(&mut self, record: &str) -> std::io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), |file| writeln!(file, "{record}"))
+        writeln!(self.file, "{record}")
     }
 }
 
