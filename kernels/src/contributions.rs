@@ -45,7 +45,7 @@ pub struct ContributionProgram {
     pub outputs: u32,
     /// Number of points of each pass.
     pub points: u32,
-    /// The greatest number of splits on a path, for which [`points_for`] has found `points`.
+    /// The greatest number of splits on a path. [`points_for`] finds room for `points` on such paths.
     pub deepest: u32,
 }
 

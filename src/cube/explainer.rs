@@ -49,7 +49,7 @@ impl Explainer {
         let explained = contributions::explained(forest)?;
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let program = Program::new(&explained, CompareType::F32);
-        let points = steps::points_for(program.deepest).ok_or_else(|| {
+        let most_points = steps::points_for(program.deepest).ok_or_else(|| {
             Error::Contributions(format!(
                 "a path of the model has {} splits, a GPU's units have room for {}; explain it on the CPU, with \
                  contributions::Explainer",
@@ -57,6 +57,7 @@ impl Explainer {
                 steps::deepest_path()
             ))
         })?;
+        let points = most_points.min(needed_points(&program));
         let most = most_contributions(client);
         let width = program.outputs.len() * (program.width + 1);
         if width as u64 > most {
@@ -100,6 +101,13 @@ impl Explainer {
     pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
         fangorn_kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
     }
+}
+
+/// Returns the greatest number of points that a tree needs, which is at least 1.
+fn needed_points(program: &Program) -> u32 {
+    let trees = program.outputs.iter().flat_map(|output| &output.groups).flat_map(|group| &group.trees);
+    let points = trees.map(|tree| tree.passes.iter().map(|pass| pass.at.len()).sum::<usize>());
+    points.max().unwrap_or(1).max(1) as u32
 }
 
 /// The words of a program, and the indices where their parts begin.

@@ -462,7 +462,8 @@ fn misuse_is_an_error_that_names_the_remedy() {
         assert!(message.contains(with), "`{message}` does not say `{with}`");
     };
     let mut bytes = vec![0u8; 2 * rank_columns];
-    fails(ranker.rank(&rows, &mut bytes[1..]), "room for");
+    fails(ranker.rank(&rows, &mut bytes[1..]), "rank columns need");
+    fails(ranker.rank(&rows, &mut vec![0u8; 2 * rank_columns + 1]), "rank columns need");
     fails(ranker.rank(&rows, &mut vec![0u16; 2 * rank_columns]), "give room for u8");
     fails(ranker.rank_strided(&rows, &mut bytes, [rank_columns + 1, 1]), "reach past");
     fails(ranker.rank_strided(&rows, &mut bytes, [usize::MAX, usize::MAX]), "reach past");
