@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Times contributions (path-dependent SHAP values) beside other libraries.
+"""Times contributions (SHAP values) beside other libraries: path-dependent ones, interactions, or against a background.
 
 Each folder of MODELS holds model.json, model.ubj or model.txt, and rows.npy (float32, NaN is missing). Rows are repeated
 with a small noise until there are enough. Fangorn (`fangorn bench --output contributions`) and every peer that takes a
 model compute the contributions of the same number of rows in turns, each in a process of its own, with one thread. The
 figures are medians over all rounds, of the processor time of the thread that computes (of the process, for peers: they
 have no other thread). Making the peers' own row structures and explainers is not timed. Values are compared first:
-they agree where the largest difference is at most 1e-5 of the largest contribution.
+they agree where the largest difference is at most 1e-5 of the largest contribution, and 1e-4 of interactions.
+
+With --output interactions a model takes as many rows as keep the result under 256 MB. With --background N
+contributions are against the first N of the rows (interventional); the peer is then shap's TreeExplainer.
 
 Peers are packages of the Python that runs this file, or of the one that --python names for a peer: xgboost 3.2 and
 lightgbm; woodelf_explainer and fasttreeshap where they install; xgboost-new is another XGBoost in an environment of
@@ -15,6 +18,8 @@ its own. A peer that is not there, or does not take a model, is left out and nam
 Example:
   cargo build --release
   python3 benches/contributions/run.py shared/zoo --python xgboost-new=venv/bin/python --json contributions.json
+  python3 benches/contributions/run.py shared/zoo --output interactions --peers xgboost
+  python3 benches/contributions/run.py shared/zoo --background 100 --rows 256
 """
 
 import argparse
@@ -32,8 +37,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = (
     "xgb-higgs xgb-airline xgb-airline-ohe xgb-year xgb-bosch xgb-epsilon xgb-letters xgb-covtype lgb-higgs"
 ).split()
-PEERS = ["xgboost", "xgboost-new", "lightgbm", "woodelf", "fasttreeshap"]
-TOLERANCE = 1e-5
+PEERS = ["xgboost", "xgboost-new", "lightgbm", "woodelf", "fasttreeshap", "shap"]
+TOLERANCE = {"contributions": 1e-5, "interactions": 1e-4}
+# The largest result of a call, in bytes.
+MOST_BYTES = 256e6
 
 
 def note(text):
@@ -62,7 +69,7 @@ def make_rows(folder, count):
 # ---------------------------------------------------------------- a peer's process
 
 
-def xgboost_call(file, rows):
+def xgboost_call(file, rows, output, background):
     import xgboost
 
     booster = xgboost.Booster({"nthread": 1}, model_file=str(file))
@@ -70,10 +77,12 @@ def xgboost_call(file, rows):
     matrix = xgboost.DMatrix(rows, nthread=1)
     # Otherwise names in the file are asked of the rows.
     booster.feature_names = None
+    if output == "interactions":
+        return xgboost.__version__, lambda: booster.predict(matrix, pred_interactions=True)
     return xgboost.__version__, lambda: booster.predict(matrix, pred_contribs=True)
 
 
-def lightgbm_call(file, rows):
+def lightgbm_call(file, rows, output, background):
     import lightgbm
 
     booster = lightgbm.Booster(model_file=str(file))
@@ -94,7 +103,7 @@ def own_model(file):
     return booster
 
 
-def woodelf_call(file, rows):
+def woodelf_call(file, rows, output, background):
     from importlib.metadata import version
 
     import pandas
@@ -106,19 +115,30 @@ def woodelf_call(file, rows):
     return version("woodelf_explainer"), lambda: explainer.shap_values(frame)
 
 
-def fasttreeshap_call(file, rows):
+def fasttreeshap_call(file, rows, output, background):
     import fasttreeshap
 
     explainer = fasttreeshap.TreeExplainer(own_model(file), algorithm="auto", n_jobs=1)
     return fasttreeshap.__version__, lambda: explainer.shap_values(rows, check_additivity=False)
 
 
+def shap_call(file, rows, output, background):
+    import shap
+
+    explainer = shap.TreeExplainer(
+        own_model(file), data=background, feature_perturbation="interventional", model_output="raw"
+    )
+    return shap.__version__, lambda: explainer.shap_values(rows, check_additivity=False)
+
+
+# For each peer: its call, the files that it reads, and what it computes.
 CALLS = {
-    "xgboost": (xgboost_call, (".json", ".ubj")),
-    "xgboost-new": (xgboost_call, (".json", ".ubj")),
-    "lightgbm": (lightgbm_call, (".txt",)),
-    "woodelf": (woodelf_call, (".json", ".ubj", ".txt")),
-    "fasttreeshap": (fasttreeshap_call, (".json", ".ubj", ".txt")),
+    "xgboost": (xgboost_call, (".json", ".ubj"), ("contributions", "interactions")),
+    "xgboost-new": (xgboost_call, (".json", ".ubj"), ("contributions", "interactions")),
+    "lightgbm": (lightgbm_call, (".txt",), ("contributions",)),
+    "woodelf": (woodelf_call, (".json", ".ubj", ".txt"), ("contributions",)),
+    "fasttreeshap": (fasttreeshap_call, (".json", ".ubj", ".txt"), ("contributions",)),
+    "shap": (shap_call, (".json", ".ubj", ".txt"), ("background",)),
 }
 
 
@@ -137,16 +157,19 @@ def flattened(values, columns):
     return values[:, :, :columns].astype(np.float64)
 
 
-def peer(name, file, rows, expected, seconds):
+def peer(name, file, rows, expected, seconds, output, background):
     """A peer's process: answers a line with the version and the difference, then a line of times for each line read."""
     global ROWS
     import numpy as np
 
     rows, expected = np.load(rows), np.load(expected, mmap_mode="r")
     ROWS = len(rows)
-    version, call = CALLS[name][0](pathlib.Path(file), rows)
-    found = flattened(call(), rows.shape[1])
-    wanted = flattened(expected, rows.shape[1])
+    background = np.load(background) if background else None
+    version, call = CALLS[name][0](pathlib.Path(file), rows, output, background)
+    if output == "interactions":
+        found, wanted = np.asarray(call()).reshape(-1), np.asarray(expected).reshape(-1)
+    else:
+        found, wanted = flattened(call(), rows.shape[1]), flattened(expected, rows.shape[1])
     difference = float(np.abs(found - wanted).max() / np.abs(wanted).max())
     print(json.dumps({"version": version, "difference": difference}), flush=True)
     for _ in sys.stdin:
@@ -161,7 +184,8 @@ def peer(name, file, rows, expected, seconds):
 class Peer:
     def __init__(self, name, args, file, rows, expected):
         python = args.python.get(name, sys.executable)
-        line = [python, "-W", "ignore", __file__, "--peer", name, file, rows, expected, str(args.seconds)]
+        line = [python, "-W", "ignore", __file__, "--peer", name, file, rows, expected, str(args.seconds), args.output,
+                args.background_file or ""]
         single = dict(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
         self.process = subprocess.Popen(
             [str(word) for word in line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -191,9 +215,13 @@ class Peer:
 # ---------------------------------------------------------------- the run
 
 
-def fangorn_turn(args, file, rows):
-    line = [args.fangorn, "bench", file, "--rows", rows, "--batch", str(args.rows), "--output", "contributions",
-            "--seconds", str(args.seconds), "--json"]
+def against(args):
+    return ["--background", args.background_file] if args.background_file else []
+
+
+def fangorn_turn(args, file, rows, count):
+    line = [args.fangorn, "bench", file, "--rows", rows, "--batch", str(count), "--output", args.output,
+            "--seconds", str(args.seconds), "--json", *against(args)]
     done = subprocess.run([str(word) for word in line], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["results"][0]
 
@@ -207,12 +235,27 @@ def time_model(args, name, scratch):
         note(f"{name}: no model of XGBoost or LightGBM in {folder}; left out")
         return None
     rows, expected = scratch / "rows.npy", scratch / "expected.npy"
-    np.save(rows, make_rows(folder, args.rows))
-    line = [args.fangorn, "predict", file, "--rows", rows, "--output", "contributions", "-o", expected]
-    subprocess.run([str(word) for word in line], check=True, capture_output=True)
+    made = make_rows(folder, args.rows)
+    args.background_file = scratch / "background.npy" if args.background else None
+    if args.background:
+        np.save(args.background_file, made[: args.background])
+
+    def predict():
+        np.save(rows, made)
+        line = [args.fangorn, "predict", file, "--rows", rows, "--output", args.output, "-o", expected, *against(args)]
+        subprocess.run([str(word) for word in line], check=True, capture_output=True)
+        return np.load(expected, mmap_mode="r").nbytes / len(made)
+
+    if args.output == "interactions":
+        every, made = made, made[:1]
+        made = every[: max(1, int(MOST_BYTES / predict()))]
+    predict()
     peers = {}
     for peer in args.peers:
-        if file.suffix not in CALLS[peer][1] or peer == "xgboost-new" and peer not in args.python:
+        asked = "background" if args.background else args.output
+        if file.suffix not in CALLS[peer][1] or asked not in CALLS[peer][2]:
+            continue
+        if peer == "xgboost-new" and peer not in args.python:
             continue
         try:
             peers[peer] = Peer(peer, args, file, rows, expected)
@@ -220,33 +263,33 @@ def time_model(args, name, scratch):
             note(f"{name}: {peer} is left out: {error}")
     ours, plan = [], ""
     for _ in range(args.rounds):
-        result = fangorn_turn(args, file, rows)
+        result = fangorn_turn(args, file, rows, len(made))
         ours.append(result["cpu_us_per_row_median"])
         plan = result["schedule"]
         for peer in peers.values():
             peer.turn()
-    found = {"model": name, "plan": plan, "fangorn": statistics.median(ours), "peers": {}}
+    found = {"model": name, "rows": len(made), "plan": plan, "fangorn": statistics.median(ours), "peers": {}}
     for peer, timed in peers.items():
         timed.close()
         median = statistics.median(timed.times)
         found["peers"][peer] = {
             "version": timed.version, "us_per_row": median, "ratio": median / found["fangorn"],
-            "difference": timed.difference, "agrees": timed.difference <= TOLERANCE,
+            "difference": timed.difference, "agrees": timed.difference <= TOLERANCE[args.output],
         }
     return found
 
 
 def table(results, peers):
-    lines = ["| model | fangorn, us a row | " + " | ".join(f"{p}, us | times" for p in peers) + " |"]
-    lines.append("|---|--:" + "|--:|--:" * len(peers) + "|")
+    lines = ["| model | rows | fangorn, us a row | " + " | ".join(f"{p}, us | times" for p in peers) + " |"]
+    lines.append("|---|--:|--:" + "|--:|--:" * len(peers) + "|")
     for found in results:
-        cells = [found["model"], f"{found['fangorn']:.2f}"]
+        cells = [found["model"], str(found["rows"]), f"{found['fangorn']:.2f}"]
         for peer in peers:
             timed = found["peers"].get(peer)
             mark = "" if not timed or timed["agrees"] else "†"
             cells += [f"{timed['us_per_row']:.1f}{mark}", f"{timed['ratio']:.1f}"] if timed else ["-", "-"]
         lines.append("| " + " | ".join(cells) + " |")
-    cells = ["geometric mean", ""]
+    cells = ["geometric mean", "", ""]
     for peer in peers:
         ratios = [found["peers"][peer]["ratio"] for found in results if peer in found["peers"]]
         cells += ["", f"{math.exp(statistics.fmean(map(math.log, ratios))):.1f}" if ratios else "-"]
@@ -266,8 +309,8 @@ def table(results, peers):
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
-        name, file, rows, expected, seconds = sys.argv[2:]
-        return peer(name, file, rows, expected, float(seconds))
+        name, file, rows, expected, seconds, output, background = sys.argv[2:]
+        return peer(name, file, rows, expected, float(seconds), output, background)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("models", type=pathlib.Path, metavar="MODELS", help="the folder of the models' folders")
@@ -277,10 +320,14 @@ def main():
     add("--fangorn", type=pathlib.Path, default=ROOT / "target/release/fangorn", metavar="FILE",
         help="the program (default: target/release/fangorn)")
     add("--rows", type=int, default=4096, help="rows of a call (default: %(default)s)")
+    add("--output", choices=sorted(TOLERANCE), default="contributions", help="what is computed (default: %(default)s)")
+    add("--background", type=int, default=0, metavar="N", help="contributions against the first N rows")
     add("--rounds", type=int, default=5, help="turns of each library (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="least time of a turn (default: %(default)s)")
     add("--json", type=pathlib.Path, metavar="FILE", help="also writes the figures there")
     args = parser.parse_args()
+    if args.background and args.output != "contributions":
+        parser.error("--background is for --output contributions")
     args.only = args.only.split(",") if args.only else MODELS
     args.peers = args.peers.split(",")
     if unknown := [name for name in args.peers if name not in CALLS]:
@@ -300,7 +347,7 @@ def main():
         return 2
     print(table(results, [p for p in args.peers if any(p in found["peers"] for found in results)]))
     if args.json:
-        args.json.write_text(json.dumps({"rows": args.rows, "results": results}, indent=1) + "\n")
+        args.json.write_text(json.dumps({"output": args.output, "background": args.background, "results": results}, indent=1) + "\n")
     return 0 if all(timed["agrees"] for found in results for timed in found["peers"].values()) else 1
 
 

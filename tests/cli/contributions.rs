@@ -132,5 +132,10 @@ fn contributions_are_timed() {
         ["bench", &model, "--rows", &rows, "--batch", "4", "--seconds", "0.01", "--output", "contributions"];
     let found = prints(&[&bench[..], &["--json"]].concat());
     assert!(found.contains("quadrature"), "{found}");
+    let of_pairs = [&bench[..9], &["interactions", "--json"]].concat();
+    assert!(prints(&of_pairs).contains("cpu_us_per_row_median"));
+    let found = prints(&[&bench[..], &["--background", &rows, "--json"]].concat());
+    assert!(found.contains("background"), "{found}");
+    refuses(&[&of_pairs[..], &["--background", &rows]].concat(), &["--background", "--output contributions"]);
     refuses(&[&bench[..], &["--backend", "reference"]].concat(), &["contributions", "--backend"]);
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::{
     Outcome,
+    answer::MissingChoice,
     backend::{Backend, Engine, Rerun},
     bench_graph::GraphBench,
     error::{Error, Result, one_line, say},
@@ -24,6 +25,7 @@ use crate::{
     predict::Output,
     predict_graph::{self, GraphInputs},
     profile::ProfileChoice,
+    row_explainer::RowExplainer,
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
     sum::SumChoice,
@@ -33,7 +35,8 @@ use crate::{
 /// Time predictions by batch size
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn bench model.ubj --rows rows.npy --batch 1,64,4096 --json
-  fangorn bench model.ubj --rows rows.npy --batch 4096 --output contributions")]
+  fangorn bench model.ubj --rows rows.npy --batch 4096 --output contributions
+  fangorn bench model.ubj --rows rows.npy --batch 4096 --output contributions --background usual.npy")]
 pub struct Bench {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
@@ -63,10 +66,13 @@ pub struct Bench {
     /// How long to time each batch size, in seconds: above 0, at most 3600
     #[arg(long, value_name = "S", default_value = "2.0")]
     seconds: f64,
-    /// The output to time. Of a forest: margin (the default) or contributions. Of a classical model (an ONNX file, or
-    /// LightGBM's linear trees): any output that it has; the default is value
+    /// The output to time. Of a forest: margin (the default), contributions or interactions. Of a classical model (an
+    /// ONNX file, or LightGBM's linear trees): any output that it has; the default is value
     #[arg(long, value_name = "OUTPUT", value_enum)]
     output: Option<Output>,
+    /// The background that contributions are computed against: a file of rows
+    #[arg(long, value_name = "FILE")]
+    background: Option<PathBuf>,
     /// The passes over a classical model, instead of the default ones: names with commas between them, `all` or `none`
     #[arg(long, value_name = "PASS,…", value_parser = graph::passes)]
     passes: Option<Passes>,
@@ -112,14 +118,18 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         return Err(Error::Request(format!("--seconds {}: give a number above 0, up to 3600", args.seconds)));
     }
     let start = Instant::now();
-    let of_forest = matches!(args.output, None | Some(Output::Margin | Output::Contributions));
+    if args.background.is_some() && args.output != Some(Output::Contributions) {
+        return Err(Error::Request("--background is for --output contributions; leave it out".into()));
+    }
+    let of_forest =
+        matches!(args.output, None | Some(Output::Margin | Output::Contributions | Output::Interactions));
     let graph = match !of_forest || args.passes.is_some() {
         true if predict_graph::may_be_a_graph(&args.model) => {
             Some(predict_graph::load_any(&args.model, &args.limits))
         }
         true => {
-            let what = "this file is a forest, which has no --passes, and no --output to time but margin and \
-                        contributions; leave them out";
+            let what = "this file is a forest, which has no --passes, and no --output to time but margin, \
+                        contributions and interactions; leave them out";
             return Err(Error::Request(what.into()));
         }
         false => predict_graph::load(&args.model, &args.limits),
@@ -130,7 +140,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
     let explainer = match args.output {
-        Some(Output::Contributions) => Some(explainer(args, forest, backend)?),
+        Some(Output::Contributions | Output::Interactions) => Some(explainer(args, forest, backend)?),
         _ => None,
     };
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -155,31 +165,39 @@ fn pool_of(threads: u16) -> Result<rayon::ThreadPool> {
     pool.map_err(|e| Error::Request(format!("--threads {threads}: {e}; ask for fewer")))
 }
 
-/// Prepares contributions, and returns the milliseconds that this took.
-fn explainer(args: &Bench, forest: &Forest, backend: Backend) -> Result<(Explainer, f64)> {
+/// Prepares contributions or interactions, and returns the milliseconds that this took.
+fn explainer(args: &Bench, forest: &Forest, backend: Backend) -> Result<(RowExplainer, f64)> {
     if backend != Backend::Cpu || args.schedule != "default" {
-        let what = "contributions are computed on the CPU, and without a schedule; leave out --backend and --schedule";
+        let what =
+            "contributions are timed on the CPU, and without a schedule; leave out --backend and --schedule";
         return Err(Error::Request(what.into()));
     }
     let start = Instant::now();
-    let explainer = Explainer::new(forest).map_err(|error| Error::file(&args.model, error.to_string()))?;
+    let explainer = match &args.background {
+        Some(file) => RowExplainer::against(&args.model, forest, file, args.table, MissingChoice::default())?,
+        None => {
+            let explainer = Explainer::new(forest);
+            RowExplainer::Paths(explainer.map_err(|error| Error::file(&args.model, error.to_string()))?)
+        }
+    };
     Ok((explainer, start.elapsed().as_secs_f64() * 1e3))
 }
 
-/// Returns the times of each batch size for contributions.
+/// Returns the times of each batch size for contributions or interactions.
 fn time_contributions(
     args: &Bench,
     forest: &Forest,
-    explainer: &Explainer,
+    explainer: &RowExplainer,
     rows: &Matrix<f32>,
 ) -> Result<Vec<Timing>> {
+    let output = args.output.unwrap_or(Output::Contributions);
     each_batch(args, |batch, time| {
         let pool = RowPool::of_rows(forest, &rows.values, batch)?;
-        let mut out = vec![0.0; batch * explainer.width()];
+        let mut out = explainer.room(batch, output)?;
         let mut batches = (0..pool.batches()).cycle().map(|n| pool.batch(n));
         let timed = time(Box::new(|| {
             let rows = cpu::Rows::new(batches.next().unwrap_or_default(), pool.columns())?;
-            explainer.contributions_into(&rows, &mut out)?;
+            explainer.explain_into(&rows, output, &mut out)?;
             std::hint::black_box(&out);
             Ok(())
         }))?;

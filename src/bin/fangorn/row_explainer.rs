@@ -112,6 +112,54 @@ impl RowExplainer {
         }
     }
 
+    /// Returns zeros for the contributions to the margins of `rows` rows, or for their interactions.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn room(&self, rows: usize, output: Output) -> Result<Vec<f32>> {
+        let width = match (self, output) {
+            (Self::Paths(explainer), Output::Interactions) => explainer.interactions_width(),
+            _ => Some(self.width()),
+        };
+        let mut room = Vec::new();
+        let length = width.and_then(|width| width.checked_mul(rows));
+        match length.filter(|length| room.try_reserve_exact(*length).is_ok()) {
+            Some(length) => room.resize(length, 0.0),
+            None => {
+                return Err(Error::Request(format!(
+                    "no memory for {}s of {rows} rows; time fewer",
+                    output.name()
+                )));
+            }
+        }
+        Ok(room)
+    }
+
+    /// Writes the contributions to each row's margins, or the interactions, into `out`, which has their number.
+    ///
+    /// # Errors
+    /// The rows have other columns than the model, or there is no memory for interactions.
+    pub fn explain_into<T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        output: Output,
+        out: &mut [f32],
+    ) -> fangorn::Result<()> {
+        match (self, output) {
+            (Self::Paths(explainer), Output::Interactions) => explainer.interactions_into(rows, out),
+            (Self::Paths(explainer), _) => explainer.contributions_into(rows, out),
+            (Self::Background(explainer), _) => explainer.contributions_into(rows, out),
+        }
+    }
+
+    /// Returns a line that says how contributions are computed.
+    pub fn plan(&self) -> String {
+        match self {
+            Self::Paths(explainer) => explainer.plan(),
+            Self::Background(_) => "patterns of rows and of the background at each leaf".to_owned(),
+        }
+    }
+
     /// Returns the contributions to each row's margins, or the interactions.
     ///
     /// # Errors
