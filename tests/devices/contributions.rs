@@ -1,7 +1,10 @@
 //! Contributions by the operator, on every backend that is built in and answers.
 
 use crate::{
-    generate::explained::{Draws, assert_close, forest, rows},
+    generate::{
+        Seeded,
+        explained::{assert_close, forest, rows},
+    },
     support::{self, devices, for_each_specimen},
 };
 
@@ -30,7 +33,7 @@ fn contributions(what: &str, op: &Arc<ForestOp>, x: Tensor<2>) -> Vec<f32> {
 #[test]
 fn every_backend_gives_what_tree_shap_gives() {
     for (name, device) in devices() {
-        let mut draws = Draws(29);
+        let mut draws = Seeded(29);
         for case in 0..24 {
             // Chains of many features need several passes.
             let (features, splits, count) = [(5, 9, 3), (3, 40, 64), (40, 150, 2), (60, 20, 131)][case % 4];
@@ -178,7 +181,7 @@ fn rows_go_in_pieces() {
     use burn::backend::DispatchDevice;
     use fangorn::cube::{self, Buffer};
 
-    let mut draws = Draws(31);
+    let mut draws = Seeded(31);
     let forest = forest(&mut draws, 6, 30, false, false);
     let data = rows::<f32>(&mut draws, 401, 6);
     for (name, device) in devices() {

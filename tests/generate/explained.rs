@@ -5,34 +5,26 @@ use fangorn::{
     forest::{CategoryRule, CompareType, Predicate, Side},
 };
 
-/// Numbers that look random.
-pub struct Draws(pub u64);
+use super::Seeded;
 
-impl Draws {
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    pub fn unit(&mut self) -> f64 {
-        self.below(1 << 20) as f64 / f64::from(1 << 20)
-    }
+fn unit(draws: &mut Seeded) -> f64 {
+    draws.below(1 << 20) as f64 / f64::from(1 << 20)
 }
 
 /// A forest of every kind of split, with trees of at most `splits` splits on few features, so that features repeat on paths.
-pub fn forest(draws: &mut Draws, features: usize, splits: u64, vector: bool, deep: bool) -> Forest {
+pub fn forest(draws: &mut Seeded, features: usize, splits: usize, vector: bool, deep: bool) -> Forest {
     let outputs = 1 + draws.below(3) as u32;
     let compare = if draws.below(2) == 0 { CompareType::F32 } else { CompareType::F64 };
     let base = (0..outputs).map(|o| f64::from(o) - 0.5);
     let mut builder = Forest::builder(features, outputs).compare(compare).base_score(base);
     let set = builder.set([0, 2, 5, 40], CategoryRule::NotNegative);
     for t in 0..1 + draws.below(20) as u32 {
-        let splits = draws.below(splits + 1) as usize;
+        let splits = draws.below(splits + 1);
         // The children of a split: `Some` for a split, which comes later, `None` for a leaf.
         let mut children = vec![[None; 2]; splits];
         let mut open = vec![(0, 0), (0, 1)];
         for n in 1..splits {
-            let at = if deep { open.len() - 1 } else { draws.below(open.len() as u64) as usize };
+            let at = if deep { open.len() - 1 } else { draws.below(open.len()) };
             let (parent, side): (usize, usize) = open.swap_remove(at);
             children[parent][side] = Some(n);
             open.extend([(n, 0), (n, 1)]);
@@ -63,10 +55,10 @@ pub fn forest(draws: &mut Draws, features: usize, splits: u64, vector: bool, dee
                 _ => Predicate::Less { threshold },
             };
             let missing = if draws.below(2) == 0 { Side::Left } else { Side::Right };
-            tree.split(draws.below(features as u64) as u32, predicate, missing, *left, *right);
+            tree.split(draws.below(features) as u32, predicate, missing, *left, *right);
         }
         for leaf in 0..=splits {
-            let all: Vec<f64> = (0..values).map(|_| draws.unit() - 0.5).collect();
+            let all: Vec<f64> = (0..values).map(|_| unit(draws) - 0.5).collect();
             tree.leaf(leaf as u32, &all);
             // Some leaves are empty, so that shares of 0, 1 and 0 of 0 occur.
             covers[splits + leaf] = if draws.below(8) == 0 { 0.0 } else { (1 + draws.below(50)) as f64 };
@@ -80,8 +72,8 @@ pub fn forest(draws: &mut Draws, features: usize, splits: u64, vector: bool, dee
 }
 
 /// Rows of values near and far from the thresholds of [`forest`], some missing.
-pub fn rows<T: From<f32>>(draws: &mut Draws, count: usize, features: usize) -> Vec<T> {
-    let value = |draws: &mut Draws| match draws.below(8) {
+pub fn rows<T: From<f32>>(draws: &mut Seeded, count: usize, features: usize) -> Vec<T> {
+    let value = |draws: &mut Seeded| match draws.below(8) {
         0 => f32::NAN,
         1 => 0.0,
         2 => -(draws.below(3) as f32),

@@ -2,7 +2,10 @@
 //! XGBoost, LightGBM and CatBoost in `tests/contributions`.
 
 use crate::{
-    generate::explained::{Draws, assert_close, forest, rows},
+    generate::{
+        Seeded,
+        explained::{assert_close, forest, rows},
+    },
     support,
 };
 
@@ -22,7 +25,7 @@ fn explain<T: Row>(forest: &Forest, rows: &[T], count: usize) -> Vec<f32> {
 
 #[test]
 fn tree_shap_is_the_definition() {
-    let mut draws = Draws(7);
+    let mut draws = Seeded(7);
     for case in 0..60 {
         let (vector, deep) = (case % 3 == 0, case % 5 == 0);
         let forest = forest(&mut draws, 5, 9, vector, deep);
@@ -40,7 +43,7 @@ fn tree_shap_is_the_definition() {
 
 #[test]
 fn the_kernel_gives_what_tree_shap_gives() {
-    let mut draws = Draws(11);
+    let mut draws = Seeded(11);
     for case in 0..80 {
         // Many features give paths that need several passes.
         let features = [3, 8, 60][case % 3];
@@ -65,7 +68,7 @@ fn the_kernel_gives_what_tree_shap_gives() {
 /// A row has the same bits alone and at any place of a batch: in any register of a step, and in the rest of a block.
 #[test]
 fn rows_are_explained_alike_wherever_they_stand() {
-    let mut draws = Draws(23);
+    let mut draws = Seeded(23);
     for (case, count) in (1..=70).chain([95, 96, 97, 127, 128, 129, 255, 256, 257, 300]).enumerate() {
         let features = [3, 9, 20][case % 3];
         let forest = forest(&mut draws, features, 30, case % 4 == 0, case % 5 == 0);
@@ -91,7 +94,7 @@ fn alike<T: Row>(rows: &[T], features: usize, run: impl Fn(&[T], usize) -> Vec<f
 
 #[test]
 fn interactions_leaf_by_leaf_are_the_definition() {
-    let mut draws = Draws(19);
+    let mut draws = Seeded(19);
     for case in 0..40 {
         let forest = forest(&mut draws, 5, 9, case % 3 == 0, case % 5 == 0);
         for row in rows::<f64>(&mut draws, 3, 5).chunks_exact(5) {
@@ -111,7 +114,7 @@ fn interact<T: Row>(forest: &Forest, rows: &[T], count: usize) -> Vec<f32> {
 
 #[test]
 fn interactions_are_those_of_the_reference() {
-    let mut draws = Draws(23);
+    let mut draws = Seeded(23);
     for case in 0..80 {
         // Few features repeat on paths, and many give paths that need several passes.
         let features = [3, 8, 40][case % 3];
@@ -167,7 +170,7 @@ fn against<T: Row>(forest: &Forest, background: &[T], rows: &[T], count: usize) 
 
 #[test]
 fn contributions_against_a_background_are_the_definition() {
-    let mut draws = Draws(29);
+    let mut draws = Seeded(29);
     for case in 0..60 {
         let (features, splits) = [(3, 14), (7, 9), (6, 40)][case % 3];
         let forest = forest(&mut draws, features, splits, case % 4 == 0, case % 2 == 0);
@@ -191,7 +194,7 @@ fn contributions_against_a_background_are_the_definition() {
 
 #[test]
 fn contributions_against_a_background_add_up_on_long_paths_and_without_covers() {
-    let mut draws = Draws(31);
+    let mut draws = Seeded(31);
     for case in 0..12 {
         // Paths with more features than a table of patterns has, and more rows than a block.
         let features = [20, 60][case % 2];
@@ -315,7 +318,7 @@ fn what_has_no_contributions_is_refused() {
 
 #[test]
 fn covers_come_back_from_a_file_and_are_in_no_hash() {
-    let forest = forest(&mut Draws(3), 4, 6, false, false);
+    let forest = forest(&mut Seeded(3), 4, 6, false, false);
     assert!(forest.covers.is_some());
     let bytes = fangorn::file::Contents::new(forest.clone()).to_bytes();
     let read = fangorn::import::parse(&bytes, &Default::default()).expect("a forest");
