@@ -265,29 +265,35 @@ pub fn devices() -> Vec<(&'static str, burn::tensor::Device)> {
     found
 }
 
-/// The cubecl device under test, if its driver answers: the first that is built in, or cubecl's CPU runtime where
-/// `FANGORN_TEST_DEVICE` is `cubecl-cpu`.
+/// The cubecl device under test, if its driver answers: the one that `FANGORN_TEST_DEVICE` names (vulkan, wgpu, cuda,
+/// rocm or cubecl-cpu), or else the first of these that is built in.
 #[cfg(feature = "cube")]
 pub fn gpu() -> Option<(&'static str, burn::tensor::Device)> {
     use burn::tensor::Device;
-    let open = || {
-        #[cfg(feature = "cubecl-cpu")]
-        if std::env::var("FANGORN_TEST_DEVICE").is_ok_and(|v| v == "cubecl-cpu") {
-            return ("cubecl-cpu", Device::cpu());
-        }
+    let built_in: &[(&'static str, fn() -> Device)] = &[
         #[cfg(feature = "vulkan")]
-        let found = ("vulkan", Device::vulkan(burn::tensor::DeviceKind::DefaultDevice));
+        ("vulkan", || Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
         #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]
-        let found = ("wgpu", Device::wgpu(burn::tensor::DeviceKind::DefaultDevice));
-        #[cfg(all(feature = "cuda", not(feature = "wgpu")))]
-        let found = ("cuda", Device::cuda(0));
-        #[cfg(all(feature = "rocm", not(any(feature = "wgpu", feature = "cuda"))))]
-        let found = ("rocm", Device::rocm(0));
-        #[cfg(not(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
-        let found = ("cubecl-cpu", Device::cpu());
+        ("wgpu", || Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
+        #[cfg(feature = "cuda")]
+        ("cuda", || Device::cuda(0)),
+        #[cfg(feature = "rocm")]
+        ("rocm", || Device::rocm(0)),
+        #[cfg(feature = "cubecl-cpu")]
+        ("cubecl-cpu", Device::cpu),
+    ];
+    let (name, make) = match std::env::var("FANGORN_TEST_DEVICE") {
+        Ok(wanted) => *built_in
+            .iter()
+            .find(|(name, _)| *name == wanted)
+            .unwrap_or_else(|| panic!("FANGORN_TEST_DEVICE is {wanted}, which is not in this build")),
+        Err(_) => built_in[0],
+    };
+    let open = || {
+        let device = make();
         // The first use opens the device; without a driver that panics.
-        found.1.identity();
-        found
+        device.identity();
+        (name, device)
     };
     match std::panic::catch_unwind(open) {
         Ok(found) => Some(found),
