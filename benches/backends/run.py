@@ -37,6 +37,8 @@ ROOT = HERE.parent.parent
 
 def script(folder, name):
     """A script of another bench, as a module: one way to start programs and to say what a machine is."""
+    # It imports the modules beside it.
+    sys.path.insert(0, str(HERE.parent / folder))
     spec = importlib.util.spec_from_file_location(f"{folder}_{name}", HERE.parent / folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -49,7 +49,8 @@ impl ForestOpBuilder {
         Self { forest, schedule: None, sum: Contract::Any, profile: None, check: SelfCheck::Quick }
     }
 
-    /// Sets one schedule for every device. By default each device has its own default schedule.
+    /// Sets one schedule for every device and every batch size. By default each device has its own default
+    /// [schedules](ForestOp::schedules).
     pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
         self.schedule = schedule.into();
         self
@@ -105,6 +106,8 @@ impl ForestOpBuilder {
             explainer: OnceLock::new(),
             #[cfg(any(feature = "flex", feature = "ndarray"))]
             known: super::known::KnownLeaves::default(),
+            #[cfg(feature = "cube")]
+            schedules_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
             cube: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]

@@ -19,7 +19,7 @@ use crate::{
     cube::{Executable, Explainer},
     error::{Error, Result},
     plan::{Emit, EpiloguePlan, Number, RowType},
-    schedule::Preset,
+    schedule::{Preset, Schedule},
 };
 
 // The order in which a leaf value's gradients are added must be the same on every backend.
@@ -29,22 +29,40 @@ const _: () = assert!(ROWS_OF_GRADIENTS as usize == super::gradient::BLOCK);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     device: CubeDevice,
+    /// The rows of the batch size whose schedule it has.
+    bucket: usize,
     rows: RowType,
     emit: Emit,
     epilogue: EpiloguePlan,
 }
 
 impl ForestOp {
-    /// Returns the executable for a device, a type of rows, and a kind of result. It is compiled at its first
-    /// use.
-    pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
+    /// Returns the bucket of a batch on a device: the number of rows of the nearest size, and its schedule.
+    fn bucket(&self, device: &CubeDevice, batch: usize) -> (usize, &Schedule) {
+        let make =
+            || Ok::<_, std::convert::Infallible>(self.schedules(&crate::cube::device(&device.client())));
+        match self.schedules_on.get_or_try_init(device, make) {
+            Ok(schedules) => schedules.bucket(batch),
+            Err(never) => match never {},
+        }
+    }
+
+    /// Returns the executable for a device, batches of about `batch` rows, a type of rows, and a kind of result. It is
+    /// compiled at its first use.
+    pub(super) fn executable(
+        &self,
+        device: &CubeDevice,
+        batch: usize,
+        dtype: DType,
+        emit: Emit,
+    ) -> Result<&Executable> {
         let rows = row_type(dtype);
-        let key = Key { device: device.clone(), rows, emit, epilogue: EpiloguePlan::default() };
+        let (bucket, schedule) = self.bucket(device, batch);
+        let key = Key { device: device.clone(), bucket, rows, emit, epilogue: EpiloguePlan::default() };
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
-            let schedule = self.schedule(&crate::cube::device(&client));
             let made = Executable::builder(&client, &self.forest)
-                .schedule(schedule)
+                .schedule(schedule.clone())
                 .emit(emit)
                 .rows(rows)
                 .sum(self.sum)
@@ -90,16 +108,20 @@ impl ForestOp {
     pub(super) fn executable_with_epilogue(
         &self,
         device: &CubeDevice,
+        batch: usize,
         dtype: DType,
         emit: Emit,
         epilogue: &EpiloguePlan,
     ) -> Result<&Executable> {
         if epilogue.is_empty() {
-            return self.executable(device, dtype, emit);
+            return self.executable(device, batch, dtype, emit);
         }
-        let key = Key { device: device.clone(), rows: row_type(dtype), emit, epilogue: epilogue.clone() };
+        let (device, rows) = (device.clone(), row_type(dtype));
+        let key =
+            Key { bucket: self.bucket(&device, batch).0, device, rows, emit, epilogue: epilogue.clone() };
+        let device = &key.device;
         self.cube.get_or_try_init(&key, || {
-            let made = self.executable(device, dtype, emit)?.with_epilogue(epilogue.clone());
+            let made = self.executable(device, batch, dtype, emit)?.with_epilogue(epilogue.clone());
             let (bound, most) = (made.bindings(), device.client().properties().hardware.max_bindings);
             if bound > most {
                 let what = format!("its kernel binds {bound} buffers, the device {most}");
@@ -163,7 +185,7 @@ impl ForestBackend for CubeBackend {
     ) -> FloatTensor<Self> {
         let emit = epilogue.emit(&op);
         let executable = op
-            .executable_with_epilogue(&x.device, x.dtype, emit, epilogue.plan())
+            .executable_with_epilogue(&x.device, x.shape()[0], x.dtype, emit, epilogue.plan())
             .expect("prepared by the caller");
         let leaves = into_contiguous(leaves);
         let tensors = tensors.into_vec().into_iter().map(|t| into_contiguous(t).handle).collect();
@@ -189,7 +211,8 @@ impl ForestBackend for CubeBackend {
         if values == 0 {
             return sums;
         }
-        let executable = op.executable(&x.device, x.dtype, Emit::Slots).expect("prepared by the caller");
+        let executable =
+            op.executable(&x.device, x.shape()[0], x.dtype, Emit::Slots).expect("prepared by the caller");
         let places = op.leaf_places(&x.device);
         let grad = into_contiguous(grad);
         // The leaf slots and the gradients of a piece each fit a binding.
@@ -244,7 +267,7 @@ fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
 }
 
 fn run(x: &CubeTensor, op: &ForestOp, emit: Emit, leaves: &Buffer, out: &CubeTensor) {
-    let executable = op.executable(&x.device, x.dtype, emit).expect("prepared by the caller");
+    let executable = op.executable(&x.device, x.shape()[0], x.dtype, emit).expect("prepared by the caller");
     executable.run(&rows_of(x), leaves, &buffer(out));
 }
 

@@ -277,11 +277,12 @@ impl FusedForest {
         };
         let (Some((x, rows_ir)), Some((leaves, leaves_ir))) = (input(0), input(1)) else { return false };
         let epilogue = EpiloguePlan { recorded: true, ..EpiloguePlan::default() };
-        let executable = match forest.executable_with_epilogue(&self.device, x.dtype, emit, &epilogue) {
-            Ok(executable) => executable,
-            // The error is reported when the forest runs by itself.
-            Err(_) => return false,
-        };
+        let executable =
+            match forest.executable_with_epilogue(&self.device, rows_ir.shape[0], x.dtype, emit, &epilogue) {
+                Ok(executable) => executable,
+                // The error is reported when the forest runs by itself.
+                Err(_) => return false,
+            };
         if x.tiles.is_some() || leaves.strides[..] != [1] {
             return false;
         }

@@ -59,7 +59,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Profile, Targets, Transform},
     plan::Emit,
-    schedule::{Preset, Schedule},
+    schedule::{BatchSchedules, Preset, Schedule},
     sum::Contract,
 };
 
@@ -86,6 +86,9 @@ pub struct ForestOp {
     /// Tensors that are known to hold the forest's own leaf values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     known: known::KnownLeaves,
+    /// The schedules of each cubecl device that has been used.
+    #[cfg(feature = "cube")]
+    schedules_on: once_list::OnceList<burn_cubecl::CubeDevice, BatchSchedules>,
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
     #[cfg(feature = "cube")]
@@ -170,9 +173,13 @@ impl ForestOp {
         self.forest.trees.len()
     }
 
-    /// Returns the schedule for a device.
-    pub fn schedule(&self, device: &crate::schedule::Device) -> Schedule {
-        self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule_on(&self.forest, *device))
+    /// Returns the schedules for a device, by batch size. A batch runs by the schedule of the
+    /// [nearest](BatchSchedules::nearest) size. There is one schedule if one was set.
+    pub fn schedules(&self, device: &crate::schedule::Device) -> BatchSchedules {
+        match &self.schedule {
+            Some(schedule) => schedule.clone().into(),
+            None => Preset::Default.schedules_on(&self.forest, *device),
+        }
     }
 
     /// Returns the leaf values by leaf slot as a tensor of `slots x leaf width` values, which [`forest`]
@@ -263,7 +270,7 @@ impl ForestOp {
         if self.trees() == 0 || x.dims()[0] == 0 {
             return Ok(Tensor::zeros([x.dims()[0], self.trees()], &x.device()));
         }
-        self.prepare(&x.device(), x.dtype(), Emit::Slots)?;
+        self.prepare(&x, Emit::Slots)?;
         let slots = <Dispatch as ForestBackend>::forest_slots(x.into_dispatch(), self.clone());
         Ok(Tensor::from_dispatch(slots))
     }
@@ -346,28 +353,31 @@ impl ForestOp {
         }
     }
 
-    /// Compiles for a device, so that a schedule that the device can't carry out is an error here and not in
-    /// the middle of a graph.
-    fn prepare(&self, device: &Device, dtype: DType, emit: Emit) -> Result<()> {
-        match innermost(device.as_dispatch()) {
+    /// Compiles for these rows' device, so that a schedule that the device can't carry out is an error here and not
+    /// in the middle of a graph.
+    fn prepare(&self, x: &Tensor<2>, emit: Emit) -> Result<()> {
+        match innermost(x.device().as_dispatch()) {
             #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => self.executable(device, dtype, emit).map(drop),
+            DispatchDevice::Cube(device) => self.executable(device, x.dims()[0], x.dtype(), emit).map(drop),
             DispatchDevice::Capture(_) => Ok(()),
             _ => {
-                let _ = (dtype, emit);
+                let _ = emit;
                 self.predictor().map(drop)
             }
         }
     }
 
-    /// Returns the code for a device as text: the CPU program, or the kernel in the device's language.
+    /// Returns the code for a device as text: the CPU program, or the kernel for batches of 4096 rows in the
+    /// device's language.
     ///
     /// # Errors
     /// The device can't carry out the schedule, or its kernels have no text here.
     pub fn source(&self, device: &Device) -> Result<String> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => self.executable(device, DType::F32, Emit::Margins)?.source(),
+            DispatchDevice::Cube(device) => {
+                self.executable(device, 4096, DType::F32, Emit::Margins)?.source()
+            }
             _ => Ok(self.predictor()?.program().to_string()),
         }
     }
@@ -377,9 +387,8 @@ impl ForestOp {
         if let Some(predictor) = self.cpu.get() {
             return Ok(predictor);
         }
-        let schedule = self.schedule(&crate::schedule::Device::Cpu);
         let predictor = Predictor::builder(&self.forest)
-            .schedule(schedule)
+            .schedules(self.schedules(&crate::schedule::Device::Cpu))
             .sum(self.sum)
             .profile(self.profile.as_ref())
             .check(self.check)
@@ -534,7 +543,7 @@ pub fn values(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
         return Ok(op.transformed(forest(x, leaves, op)?));
     }
     op.check_leaves(&x, &leaves)?;
-    op.prepare(&x.device(), x.dtype(), Emit::Values(op.forest.transform))?;
+    op.prepare(&x, Emit::Values(op.forest.transform))?;
     let values =
         <Dispatch as ForestBackend>::forest_values(x.into_dispatch(), leaves.into_dispatch(), op.clone());
     Ok(Tensor::from_dispatch(values))
@@ -564,10 +573,10 @@ pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
     if op.forest.aggregate != Aggregate::Sum && tracked(&x, &leaves) {
         return op.extremes(x, leaves);
     }
-    op.prepare(&x.device(), x.dtype(), Emit::Margins)?;
+    op.prepare(&x, Emit::Margins)?;
     if leaves.is_autodiff() {
         // The gradient needs the leaf slots.
-        op.prepare(&x.device(), x.dtype(), Emit::Slots)?;
+        op.prepare(&x, Emit::Slots)?;
     }
     let margins =
         <Dispatch as ForestBackend>::forest_margins(x.into_dispatch(), leaves.into_dispatch(), op.clone());

@@ -79,7 +79,7 @@ pub fn forest_with_epilogue(
         let of = if epilogue.follows_values() { values(x, leaves, op)? } else { forest(x, leaves, op)? };
         return Ok(epilogue.by_operations(of, &tensors));
     }
-    op.prepare_with_epilogue(&x.device(), x.dtype(), epilogue)?;
+    op.prepare_with_epilogue(&x, epilogue)?;
     let mut next = tensors.into_iter().map(Tensor::into_dispatch);
     let mut next = || next.next().expect("they were counted");
     let tensors: EpilogueTensors<Dispatch> = match epilogue.tensors() {
@@ -101,18 +101,15 @@ pub fn forest_with_epilogue(
 
 impl ForestOp {
     /// Like [`ForestOp::prepare`], but with an epilogue.
-    fn prepare_with_epilogue(
-        &self,
-        device: &burn::tensor::Device,
-        dtype: DType,
-        epilogue: &Epilogue,
-    ) -> Result<()> {
-        match innermost(device.as_dispatch()) {
+    fn prepare_with_epilogue(&self, x: &Tensor<2>, epilogue: &Epilogue) -> Result<()> {
+        let emit = epilogue.emit(self);
+        match innermost(x.device().as_dispatch()) {
             #[cfg(feature = "cube")]
             DispatchDevice::Cube(device) => {
-                self.executable_with_epilogue(device, dtype, epilogue.emit(self), epilogue.plan()).map(drop)
+                let (rows, dtype) = (x.dims()[0], x.dtype());
+                self.executable_with_epilogue(device, rows, dtype, emit, epilogue.plan()).map(drop)
             }
-            _ => self.prepare(device, dtype, epilogue.emit(self)),
+            _ => self.prepare(x, emit),
         }
     }
 

@@ -38,10 +38,16 @@ impl BatchSchedules {
 
     /// Returns the schedule of the bucket whose number of rows is nearest to `rows` by ratio.
     pub fn nearest(&self, rows: usize) -> &Schedule {
+        self.bucket(rows).1
+    }
+
+    /// Returns the bucket whose number of rows is nearest to `rows` by ratio: its number of rows, and its schedule.
+    pub fn bucket(&self, rows: usize) -> (usize, &Schedule) {
         let distance = |bucket: usize| (bucket as f64 / rows.max(1) as f64).ln().abs();
         let nearest = self.buckets.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
         // There is at least one bucket.
-        &nearest.unwrap_or(&self.buckets[0]).1
+        let (rows, schedule) = nearest.unwrap_or(&self.buckets[0]);
+        (*rows, schedule)
     }
 }
 

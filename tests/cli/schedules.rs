@@ -131,11 +131,16 @@ fn lower_prints_every_stage() {
     let rows = batch("3", "xgboost");
     assert!(rows.contains("# engine walks by row: 300 of 300"), "{rows}");
     refuses(&["lower", &model, "--emit", "loops", "--batch", "3"], &["--emit plan"]);
-    refuses(
-        &["lower", &model, "--backend", "wgpu", "--emit", "plan", "--batch", "3"],
-        &["leave --batch out"],
-    );
     refuses(&["lower", &model, "--emit", "plan", "--batch", "0"], &["give 1 to 1048576 rows"]);
+    // The default schedule on a GPU is chosen by the size of the batch.
+    let on_gpu = |batch: &[&str]| {
+        let all =
+            [&["lower", &model, "--backend", "wgpu", "--portable", "--emit", "schedule"], batch].concat();
+        prints(&all)
+    };
+    assert_eq!(on_gpu(&["--batch", "4096"]), on_gpu(&[]));
+    assert!(on_gpu(&["--batch", "1"]).contains("tile(batch, b0, b1, 1)"), "{}", on_gpu(&["--batch", "1"]));
+    assert!(on_gpu(&["--batch", "100000"]).contains("tile(batch, b0, b1, 16)"));
     // The same whichever GPU is there.
     let portable =
         |backend: &str| prints(&["lower", &model, "--backend", backend, "--portable", "--emit", "plan"]);

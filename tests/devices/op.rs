@@ -423,3 +423,31 @@ fn a_profile_reaches_every_device() {
         assert!(builder().profile(other).build().is_err(), "a profile of another forest on {name}");
     }
 }
+
+/// Each size of a batch has its default schedule, and none changes a result: margins within the bound of their sums, leaf
+/// slots exactly. 1448 rows and 11 586 rows are where the schedules of a GPU change.
+#[test]
+fn the_default_schedule_of_every_batch_size() {
+    let s = support::named("churn");
+    let bounds = s.forest.sum_bound();
+    for (name, device) in devices() {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect("an operator"));
+        for batch in [1, 511, 1447, 1449, 4096, 11_580, 11_590] {
+            let rows: Vec<f32> = s.rows.iter().copied().cycle().take(batch * s.columns()).collect();
+            let x = Tensor::<2>::from_data(TensorData::new(rows.clone(), [batch, s.columns()]), &device);
+            let margins = op.margins(x.clone()).expect("rows").into_data().try_to_vec::<f32>().expect("f32");
+            let slots = op.leaf_slots(x).expect("rows").into_data().convert::<i32>();
+            let slots = slots.try_to_vec::<i32>().expect("i32");
+            let predictor = fangorn::Predictor::new(&s.forest).expect("a predictor");
+            let own = fangorn::cpu::Rows::new(&rows, s.columns()).expect("rows");
+            let expected = predictor.leaf_slots(&own).expect("slots");
+            assert!(slots.iter().zip(&expected).all(|(a, b)| *a as u32 == *b), "{name}, {batch} rows");
+            let expected = predictor.margins(&own).expect("margins");
+            for (i, (found, expected)) in margins.iter().zip(&expected).enumerate() {
+                let off = (f64::from(*found) - f64::from(*expected)).abs();
+                let most = 2.0 * bounds[i % bounds.len()];
+                assert!(off <= most, "{name}, {batch} rows, value {i}: {found}, not {expected}");
+            }
+        }
+    }
+}

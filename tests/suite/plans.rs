@@ -11,7 +11,8 @@ use fangorn::{
         cube::{Adders, Cube, EpiloguePlace, MappedLoop, SharedSums, Statement, Sum},
         lower,
     },
-    schedule::{Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
+    schedule::{Architecture, Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
+    sum::Contract,
 };
 use generate::forest_of;
 
@@ -100,28 +101,63 @@ fn tahoe_direct() {
 #[test]
 fn the_default_with_many_trees() {
     let plan = preset(&forest_of("40 x depth 3; features 5"), Preset::Default);
-    // 32 rows by 8 shares of the trees.
-    assert_eq!(plan.own.cube_dim, [32, 8, 1]);
-    assert_eq!(grid(&plan), [Some(Size::Batch / 32), None, None]);
-    assert_eq!(plan.own.cached_rows, Some(32));
-    assert_eq!(plan.own.shared_sums, Some(SharedSums { axes: vec![(Axis::Y, 8)], rows: 32 }));
-    // The cache, 32 x 5, and the sums, 8 x 32 x 1; the cache's two barriers, the clearing's, the reduction's two.
-    assert_eq!((plan.shared_bytes(), plan.barriers()), (4 * (160 + 256), 5));
+    // 8 rows by 32 shares of the trees.
+    assert_eq!(plan.own.cube_dim, [8, 32, 1]);
+    assert_eq!(grid(&plan), [Some(Size::Batch / 8), None, None]);
+    assert_eq!(plan.own.cached_rows, Some(8));
+    assert_eq!(plan.own.shared_sums, Some(SharedSums { axes: vec![(Axis::Y, 32)], rows: 8 }));
+    // The cache, 8 x 5, and the sums, 32 x 8 x 1.
+    assert_eq!(plan.shared_bytes(), 4 * (40 + 256));
     assert!(plan.own.partials.is_empty() && plan.sums_once());
     assert_eq!(
-        body(&plan),
+        body(&plan)[..7],
         [
-            "grid.x for b0 (r0, rows) in 0 .. s1 step 32:",
-            "barrier; cacheRows 32 x 5 by 256 units; barrier",
+            "grid.x for b0 (r0, rows) in 0 .. s1 step 8:",
+            "barrier; cacheRows 8 x 5 by 256 units; barrier",
             "clear shared sums; barrier",
-            "block.x once for b1 (r1, rows) in 0 .. min(32, s1-r0) step 1:",
+            "block.x once for b1 (r1, rows) in 0 .. min(8, s1-r0) step 1:",
             "shared += accumulate:",
-            "block.y once for t0 (r2, trees) in 0 .. s3 step s2:",
-            "for t1 (r3, trees) in 0 .. min(s2, s3-r2) step 1:",
-            "walk until leaf, rows cached",
-            "barrier; result = base + reduce shared sums by a unit a row, rows(r1 in 0 .. min(32, s1-r0) step 1); barrier",
+            "block.y once for t1 (r2, trees) in 0 .. 32 step 1:",
+            "for t0 (r3, trees) in 0 .. s2-r2 step 32:",
         ]
     );
+}
+
+/// Whatever the forest and the device, the default schedules can be carried out, for each size of a batch and for sums
+/// of one word and of two.
+#[test]
+fn the_defaults_by_batch_fit_every_device() {
+    let hopper = "sm_90a".parse::<Architecture>().expect("a name").device();
+    let limits = |max_units: u32, shared_bytes: u32| {
+        Device::Gpu(Gpu { max_units, max_dim: [max_units; 3], shared_bytes, ..Gpu::PORTABLE })
+    };
+    let devices =
+        [Device::PORTABLE_GPU, hopper, limits(1024, 48 << 10), limits(64, 4 << 10), limits(1, 1 << 10)];
+    for trees in [1, 2, 7, 100, 600] {
+        for features in [1, 30, 129, 968, 2000, 9000] {
+            for outputs in [1, 3, 26, 150] {
+                let forest = forest_of(&format!("{trees} x depth 2; features {features}; outputs {outputs}"));
+                for (device, sum) in devices.iter().flat_map(|d| [(*d, Contract::Any), (*d, Contract::Exact)])
+                {
+                    let mut row_units = u32::MAX;
+                    for (rows, schedule) in Preset::Default.schedules_on(&forest, device).buckets() {
+                        let what = format!(
+                            "{trees}, {features}, {outputs}, {device:?}, {sum:?}, {rows}: {schedule}"
+                        );
+                        let request = Request { device, threads: 1, sum, ..Request::cpu() };
+                        let lowered = lower(&forest, schedule, request);
+                        let lowered = lowered.unwrap_or_else(|e| panic!("{what}: {e}"));
+                        let [_, units, _] = lowered.cube_plan().expect("a kernel").own.cube_dim;
+                        let notes = lowered.notes();
+                        assert!(notes.is_empty(), "{what}: {notes:?}");
+                        let wide = features > 129;
+                        assert!(wide || units <= row_units, "more rows have no more units each: {what}");
+                        row_units = units;
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Where units are a processor's threads, nothing waits at a barrier, and no cube has more units than there are cores.
@@ -152,18 +188,16 @@ fn the_default_of_a_processor() {
 #[test]
 fn the_default_with_more_outputs_or_fewer_trees() {
     let three = preset(&forest_of("40 x depth 3; features 5; outputs 3"), Preset::Default);
-    assert_eq!(three.shared_bytes(), 4 * (32 * 5 + 8 * 32 * 3));
+    assert_eq!(three.shared_bytes(), 4 * (8 * 5 + 32 * 8 * 3));
     assert!(!body(&three).iter().any(|l| l.contains("accumulate")), "a register holds one output's sum");
-    let few = preset(&forest_of("31 x depth 3; features 5"), Preset::Default);
-    assert_eq!((few.own.cube_dim, few.own.shared_sums.clone()), ([32, 1, 1], None));
-    assert_eq!((few.shared_bytes(), few.barriers()), (4 * 32 * 5, 2));
-    assert!(few.sums_once());
-    // 32 rows of 65 columns are past the preset's cache.
-    let wide = preset(&forest_of("31 x depth 3; features 65"), Preset::Default);
-    assert_eq!(
-        (wide.own.cached_rows, wide.own.features, wide.shared_bytes(), wide.barriers()),
-        (None, 0, 0, 0)
-    );
+    let few = preset(&forest_of("5 x depth 3; features 5"), Preset::Default);
+    assert_eq!(few.own.cube_dim, [64, 4, 1], "no unit is without a tree");
+    let one = preset(&forest_of("1 x depth 3; features 5"), Preset::Default);
+    assert_eq!((one.own.cube_dim, one.own.shared_sums.clone()), ([64, 1, 1], None));
+    assert!(few.sums_once() && one.sums_once());
+    // 8 rows of 600 columns don't fit 16 KiB.
+    let wide = preset(&forest_of("31 x depth 3; features 600"), Preset::Default);
+    assert_eq!((wide.own.cached_rows, wide.own.features), (None, 0));
 }
 
 #[test]

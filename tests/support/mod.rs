@@ -270,7 +270,8 @@ pub fn devices() -> Vec<(&'static str, burn::tensor::Device)> {
 #[cfg(feature = "cube")]
 pub fn gpu() -> Option<(&'static str, burn::tensor::Device)> {
     use burn::tensor::Device;
-    let built_in: &[(&'static str, fn() -> Device)] = &[
+    type Backend = (&'static str, fn() -> Device);
+    let built_in: &[Backend] = &[
         #[cfg(feature = "vulkan")]
         ("vulkan", || Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
         #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]

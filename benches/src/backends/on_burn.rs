@@ -5,7 +5,7 @@ use std::{hint::black_box, sync::Arc};
 #[cfg(feature = "cube")]
 use burn::backend::DispatchDevice;
 use burn::tensor::{Device, Tensor, TensorData};
-use fangorn::{Forest, op::ForestOp};
+use fangorn::{Forest, op::ForestOp, schedule::Schedule};
 
 use super::engine::{Engine, Times};
 use crate::{
@@ -95,7 +95,12 @@ impl Engine for OnBurn {
             DispatchDevice::Cube(device) => fangorn::cube::device(&device.client()),
             _ => fangorn::schedule::Device::Cpu,
         };
-        schedules::line(&self.op.schedule(&device))
+        let schedules = self.op.schedules(&device);
+        let line = |(rows, schedule): (usize, &Schedule)| match schedules.buckets().len() {
+            1 => schedules::line(schedule),
+            _ => format!("{rows} rows: {}", schedules::line(schedule)),
+        };
+        schedules.buckets().map(line).collect::<Vec<_>>().join(" | ")
     }
 
     fn load(&mut self, rows: Vec<f32>) -> Result<()> {

@@ -173,7 +173,7 @@ fn batch_of(args: &Args, session: &mut Session, rows: &mut RowFile, batch: u32) 
             "backend": session.backend,
             "batch": batch,
             "schedule": c.name,
-            "directives": c.directives,
+            "directives": session.directives(candidate, batch),
             "first_ms": c.first_ms,
         });
         if let (Some(said), Ok(Value::Object(more))) =
@@ -300,7 +300,7 @@ fn open(args: &Args, session: &mut Session, rows: &mut RowFile, batch: u32, seco
                 "kind": "schedule",
                 "batch": batch,
                 "schedule": c.name,
-                "directives": c.directives,
+                "directives": session.directives(candidate, batch),
                 "first_ms": c.first_ms,
                 "resident_us": summary,
             }),
@@ -319,7 +319,7 @@ fn open(args: &Args, session: &mut Session, rows: &mut RowFile, batch: u32, seco
             "kind": "opened",
             "batch": batch,
             "setting": c.name,
-            "directives": c.directives,
+            "directives": session.directives(best, batch),
             "first_ms": c.first_ms,
             "written": written,
         }),

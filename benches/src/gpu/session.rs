@@ -7,8 +7,16 @@ use std::{
     time::Instant,
 };
 
-use burn::tensor::{Device, ProfileOptions, Tensor, TensorData, TimingMethod};
-use fangorn::{Forest, Predictor, cpu::Rows, op::ForestOp, schedule::Schedule};
+use burn::{
+    backend::DispatchDevice,
+    tensor::{Device, ProfileOptions, Tensor, TensorData, TimingMethod},
+};
+use fangorn::{
+    Forest, Predictor,
+    cpu::Rows,
+    op::ForestOp,
+    schedule::{Preset, Schedule},
+};
 use serde::Serialize;
 
 use crate::{
@@ -25,8 +33,6 @@ pub const BACKENDS: [&str; 5] = ["cuda", "vulkan", "wgpu", "metal", "rocm"];
 pub struct Candidate {
     /// The name of a preset, or of a schedule file.
     pub name: String,
-    /// The schedule's directives, on one line.
-    pub directives: String,
     op: Arc<ForestOp>,
     /// Milliseconds from the forest to the first margins.
     pub first_ms: Option<f64>,
@@ -137,6 +143,15 @@ impl Session {
     /// Returns the name that the device reports for itself.
     pub fn device_name(&self) -> String {
         devices::name(self.backend, &self.device)
+    }
+
+    /// Returns the directives of a candidate's schedule for a batch, on one line.
+    pub fn directives(&self, candidate: usize, batch: u32) -> String {
+        let device = match self.device.as_dispatch() {
+            DispatchDevice::Cube(device) => fangorn::cube::device(&device.client()),
+            _ => fangorn::schedule::Device::PORTABLE_GPU,
+        };
+        schedules::line(self.candidates[candidate].op.schedules(&device).nearest(batch as usize))
     }
 
     /// Returns the forest.
@@ -309,11 +324,12 @@ impl Session {
     }
 }
 
-/// Makes a schedule's operator, which is compiled at its first use.
+/// Makes a schedule's operator, which is compiled at its first use. The operator chooses the default schedule itself, by
+/// the device and the batch.
 fn candidate((name, schedule): (String, Schedule), forest: &Forest) -> Result<Candidate> {
-    let directives = schedules::line(&schedule);
+    let schedule = (name != Preset::Default.name()).then_some(schedule);
     let op = Arc::new(ForestOp::builder(forest.clone()).schedule(schedule).build()?);
-    Ok(Candidate { name, directives, op, first_ms: None, refused: None })
+    Ok(Candidate { name, op, first_ms: None, refused: None })
 }
 
 /// Waits for a future by polling it again and again.

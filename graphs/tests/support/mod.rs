@@ -82,7 +82,8 @@ pub fn named(name: &str) -> Specimen {
 /// Returns the devices that are built in and answer. With `FANGORN_REQUIRE_GPU=1` a GPU without an answer is
 /// a failure. `FANGORN_TEST_DEVICE` names the GPU's backend if several are built in.
 pub fn devices() -> Vec<(&'static str, Device)> {
-    let gpus: &[(&'static str, fn() -> Device)] = &[
+    type Backend = (&'static str, fn() -> Device);
+    let gpus: &[Backend] = &[
         #[cfg(feature = "vulkan")]
         ("vulkan", || Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
         #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]

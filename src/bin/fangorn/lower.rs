@@ -66,7 +66,8 @@ pub struct Lower {
     /// this machine has
     #[arg(long)]
     portable: bool,
-    /// Print the plan or the kernel that runs a batch of this many rows on the CPU, and its engines
+    /// Print the plan or the kernel that runs a batch of this many rows, and on the CPU its engines. On a GPU, 4096
+    /// without it
     #[arg(long, value_name = "ROWS")]
     batch: Option<usize>,
     /// Write to this file instead of standard output. A kernel for cuda or rocm is written as the driver loads it: PTX or
@@ -84,13 +85,6 @@ pub struct Lower {
 pub fn run(args: &Lower) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     let arch = architecture(args, backend)?;
-    if args.batch.is_some() && backend.is_gpu() {
-        let what = "a device's kernel is the same for all batches; leave --batch out";
-        return Err(Error::Request(format!(
-            "--batch goes with --backend cpu, not {}: {what}",
-            backend.name()
-        )));
-    }
     let (device, note) = match arch {
         Some(_) if args.portable && args.arch.is_some() => {
             return Err(Error::Request("--arch names a GPU, --portable none; leave one out".into()));
@@ -108,7 +102,11 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     let forest = &contents.forest;
     let choice = Choice::new(&args.schedule, forest, device, Contract::Any)?
         .by(args.profile.read(&args.model, &contents)?);
-    if let Some(rows) = args.batch {
+    let choice = match backend.is_gpu() {
+        true => choice.for_batch(args.batch.unwrap_or(USUAL_BATCH)),
+        false => choice,
+    };
+    if let Some(rows) = args.batch.filter(|_| !backend.is_gpu()) {
         let text = batch_text(args, backend, forest, &choice, rows)?;
         return write(args, &text, text.as_bytes());
     }
@@ -143,6 +141,9 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     }
     write(args, &text, text.as_bytes())
 }
+
+/// The number of rows of a batch on a GPU where `--batch` is left out.
+const USUAL_BATCH: usize = 4096;
 
 /// The maximum number of rows of a batch whose engines are counted.
 const LARGEST_BATCH: usize = 1 << 20;

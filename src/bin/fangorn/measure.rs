@@ -92,7 +92,7 @@ pub fn run(args: &Measure) -> Result<Outcome> {
         }
         None => RowPool::drawn(&forest, batch)?,
     };
-    let default = Preset::Default.schedule_on(&forest, device);
+    let default = Preset::Default.schedules_on(&forest, device).nearest(batch).clone();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| Error::Request(format!("standard input: {e}")))?;
         let question: Question = serde_json::from_str(&line)

@@ -44,7 +44,7 @@ impl Choice {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
             return Ok(Self {
-                schedules: preset.schedule_on(forest, device).into(),
+                schedules: preset.schedules_on(forest, device),
                 is_default,
                 profile: None,
                 file: None,
@@ -99,6 +99,11 @@ impl Choice {
             )
         })?;
         Ok(Self { schedules, is_default: false, profile: None, file: None })
+    }
+
+    /// Returns the choice of the schedule for batches of `rows` rows.
+    pub fn for_batch(self, rows: usize) -> Self {
+        Self { schedules: self.schedules.nearest(rows).clone().into(), is_default: false, ..self }
     }
 
     /// Returns this choice with a profile.
