@@ -32,7 +32,7 @@ import zipfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FEATURES = "cuda,vulkan,flex,ndarray"
-# Without what these bring themselves: the machine has it.
+# The engines' packages, without those that the machine has already.
 PACKAGES = ["nvforest.txt", "xgboost.txt", "hummingbird.txt"]
 THERE = {"torch", "numpy", "scikit-learn", "onnx", "protobuf", "scipy", "matplotlib", "cupy-cuda13x[ctk]", "cuda-toolkit"}
 BESIDE = ["rapids-logger==0.3.*", "onnxconverter-common", "dill"]

@@ -35,3 +35,12 @@ pub fn name(backend: &'static str, device: &Device) -> String {
     let identity = caught(backend, || Ok(device.identity())).ok().flatten();
     identity.map_or_else(|| format!("{device:?}"), |identity| identity.name)
 }
+
+/// Returns what schedules are checked against: the description of a cubecl device, or the CPU.
+pub fn description(device: &Device) -> fangorn::schedule::Device {
+    match device.as_dispatch() {
+        #[cfg(feature = "cube")]
+        burn::backend::DispatchDevice::Cube(device) => fangorn::cube::device(&device.client()),
+        _ => fangorn::schedule::Device::Cpu,
+    }
+}

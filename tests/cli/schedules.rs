@@ -132,6 +132,10 @@ fn lower_prints_every_stage() {
     assert!(rows.contains("# engine walks by row: 300 of 300"), "{rows}");
     refuses(&["lower", &model, "--emit", "loops", "--batch", "3"], &["--emit plan"]);
     refuses(&["lower", &model, "--emit", "plan", "--batch", "0"], &["give 1 to 1048576 rows"]);
+    refuses(
+        &["lower", &model, "--backend", "wgpu", "--portable", "--emit", "plan", "--batch", "0"],
+        &["give 1 to 1048576 rows"],
+    );
     // The default schedule on a GPU is chosen by the size of the batch.
     let on_gpu = |batch: &[&str]| {
         let all =

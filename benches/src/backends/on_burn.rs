@@ -90,12 +90,7 @@ impl Engine for OnBurn {
     }
 
     fn schedule(&self) -> String {
-        let device = match self.device.as_dispatch() {
-            #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => fangorn::cube::device(&device.client()),
-            _ => fangorn::schedule::Device::Cpu,
-        };
-        let schedules = self.op.schedules(&device);
+        let schedules = self.op.schedules(&devices::description(&self.device));
         let line = |(rows, schedule): (usize, &Schedule)| match schedules.buckets().len() {
             1 => schedules::line(schedule),
             _ => format!("{rows} rows: {}", schedules::line(schedule)),

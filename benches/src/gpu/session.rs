@@ -7,10 +7,7 @@ use std::{
     time::Instant,
 };
 
-use burn::{
-    backend::DispatchDevice,
-    tensor::{Device, ProfileOptions, Tensor, TensorData, TimingMethod},
-};
+use burn::tensor::{Device, ProfileOptions, Tensor, TensorData, TimingMethod};
 use fangorn::{
     Forest, Predictor,
     cpu::Rows,
@@ -147,10 +144,7 @@ impl Session {
 
     /// Returns the directives of a candidate's schedule for a batch, on one line.
     pub fn directives(&self, candidate: usize, batch: u32) -> String {
-        let device = match self.device.as_dispatch() {
-            DispatchDevice::Cube(device) => fangorn::cube::device(&device.client()),
-            _ => fangorn::schedule::Device::PORTABLE_GPU,
-        };
+        let device = devices::description(&self.device);
         schedules::line(self.candidates[candidate].op.schedules(&device).nearest(batch as usize))
     }
 

@@ -85,6 +85,10 @@ pub struct Lower {
 pub fn run(args: &Lower) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     let arch = architecture(args, backend)?;
+    if let Some(rows) = args.batch.filter(|rows| !(1..=LARGEST_BATCH).contains(rows)) {
+        let what = format!("--batch {rows}: give 1 to {LARGEST_BATCH} rows; larger batches run the same way");
+        return Err(Error::Request(what));
+    }
     let (device, note) = match arch {
         Some(_) if args.portable && args.arch.is_some() => {
             return Err(Error::Request("--arch names a GPU, --portable none; leave one out".into()));
@@ -145,7 +149,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
 /// The number of rows of a batch on a GPU where `--batch` is left out.
 const USUAL_BATCH: usize = 4096;
 
-/// The maximum number of rows of a batch whose engines are counted.
+/// The maximum number of rows of `--batch`. On the CPU a batch is run, and its engines are counted.
 const LARGEST_BATCH: usize = 1 << 20;
 
 /// Returns the plan or the program that runs a batch of `rows` rows, and its engines, as text.
@@ -159,10 +163,6 @@ fn batch_text(
     refuse_reference(backend)?;
     if !matches!(args.emit, Stage::Plan | Stage::Kernel) {
         return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into()));
-    }
-    if !(1..=LARGEST_BATCH).contains(&rows) {
-        let what = format!("--batch {rows}: give 1 to {LARGEST_BATCH} rows; larger batches run the same way");
-        return Err(Error::Request(what));
     }
     let predictor = choice.predictor(forest, Contract::Any)?;
     predictor.warnings().iter().for_each(|warning| say(&warning.to_string()));
