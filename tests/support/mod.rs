@@ -249,6 +249,12 @@ pub fn reference_margins(s: &Specimen) -> impl Fn(usize) -> Vec<f64> {
     |r| reference::margins(&s.forest, s.row(r))
 }
 
+#[cfg(feature = "cube")]
+#[path = "gpu.rs"]
+mod device_under_test;
+#[cfg(feature = "cube")]
+pub use device_under_test::gpu;
+
 /// The burn devices that are built in and answer. A GPU backend without a driver is skipped on one line, which
 /// `FANGORN_REQUIRE_GPU` makes a failure.
 #[cfg(feature = "burn")]
@@ -263,49 +269,6 @@ pub fn devices() -> Vec<(&'static str, burn::tensor::Device)> {
     #[cfg(feature = "cube")]
     found.extend(gpu());
     found
-}
-
-/// The cubecl device under test, if its driver answers: the one that `FANGORN_TEST_DEVICE` names (vulkan, wgpu, cuda,
-/// rocm or cubecl-cpu), or else the first of these that is built in.
-#[cfg(feature = "cube")]
-pub fn gpu() -> Option<(&'static str, burn::tensor::Device)> {
-    use burn::tensor::Device;
-    type Backend = (&'static str, fn() -> Device);
-    let built_in: &[Backend] = &[
-        #[cfg(feature = "vulkan")]
-        ("vulkan", || Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
-        #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]
-        ("wgpu", || Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
-        #[cfg(feature = "cuda")]
-        ("cuda", || Device::cuda(0)),
-        #[cfg(feature = "rocm")]
-        ("rocm", || Device::rocm(0)),
-        #[cfg(feature = "cubecl-cpu")]
-        ("cubecl-cpu", Device::cpu),
-    ];
-    let (name, make) = match std::env::var("FANGORN_TEST_DEVICE") {
-        Ok(wanted) => *built_in
-            .iter()
-            .find(|(name, _)| *name == wanted)
-            .unwrap_or_else(|| panic!("FANGORN_TEST_DEVICE is {wanted}, which is not in this build")),
-        Err(_) => built_in[0],
-    };
-    let open = || {
-        let device = make();
-        // The first use opens the device; without a driver that panics.
-        device.identity();
-        (name, device)
-    };
-    match std::panic::catch_unwind(open) {
-        Ok(found) => Some(found),
-        Err(_) if std::env::var("FANGORN_REQUIRE_GPU").is_ok_and(|v| v == "1") => {
-            panic!("no GPU driver answers, and one is required")
-        }
-        Err(_) => {
-            eprintln!("skipped: no GPU driver answers");
-            None
-        }
-    }
 }
 
 /// A model of the project's own zoo.

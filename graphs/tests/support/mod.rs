@@ -79,41 +79,18 @@ pub fn named(name: &str) -> Specimen {
     Specimen { forest: model(name), rows, count, output }
 }
 
-/// Returns the devices that are built in and answer. With `FANGORN_REQUIRE_GPU=1` a GPU without an answer is
-/// a failure. `FANGORN_TEST_DEVICE` names the GPU's backend if several are built in.
+#[path = "../../../tests/support/gpu.rs"]
+mod device_under_test;
+
+/// Returns the devices that are built in and answer, the cubecl device under test among them.
 pub fn devices() -> Vec<(&'static str, Device)> {
-    type Backend = (&'static str, fn() -> Device);
-    let gpus: &[Backend] = &[
-        #[cfg(feature = "vulkan")]
-        ("vulkan", || Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
-        #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]
-        ("wgpu", || Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
-        #[cfg(feature = "cuda")]
-        ("cuda", || Device::cuda(0)),
-    ];
     #[allow(unused_mut)]
     let mut found: Vec<(&'static str, Device)> = Vec::new();
     #[cfg(feature = "flex")]
     found.push(("flex", Device::flex()));
     #[cfg(feature = "ndarray")]
     found.push(("ndarray", Device::ndarray()));
-    let wanted = std::env::var("FANGORN_TEST_DEVICE").ok();
-    let mut chosen = gpus.iter().filter(|(name, _)| wanted.as_deref().is_none_or(|w| w == *name));
-    if let Some((name, make)) = chosen.next() {
-        let open = || {
-            let device = make();
-            // The first use opens the device, and panics without a driver.
-            device.identity();
-            device
-        };
-        match std::panic::catch_unwind(open) {
-            Ok(device) => found.push((name, device)),
-            Err(_) if std::env::var("FANGORN_REQUIRE_GPU").is_ok_and(|v| v == "1") => {
-                panic!("no GPU driver answers, and one is required")
-            }
-            Err(_) => eprintln!("skipped: no GPU driver answers"),
-        }
-    }
+    found.extend(device_under_test::gpu());
     found
 }
 
