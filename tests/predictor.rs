@@ -102,12 +102,16 @@ fn reads_rows_by_their_strides() {
     assert_eq!(predictor.margins(&transposed).expect("margins"), plain);
     let wide = Rows::strided(&padded, [count, columns], [columns + 3, 1]).expect("rows");
     assert_eq!(predictor.margins(&wide).expect("margins"), plain);
-    // One row, repeated by a stride of zero.
-    let same = Rows::strided(&s.rows, [5, columns], [0, 1]).expect("rows");
-    // Few rows may be summed in another order.
-    assert_margins("the same row", &s.forest, &predictor.margins(&same).expect("margins"), |_| {
-        reference_margins(&s)(0)
-    });
+    // One row, repeated by a stride of zero, in a batch of few rows and in one of many.
+    for count in [5, 65] {
+        let same = Rows::strided(&s.rows, [count, columns], [0, 1]).expect("rows");
+        // Few rows may be summed in another order.
+        assert_margins("the same row", &s.forest, &predictor.margins(&same).expect("margins"), |_| {
+            reference_margins(&s)(0)
+        });
+        let slots = reference::leaf_slots(&s.forest, s.row(0)).repeat(count);
+        assert_eq!(predictor.leaf_slots(&same).expect("slots"), slots, "{count} rows");
+    }
 }
 
 #[test]

@@ -98,6 +98,11 @@ impl Program {
     ) -> Result<Self> {
         crate::isa::check()?;
         let plan = lowered.cpu_plan()?.clone();
+        if plan.rows != RowType::F32 && lowered.ranks().is_none() {
+            let what = "a program of the CPU reads f32 and f64 rows, and ranks them itself if the schedule says \
+                        ranks(…); leave Request::rows at RowType::F32";
+            return Err(Error::Device(what.into()));
+        }
         if plan.sizes.len() > MOST_SLOTS {
             let remedy = format!(
                 "{} sizes that only a call knows, at most {MOST_SLOTS}; write more of them as numbers",
@@ -498,4 +503,47 @@ pub fn worker(indices: impl IntoIterator<Item = u32>) -> u32 {
 
 pub(super) fn next_worker(outer: u32, index: u32) -> u32 {
     outer.wrapping_mul(65_599).wrapping_add(index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        forest::{CompareType, Side},
+        plan::{Request, lower},
+        schedule::Schedule,
+    };
+
+    fn program(text: &str, request: Request) -> Result<Program> {
+        let mut forest = Forest::builder(3, 1);
+        for t in 0..100u32 {
+            let mut tree = forest.tree(0);
+            tree.split(t % 3, CompareType::F32.less(f64::from(t)), Side::Left, 1, 2);
+            tree.leaf(1, &[1.0]);
+            tree.leaf(2, &[2.0]);
+        }
+        let forest = forest.build().expect("stumps");
+        let lowered = lower(&forest, &Schedule::parse(text).expect("a schedule"), request).expect("lowered");
+        Program::new(&forest, &lowered, 1)
+    }
+
+    #[test]
+    fn batches_below_the_bound_run_other_engines() {
+        let text = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nlayout(sparse)\nfewRows(full)";
+        let program = program(text, Request::cpu()).expect("a program");
+        let bound = program.few_rows();
+        assert!(bound > 2, "{bound}");
+        assert!(program.same_engines(bound - 2, bound - 1) && program.same_engines(bound, 4096));
+        assert!(!program.same_engines(bound - 1, bound));
+    }
+
+    #[test]
+    fn rows_of_other_types_are_refused() {
+        for rows in [RowType::U8, RowType::U16, RowType::F16, RowType::BF16] {
+            let refused =
+                program("", Request { rows, ..Request::cpu() }).expect_err("other rows").to_string();
+            assert!(refused.contains("RowType::F32"), "{refused}");
+        }
+        assert!(program("ranks(u8)", Request::cpu()).is_ok());
+    }
 }

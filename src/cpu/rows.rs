@@ -320,9 +320,14 @@ mod tests {
         // The last value of the last row is the tenth.
         let shape = Rows::strided(&data, [3, 2], [4, 1]);
         assert_eq!(shape.map(|rows| (rows.len(), rows.columns(), rows.is_empty())).unwrap(), (3, 2, false));
-        for (shape, strides) in
-            [([3, 3], [4, 1]), ([3, 2], [4, 2]), ([4, 1], [4, 1]), ([2, 2], [usize::MAX, 2])]
-        {
+        for (shape, strides) in [
+            ([3, 3], [4, 1]),
+            ([3, 2], [4, 2]),
+            ([4, 1], [4, 1]),
+            ([1, 11], [11, 1]),
+            ([11, 1], [1, 1]),
+            ([2, 2], [usize::MAX, 2]),
+        ] {
             let refused = Rows::strided(&data, shape, strides).expect_err("past the end").to_string();
             assert!(refused.contains("reach past the 10 values"), "{refused}");
         }
@@ -355,6 +360,13 @@ mod tests {
         let mut column = [-1.0f32; 4];
         rows.read_column(2, 1, &mut column);
         assert_eq!(column, [7.0, 10.0, 13.0, -1.0]);
+        // A row that is repeated has no values that follow each other.
+        let rows = Rows::strided(&data, [5, 3], [0, 1]).unwrap();
+        assert!(rows.is_unit() && !rows.has_adjacent_columns());
+        assert_eq!((rows.column::<f32, 4>(0, 2), rows.columns_of::<f32, 4>(0)), (None, None));
+        let mut column = [-1.0f32; 5];
+        rows.read_column(0, 1, &mut column);
+        assert_eq!(column, [1.0; 5]);
         // Values that are cast are not lent.
         let wide: Vec<f64> = (0..4).map(f64::from).collect();
         let rows = Rows::strided(&wide, [4, 1], [1, 4]).unwrap();

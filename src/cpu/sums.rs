@@ -438,7 +438,7 @@ mod tests {
     use crate::{
         forest::{CompareType, Side, reference},
         plan::{Request, lower},
-        schedule::{Preset, Schedule},
+        schedule::{FewRows, Preset, Schedule},
     };
 
     /// Returns a forest of stumps whose leaf values are powers of two, so that sums are exact in any order.
@@ -460,7 +460,16 @@ mod tests {
         let forest = stumps(20_011);
         let values: Vec<f32> = (0..40 * 7).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
         let mut dealt_out = 0;
-        for schedule in [Preset::Default.schedule(&forest, false), Preset::Xgboost.schedule(&forest, false)] {
+        // Some shares have no tree of a tile whose trees lie far apart.
+        let apart =
+            "tile(batch, b0, b1, 64)\ntile(tree, t0, t1, 10007)\nreorder(b0, t1, t0, b1)\nparallel(b0)";
+        let apart = Schedule::parse(apart).expect("a schedule");
+        for schedule in [
+            Preset::Default.schedule(&forest, false),
+            Preset::Xgboost.schedule(&forest, false),
+            apart.clone(),
+            apart.few_rows(FewRows::Full),
+        ] {
             for threads in [1, 2, 3, 8] {
                 let request = Request { threads, ..Request::cpu() };
                 let lowered = lower(&forest, &schedule, request).expect("lowered");

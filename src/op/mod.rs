@@ -367,8 +367,8 @@ impl ForestOp {
         }
     }
 
-    /// Returns the code for a device as text: the CPU program, or the kernel for batches of 4096 rows in the
-    /// device's language.
+    /// Returns the code for a device as text: the CPU program, or the kernel for batches of
+    /// [`BatchSchedules::USUAL_ROWS`] in the device's language.
     ///
     /// # Errors
     /// The device can't carry out the schedule, or its kernels have no text here.
@@ -376,7 +376,7 @@ impl ForestOp {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
             DispatchDevice::Cube(device) => {
-                self.executable(device, 4096, DType::F32, Emit::Margins)?.source()
+                self.executable(device, BatchSchedules::USUAL_ROWS, DType::F32, Emit::Margins)?.source()
             }
             _ => Ok(self.predictor()?.program().to_string()),
         }

@@ -21,6 +21,9 @@ pub struct BatchSchedules {
 }
 
 impl BatchSchedules {
+    /// The number of rows of a batch for which a schedule is chosen or shown where no size is given.
+    pub const USUAL_ROWS: usize = 4096;
+
     /// Makes schedules of pairs: the rows of a batch, and the schedule for such batches. Returns `None` if
     /// there is no pair, a number of rows is 0, or two pairs have the same number of rows.
     pub fn new(buckets: impl IntoIterator<Item = (usize, Schedule)>) -> Option<Self> {

@@ -224,6 +224,14 @@ struct Building {
 
 /// The greatest number of loops. A program that writes a schedule with more loops has a mistake.
 const MOST_LOOPS: usize = 4096;
+
+/// Refuses a size of 0, which the text form can't say.
+fn at_least_one(size: &Size) -> Result<(), String> {
+    match size {
+        Size::Const(0) => Err("a size is at least 1; write 1 or more".into()),
+        _ => Ok(()),
+    }
+}
 /// The greatest number of loops inside each other. A program that nests more loops has a mistake.
 pub(crate) const MOST_DEPTH: usize = 32;
 /// The greatest number of terms that the start, the step or the end of a loop may be made of. Splits of
@@ -374,12 +382,14 @@ impl Building {
         match directive {
             Directive::Tile { var, outer, inner, size } => {
                 let found = self.find(var)?;
+                at_least_one(size)?;
                 self.check_new_names([outer, inner])?;
                 self.room(found.len())?;
                 found.into_iter().try_for_each(|n| self.tile(n, outer, inner, size))
             }
             Directive::Split { var, first, second, at } => {
                 let found = self.find(var)?;
+                at_least_one(at)?;
                 self.check_new_names([first, second])?;
                 self.room(found.iter().map(|n| self.count(*n)).sum())?;
                 // Inner loops come first, because the split of an outer loop clones the loops inside it.

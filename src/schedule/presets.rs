@@ -96,7 +96,8 @@ impl Preset {
 
     /// Returns the schedule for a forest on a device. It is [`Preset::schedule`], but the default preset is
     /// [`Preset::TahoeDirect`] on a device where kernels can't have shared memory or where a barrier is
-    /// expensive, and on another GPU it is [its schedule](Preset::schedules_on) for batches of 4096 rows.
+    /// expensive, and on another GPU it is [its schedule](Preset::schedules_on) for batches of
+    /// [`BatchSchedules::USUAL_ROWS`].
     pub fn schedule_on(self, forest: &Forest, device: Device) -> Schedule {
         match (self, device) {
             (Self::Default, Device::Gpu(gpu)) if gpu.units_are_threads || !gpu.shared_memory => {
@@ -352,8 +353,13 @@ const SHAPES: [CubeShape; 3] = [
 ];
 
 /// The shape for batches of any size, where there can be only one.
-const USUAL_SHAPE: CubeShape =
-    CubeShape { batch: 4096, row_units: 64, units_per_tree: 1, rows: 8, interleaved: false };
+const USUAL_SHAPE: CubeShape = CubeShape {
+    batch: BatchSchedules::USUAL_ROWS,
+    row_units: 64,
+    units_per_tree: 1,
+    rows: 8,
+    interleaved: false,
+};
 
 /// Maximum number of words of the cached rows of a cube. With more, too few cubes fit a multiprocessor.
 const CACHED_WORDS: u32 = 8192;

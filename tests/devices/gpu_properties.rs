@@ -1,6 +1,7 @@
 //! Random forests and adversarial rows on a GPU, against the reference interpreter.
 //!
-//! Schedules are the presets: a kernel is compiled for each, which a software driver is slow at.
+//! Schedules are the presets: a kernel is compiled for each, which a software driver is slow at. `FANGORN_CASES` and
+//! `FANGORN_SEED` ask for more cases, and for others.
 
 #![cfg(feature = "cube")]
 
@@ -9,27 +10,40 @@ use crate::support;
 
 use std::{cell::Cell, sync::Arc};
 
-use burn::tensor::{Tensor, TensorData};
-use fangorn::{forest::reference, op::ForestOp, schedule::Preset};
-use proptest::{
-    prelude::*,
-    test_runner::{Config, TestRunner},
+use burn::{
+    backend::DispatchDevice,
+    tensor::{Device, Tensor, TensorData},
 };
+use fangorn::{
+    Forest, cube,
+    forest::reference,
+    op::ForestOp,
+    schedule::{Preset, Schedule},
+};
+use proptest::{prelude::*, test_runner::TestCaseError};
 use support::assert_margins;
+
+/// The schedules of the default preset for the device, one for each size of a batch, and then every other preset's.
+fn schedules(forest: &Forest, device: &Device) -> Vec<(String, Schedule)> {
+    let DispatchDevice::Cube(device) = device.as_dispatch() else { panic!("a device of cubecl") };
+    let by_batch = Preset::Default.schedules_on(forest, cube::device(&device.client()));
+    let default = by_batch.buckets().map(|(rows, schedule)| (format!("default, {rows}"), schedule.clone()));
+    let others = Preset::ALL.into_iter().filter(|preset| *preset != Preset::Default);
+    default.chain(others.map(|preset| (preset.name().to_owned(), preset.schedule(forest, true)))).collect()
+}
 
 #[test]
 fn random_forests_give_what_the_reference_gives() {
     let Some((name, device)) = support::gpu() else { return };
-    let preset = Cell::new(0);
-    let config = Config { cases: 8, failure_persistence: None, max_shrink_iters: 16, ..Config::default() };
-    let mut runner = TestRunner::new(config);
+    let case = Cell::new(0);
+    let mut runner = generate::runner(generate::wanted(10));
     let result = runner.run(&(generate::forest(), any::<u64>()), |(forest, seed)| {
-        let preset = Preset::ALL[preset.replace(preset.get() + 1) % Preset::ALL.len()];
+        let mut schedules = schedules(&forest, &device);
+        let (schedule_name, schedule) = schedules.swap_remove(case.replace(case.get() + 1) % schedules.len());
         let columns = forest.features.len();
         let batch = 67;
         let rows = generate::rows(&forest, batch, seed);
-        let what = format!("{} on {name}\n{}", preset.name(), forest.to_text());
-        let schedule = preset.schedule(&forest, true);
+        let what = format!("{schedule_name} on {name}\n{}", forest.to_text());
         let op = Arc::new(ForestOp::builder(forest.clone()).schedule(schedule).build().expect("a preset"));
         let x = || Tensor::<2>::from_data(TensorData::new(rows.clone(), [batch, columns]), &device);
         let slots = match op.leaf_slots(x()) {

@@ -37,9 +37,11 @@ pub fn engines() -> Vec<(String, Option<Schedule>, Engines)> {
         let directive = format!("fewRows({})", few_rows.name());
         all.push((directive.clone(), window(&directive), Engines::default()));
     }
-    for (name, few_rows) in
-        [("registers, trees eight apart", FewRows::Registers), ("full trees, eight apart", FewRows::Full)]
-    {
+    for (name, few_rows) in [
+        ("registers, trees eight apart", FewRows::Registers),
+        ("trees abreast, eight apart", FewRows::Abreast),
+        ("full trees, eight apart", FewRows::Full),
+    ] {
         let apart = Schedule::parse("tile(tree, t0, t1, 8)\nreorder(t1, t0, batch)").expect("a schedule");
         all.push((name.to_owned(), Some(apart.few_rows(few_rows)), Engines::default()));
     }

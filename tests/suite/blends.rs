@@ -15,7 +15,7 @@ use generate::{Case, forest_of};
 use proptest::{prelude::*, test_runner::Config};
 
 /// Nests that read each row in one window, of one block of rows or several, aligned or not, and some that don't.
-const NESTS: [&str; 11] = [
+const NESTS: [&str; 14] = [
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)",
     "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend)",
     "tile(batch, b0, b1, 100)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)",
@@ -25,6 +25,12 @@ const NESTS: [&str; 11] = [
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend(3))",
     "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend(8))\nlayout(depth_first)",
     "tile(batch, b0, b1, 100)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend(1))",
+    // A cut tree's rows begin inside a block of ranks.
+    "tile(batch, b0, b1, 128)\ntile(b1, b2, b3, 24)\nreorder(b0, b2, tree, b3)\ncache(b0)\nevaluate(b3, blend(3))",
+    // Rows of a visit lie eight apart.
+    "tile(batch, b0, b1, 256)\ntile(b1, b2, b3, 8)\nreorder(b0, b3, tree, b2)\ncache(b0)\nevaluate(b2, blend)",
+    // Some trees are blended, the others walked.
+    "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nsplit(tree, t0, t1, 2)\ncache(b0)\nevaluate(t0.b1, blend)",
     // Rows are ranked before.
     "reorder(tree, batch)\nevaluate(batch, blend)",
     "tile(tree, t0, t1, 2)\ntile(batch, b0, b1, 64)\nreorder(t0, b0, t1, b1)\ncache(b0)\nevaluate(b1, blend)",
@@ -57,6 +63,20 @@ fn trees_of_every_size_give_what_the_reference_gives() {
                     assert_eq!(done, Ok(true), "{batch} rows, {threads} threads\n{}", case.to_text());
                 }
             }
+        }
+    }
+}
+
+/// Five rows that cross the end of a block of 64 are too few for blends, so they are walked, in the order of the loops.
+#[test]
+fn a_few_rows_across_two_blocks_are_walked_in_order() {
+    let forest = forest_of("9 x depth 1; features 4");
+    let rows = "tile(batch, b0, b1, 128)\ntile(b1, b2, b3, 5)\n";
+    let trees = "tile(tree, t0, t1, 2)\nreorder(b0, b2, t0, b3, t1)\ncache(b0)\nevaluate(t1, blend)";
+    for nest in ["reorder(b0, b2, tree, b3)\ncache(b0)\nevaluate(b3, blend)", trees] {
+        for batch in [65, 130] {
+            let case = Case::new(forest.clone(), schedule(&format!("{rows}{nest}")), batch, 7);
+            assert_eq!(runs::on_cpu(&case, 1), Ok(true), "{batch} rows\n{}", case.to_text());
         }
     }
 }

@@ -180,11 +180,13 @@ fn one(seed: u64, seen: &mut [usize; TYPES.len()]) {
 #[test]
 fn columns_of_any_type_have_the_leaves_of_their_rows() {
     let mut seen = [0; TYPES.len()];
-    for seed in 0..u64::from(generate::wanted(60)) {
+    let in_ci = 60;
+    let seeds = generate::wanted(in_ci);
+    for seed in 0..u64::from(seeds) {
         one(seed, &mut seen);
     }
     for (dtype, seen) in TYPES.iter().zip(seen) {
-        assert!(seen >= 5, "{dtype} was drawn {seen} times");
+        assert!(seen >= 5 || seeds < in_ci, "{dtype} was drawn {seen} times");
     }
 }
 

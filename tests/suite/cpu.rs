@@ -54,6 +54,7 @@ fn check(forest: &Forest, text: &str, count: usize) {
 fn windows_and_blocks_give_what_the_reference_gives() {
     let bodies = [
         "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)",
+        "tile(batch, b0, b1, 64)\ntile(b1, b2, b3, 8)\nreorder(b0, tree, b3, b2)",
         "tile(batch, b0, b1, 100)\nreorder(b0, tree, b1)",
         "tile(batch, b0, b1, 130)\ntile(b1, b2, b3, 40)\nreorder(b0, b2, tree, b3)",
         "tile(batch, b0, b1, 64)\ntile(b1, b2, b3, 8)\nreorder(b0, tree, b2, b3)\ninterleave(b3)",

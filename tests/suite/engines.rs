@@ -1,12 +1,13 @@
 //! What a plan says of a batch is what a run of that batch does.
 
+use crate::generate::forest_of;
 use crate::support;
 
 use std::collections::BTreeMap;
 
 use fangorn::{
     Forest, Predictor,
-    cpu::{Engine, Rows},
+    cpu::{Engine, Engines, Rows},
     schedule::{FewRows, Preset, Schedule},
 };
 use support::named;
@@ -94,6 +95,58 @@ fn an_engine_that_the_schedule_forbids_does_not_run() {
             ran.iter().all(|(engine, _)| [Engine::Walks, Engine::Vectors].contains(engine)),
             "{name}: {ran:?}"
         );
+    }
+}
+
+/// A program names the engine of a few rows that runs, not the one that was asked for and can't read its rows.
+#[test]
+fn an_engine_that_cannot_read_the_rows_is_not_named() {
+    let forest = forest_of("100 x depth 4; features 6");
+    for by in [FewRows::Registers, FewRows::Abreast, FewRows::Full] {
+        for text in [
+            "",
+            "ranks(u8)\nreorder(tree, batch)",
+            "tile(tree, t0, t1, 8)\nreorder(batch, t0, t1)",
+            "ranks(u8)\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)",
+        ] {
+            let schedule = Schedule::parse(text).expect("a schedule").few_rows(by);
+            let predictor = predictor(&forest, &schedule, 1);
+            for plan in predictor.plans() {
+                let (rows, named) = (*plan.rows.start(), plan.program.few_rows_engine());
+                let ran = traced(&predictor, 6, rows);
+                let own = match named {
+                    FewRows::Registers => Engine::Registers,
+                    FewRows::Abreast => Engine::Abreast,
+                    FewRows::Full => Engine::FullTrees,
+                    _ => continue,
+                };
+                assert!(
+                    ran.iter().any(|(engine, _)| *engine == own),
+                    "{text}, {by:?}: {named:?}, but {ran:?}"
+                );
+            }
+        }
+    }
+}
+
+/// What runs where only walks may: `fangorn verify` compares with it.
+#[test]
+fn plain_engines_are_walks_under_any_schedule() {
+    let forest = named("churn").forest;
+    let columns = forest.features.len();
+    for preset in Preset::ALL {
+        let schedule = preset.schedule(&forest, false);
+        for by in FewRows::ALL {
+            let builder = Predictor::builder(&forest).schedule(schedule.clone().few_rows(by)).threads(1);
+            let predictor = builder.engines(Engines::PLAIN).build().expect("a predictor");
+            for batch in [1, 64, 300] {
+                let ran = traced(&predictor, columns, batch);
+                assert!(
+                    ran.iter().all(|(engine, _)| *engine == Engine::Walks),
+                    "{preset:?}, {by:?}: {ran:?}"
+                );
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use fangorn::{
     cpu::{Rank, Ranker, Row, Rows},
     forest::{CategoryRule, CompareType, Node, Predicate, Real, Side, reference},
     ranks::{Choice, ColumnKind, Ranks, RanksError, Width},
-    schedule::Preset,
+    schedule::{Preset, Schedule},
 };
 use probes::{Value, pools, probes, telling};
 use proptest::test_runner::TestCaseError;
@@ -297,6 +297,54 @@ fn long_columns_are_sliced_and_auto_takes_fewer_bytes() {
     assert_eq!((auto(512), auto(513)), (Width::U8, Width::U16));
     let most = Ranks::new(&long(65_538), Choice::U16).expect("ranks");
     assert_eq!(most.columns().len(), 2, "{} thresholds", most.thresholds().len());
+    // Every rank of a width is used.
+    for width in Width::ALL {
+        let most = width.largest();
+        assert_eq!(most, (1 << (8 * width.bytes())) - 1);
+        for (count, columns) in [(most, 1), (most + 1, 2)] {
+            let splits: Vec<_> = (0..count).map(|t| (0, less(f64::from(t)), Side::Left)).collect();
+            let ranks = Ranks::new(
+                &stumps(CompareType::F32, &splits),
+                if width == Width::U8 { Choice::U8 } else { Choice::U16 },
+            )
+            .expect("ranks");
+            assert_eq!(ranks.columns().len(), columns, "{count} thresholds of {width:?}");
+        }
+    }
+}
+
+/// The numbers of columns, and their order: by feature, thresholds before questions.
+#[test]
+fn columns_come_by_feature() {
+    let forest = stumps(
+        CompareType::F32,
+        &[
+            (2, in_set(0), Side::Left),
+            (1, in_set(0), Side::Left),
+            (1, less(3.0), Side::Right),
+            (1, less(4.0), Side::Left),
+            (0, in_set(1), Side::Left),
+            (0, Predicate::Always, Side::Left),
+        ],
+    );
+    let ranks = Ranks::new(&forest, Choice::Auto).expect("ranks");
+    let columns = ranks.columns().iter();
+    let columns: Vec<_> =
+        columns.map(|c| (c.feature, c.missing, matches!(c.asks, ColumnKind::Question { .. }))).collect();
+    let (left, right) = (Side::Left, Side::Right);
+    assert_eq!(
+        columns,
+        [(0, left, true), (1, left, false), (1, right, false), (1, left, true), (2, left, true)]
+    );
+    for width in Width::ALL {
+        assert_eq!(Ranks::columns_of(&forest, width).expect("numbers"), (2, 3), "{width:?}");
+    }
+    // Two columns of 300 thresholds: four bytes either way, of which single bytes are the usual.
+    let splits: Vec<_> = (0..600).map(|i| (i % 2, less(f64::from(i / 2)), Side::Left)).collect();
+    let forest = stumps(CompareType::F32, &splits);
+    assert_eq!(Ranks::new(&forest, Choice::Auto).expect("ranks").width(), Width::U8);
+    assert_eq!(Ranks::columns_of(&forest, Width::U8).expect("numbers"), (4, 0));
+    assert_eq!(Ranks::columns_of(&forest, Width::U16).expect("numbers"), (2, 0));
 }
 
 /// What a kernel does with the keys.
@@ -326,21 +374,78 @@ fn keys_rank_every_f32_as_the_ranker_does() {
     });
 }
 
+/// Values by row and by column, whole blocks of rows and some that are left over, ranks by row, by column and apart.
 #[test]
 fn rows_and_ranks_may_lie_anywhere() {
-    let s = support::named("churn");
-    let ranks = Ranks::new(&s.forest, Choice::U8).expect("ranks");
-    let (ranker, columns, rank_columns) = (Ranker::new(&ranks), s.columns(), ranks.columns().len());
-    // Whole blocks of rows, and some that are left over.
-    let count = s.count.min(150);
-    let rows = Rows::strided(&s.rows, [count, columns], [columns, 1]).expect("rows");
-    let expected = rank_as::<f32, u8>(&ranks, &rows);
-    let apart: Vec<f32> = (0..columns * count).map(|i| s.row(i % count)[i / count]).collect();
-    let rows = Rows::strided(&apart, [count, columns], [1, count]).expect("rows");
-    let mut out = vec![0u8; rank_columns * count];
-    ranker.rank_strided(&rows, &mut out, [1, count]).expect("ranks");
-    for (i, rank) in out.iter().enumerate() {
-        assert_eq!(f64::from(*rank), expected[i % count * rank_columns + i / count]);
+    for name in ["churn", "lightgbm-categories"] {
+        let s = support::named(name);
+        let ranks = Ranks::new(&s.forest, Choice::U8).expect("ranks");
+        let (ranker, columns, rank_columns) = (Ranker::new(&ranks), s.columns(), ranks.columns().len());
+        let count = 150;
+        let by_row: Vec<f32> = (0..count).flat_map(|r| s.row(r % s.count)).copied().collect();
+        let by_column: Vec<f32> =
+            (0..columns * count).map(|i| by_row[i % count * columns + i / count]).collect();
+        let all = Rows::strided(&by_row, [count, columns], [columns, 1]).expect("rows");
+        let expected = rank_as::<f32, u8>(&ranks, &all);
+        for count in [1, 63, 64, 100, 128, 150] {
+            for (values, strides) in [(&by_row, [columns, 1]), (&by_column, [1, 150])] {
+                let rows = Rows::strided(values, [count, columns], strides).expect("rows");
+                for to in [[rank_columns, 1], [1, count], [2, 2 * count], [rank_columns + 3, 1]] {
+                    let mut out = vec![0xeeu8; (count - 1) * to[0] + (rank_columns - 1) * to[1] + 1];
+                    ranker.rank_strided(&rows, &mut out, to).expect("ranks");
+                    let mut written = vec![0xeeu8; out.len()];
+                    for (i, rank) in expected[..count * rank_columns].iter().enumerate() {
+                        written[i / rank_columns * to[0] + i % rank_columns * to[1]] = *rank as u8;
+                    }
+                    assert!(out == written, "{name}, {count} rows at {strides:?}, ranks at {to:?}");
+                }
+                // Rows that overwrite each other leave all else alone.
+                let mut out = vec![0xeeu8; (rank_columns - 1) * BLOCK + 1];
+                ranker.rank_strided(&rows, &mut out, [0, BLOCK]).expect("ranks");
+                let between = out.iter().enumerate().filter(|(at, _)| at % BLOCK != 0);
+                assert!(between.into_iter().all(|(_, rank)| *rank == 0xee), "{name}, {count} rows");
+            }
+        }
+        // One row, repeated by a stride of zero, in either type.
+        let wide: Vec<f64> = by_row.iter().map(|value| f64::from(*value)).collect();
+        let same = Rows::strided(&by_row, [70, columns], [0, 1]).expect("rows");
+        let same_wide = Rows::strided(&wide, [70, columns], [0, 1]).expect("rows");
+        for found in [rank_as::<f32, u8>(&ranks, &same), rank_as::<f64, u8>(&ranks, &same_wide)] {
+            assert!(found.chunks(rank_columns).all(|row| row == &expected[..rank_columns]), "{name}");
+        }
+    }
+}
+
+/// Codes beside those that a table of 256 bits keeps for itself.
+#[test]
+fn categories_around_255_are_told_apart() {
+    let mut builder = Forest::builder(1, 1);
+    for members in [&[254, 255][..], &[255], &[253], &[256], &[0, 254]] {
+        for rule in [CategoryRule::NotNegative, CategoryRule::Truncated] {
+            let set = builder.set(members.iter().copied(), rule);
+            for side in [Side::Left, Side::Right] {
+                let mut tree = builder.tree(0);
+                tree.split(0, Predicate::InSet { set, inside: Side::Left }, side, 1, 2);
+                tree.leaf(1, &[1.0]);
+                tree.leaf(2, &[2.0]);
+            }
+        }
+    }
+    let forest = builder.build().expect("stumps");
+    let odd = [f32::NAN, -1.0, -0.5, 0.0, 0.5, 253.5, 254.5, 255.5, 1e9, f32::INFINITY];
+    let values: Vec<f32> = (0..300u16).map(f32::from).chain(odd).collect();
+    let expected: Vec<u32> = values.chunks(1).flat_map(|row| reference::leaf_slots(&forest, row)).collect();
+    for width in ["u8", "u16"] {
+        let text = format!("ranks({width})\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
+        let schedule = Schedule::parse(&text).expect("a schedule");
+        let predictor = Predictor::builder(&forest).schedule(schedule).build().expect("a predictor");
+        let found = predictor.leaf_slots(&Rows::new(&values, 1).expect("rows")).expect("slots");
+        let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+        assert_eq!(
+            wrong.map(|at| (values[at / forest.trees.len()], at % forest.trees.len())),
+            None,
+            "{width}"
+        );
     }
 }
 

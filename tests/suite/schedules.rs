@@ -127,6 +127,12 @@ fn unreadable_lines_are_named() {
     cpu("evaluate(tree, blend(9))", &["line 1, column 22", "`9` is no number of levels", "1 to 8"]);
     cpu("evaluate(tree, blend(0))", &["line 1", "`0` is no number of levels"]);
     cpu("evaluate(tree, blend(3)", &["line 1, column 1", "`evaluate(` is not closed"]);
+    for of_nothing in
+        [Schedule::new().tile("batch", "b0", "b1", 0), Schedule::new().split("tree", "t0", "t1", 0)]
+    {
+        let refused = of_nothing.nest().expect_err("no rows").to_string();
+        assert!(refused.contains("directive 1") && refused.contains("at least 1"), "{refused}");
+    }
     let top = Schedule::new().evaluate("tree", Evaluation::BlendTop(9));
     let refused =
         lower(&forest_of("depth 2; features 2"), &top, Request::cpu()).expect_err("9 levels").to_string();

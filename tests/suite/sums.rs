@@ -6,8 +6,9 @@ use crate::support;
 
 use fangorn::{
     Error, Forest, Predictor,
+    check::SelfCheck,
     cpu::{Row, Rows},
-    forest::{Accumulator, Aggregate, Targets, reference},
+    forest::{Accumulator, Aggregate, CompareType, ForestBuilder, Side, Targets, reference},
     schedule::{Preset, Schedule},
     sum::{Contract, FixedPoint},
 };
@@ -193,6 +194,110 @@ fn values_keep_to_the_contract() {
 }
 
 /// Totals that are no `f32` are held a piece of the batch at a time.
+/// Stumps over three columns, whose leaf values have no exact sum in `f32`.
+fn stumps(trees: u32) -> ForestBuilder {
+    let mut builder = Forest::builder(3, 1).base_score([0.3]);
+    for t in 0..trees {
+        let mut tree = builder.tree(0);
+        tree.split(t % 3, CompareType::F32.less(f64::from(t % 5)), Side::Left, 1, 2);
+        tree.leaf(1, &[0.1 * f64::from(t % 97 + 1)]);
+        tree.leaf(2, &[-0.7 / f64::from(t % 89 + 1)]);
+    }
+    builder
+}
+
+/// Trees that could be divided among threads are added up in the producer's order and type.
+#[test]
+fn many_trees_of_a_small_batch_are_added_in_order() {
+    let forest = stumps(20_011).producer("xgboost", "3.2.0", "reg:squarederror").build().expect("a forest");
+    let values: Vec<f32> = (0..40 * 3).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
+    let slots = values.chunks(3).map(|row| reference::leaf_slots(&forest, row));
+    let expected: Vec<u32> = slots.flat_map(|s| in_tree_order(&forest, &s)).map(f32::to_bits).collect();
+    for schedule in [Preset::Default, Preset::Xgboost].map(|preset| preset.schedule(&forest, false)) {
+        for threads in [1, 2, 8] {
+            let builder = Predictor::builder(&forest).schedule(schedule.clone()).threads(threads);
+            let predictor = builder.sum(Contract::Tree).build().expect("a predictor");
+            for call in [1, 2, 17, 40] {
+                assert_eq!(
+                    bits(&predictor, &values, 3, call),
+                    expected,
+                    "{threads} threads, calls of {call}"
+                );
+            }
+        }
+    }
+}
+
+/// The least and the greatest leaf value of no tree, of one, and of more trees than slots are kept of at once.
+#[test]
+fn extremes_of_any_number_of_trees() {
+    for trees in [0, 1, 70_000] {
+        for aggregate in [Aggregate::Min, Aggregate::Max] {
+            let forest = stumps(trees).aggregate(aggregate).build().expect("a forest");
+            let values: Vec<f32> = (0..5 * 3).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
+            let expected: Vec<f32> = values
+                .chunks(3)
+                .flat_map(|row| reference::margins(&forest, row))
+                .map(|margin| margin as f32)
+                .collect();
+            for threads in [1, 2] {
+                let builder = Predictor::builder(&forest).threads(threads).check(SelfCheck::Off);
+                let predictor = builder.build().expect("a predictor");
+                let found = predictor.margins(&Rows::new(&values, 3).expect("rows")).expect("margins");
+                let close = found.iter().zip(&expected).all(|(f, e)| (f - e).abs() < 1e-6);
+                assert!(close, "{aggregate:?} of {trees} trees, {threads} threads: {found:?}, {expected:?}");
+            }
+        }
+    }
+}
+
+/// More outputs than sums are kept of at once.
+#[test]
+fn a_row_of_a_million_outputs_has_an_exact_sum() {
+    let outputs = (1 << 20) + 1;
+    let mut builder = Forest::builder(1, outputs).base_score(vec![0.25; outputs as usize]);
+    for output in [0, outputs - 1] {
+        let mut tree = builder.tree(output);
+        tree.split(0, CompareType::F32.less(0.5), Side::Left, 1, 2);
+        tree.leaf(1, &[1.0]);
+        tree.leaf(2, &[2.0]);
+    }
+    let forest = builder.build().expect("a forest");
+    let builder = Predictor::builder(&forest).threads(1).sum(Contract::Exact).check(SelfCheck::Off);
+    let predictor = builder.build().expect("a predictor");
+    let found = predictor.margins(&Rows::new(&[0.0f32, 1.0], 1).expect("rows")).expect("margins");
+    for (row, leaf) in found.chunks(outputs as usize).zip([1.25, 2.25]) {
+        assert_eq!((row[0], row[1], row[outputs as usize - 1]), (leaf, 0.25, leaf));
+    }
+}
+
+/// A margin of minus zero keeps its sign under `tree`, whatever engine adds it up.
+#[test]
+fn minus_zero_keeps_its_sign() {
+    let columns = 3;
+    let mut builder = Forest::builder(columns, 1).base_score([-0.0]);
+    for t in 0..130u32 {
+        let mut tree = builder.tree(0);
+        tree.split(t % 3, CompareType::F32.less(0.5), Side::Left, 1, 2);
+        tree.leaf(1, &[-0.0]);
+        tree.leaf(2, &[if t == 129 { -0.0 } else { 1.0 }]);
+    }
+    let forest = builder.build().expect("a forest");
+    let rows = vec![0.0f32; 300 * columns];
+    for (name, schedule, engines) in generate::engines::engines() {
+        let builder = Predictor::builder(&forest).engines(engines).threads(1).sum(Contract::Tree);
+        let builder = match schedule {
+            Some(schedule) => builder.schedule(schedule),
+            None => builder,
+        };
+        let predictor = builder.build().unwrap_or_else(|e| panic!("{name}: {e}"));
+        for call in [1, 7, 16, 64, 300] {
+            let found = bits(&predictor, &rows, columns, call);
+            assert!(found.iter().all(|margin| *margin == (-0.0f32).to_bits()), "{name}, calls of {call}");
+        }
+    }
+}
+
 #[test]
 fn long_batches_give_the_same() {
     let s = named("one-feature");

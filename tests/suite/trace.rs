@@ -4,8 +4,12 @@
 use crate::generate;
 use crate::runs;
 
+use std::collections::BTreeSet;
+
 use fangorn::{
-    Forest,
+    Forest, Predictor,
+    cpu::Rows,
+    forest::{Aggregate, CompareType, Side},
     plan::{TargetPlan, lower, lower_with},
     schedule::{Device, Extents, FewRows, Preset, Schedule},
 };
@@ -61,6 +65,40 @@ fn a_few_rows_of_a_window_go_one_by_one() {
     let schedule = Schedule::parse(text).expect("a schedule");
     for batch in [7, 40, 64, 100] {
         assert_runs_as_prescribed(text, &forest, &schedule, batch);
+    }
+}
+
+/// A batch too small to divide its rows among threads divides its trees: the trace has the shares that the run has.
+#[test]
+fn a_trace_has_the_shares_of_a_small_batch() {
+    let stumps = |aggregate| {
+        let mut builder = Forest::builder(3, 1).aggregate(aggregate);
+        for t in 0..20_011u32 {
+            let mut tree = builder.tree(0);
+            tree.split(t % 3, CompareType::F32.less(f64::from(t % 5)), Side::Left, 1, 2);
+            tree.leaf(1, &[1.0]);
+            tree.leaf(2, &[2.0]);
+        }
+        builder.build().expect("a forest")
+    };
+    let values: Vec<f32> = (0..4 * 3).map(|i| (i % 7) as f32).collect();
+    for (aggregate, threads, expected) in
+        [(Aggregate::Sum, 4, 4), (Aggregate::Sum, 1, 1), (Aggregate::Max, 4, 1)]
+    {
+        let forest = stumps(aggregate);
+        let schedule = Preset::Xgboost.schedule(&forest, false);
+        let predictor = Predictor::builder(&forest).schedule(schedule).threads(threads).build();
+        let trace =
+            predictor.expect("a predictor").trace(&Rows::new(&values, 3).expect("rows")).expect("a trace");
+        let shares: BTreeSet<u32> = trace.iter().map(|visit| visit.share).collect();
+        let what = format!("{aggregate:?}, {threads} threads: {shares:?}");
+        assert_eq!(shares.len() as u32, expected, "{what}");
+        assert!(shares.contains(&0) && *shares.last().expect("a share") == expected - 1, "{what}");
+        assert_eq!(trace.iter().map(|visit| visit.block).min(), Some(0), "{what}");
+        // A share's trees follow each other.
+        for row in trace.chunks(forest.trees.len()) {
+            assert!(row.is_sorted_by_key(|visit| visit.share), "{what}");
+        }
     }
 }
 

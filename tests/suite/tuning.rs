@@ -71,6 +71,48 @@ fn every_batch_is_served_and_a_buckets_batch_by_its_own_schedule() {
     }
 }
 
+/// Every batch has a plan, no plan is without a batch, and a batch runs the engines of the plan that is named for it.
+#[test]
+fn a_plan_is_named_for_every_batch_and_runs_it() {
+    let parse = |text: &str| Schedule::parse(text).expect("a schedule");
+    let block = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)";
+    let blends = parse(&format!("ranks(u8)\n{block}\nevaluate(b1, blend)\nlayout(sparse)\nfewRows(auto)"));
+    let walks = parse(&format!("{block}\nlayout(array)"));
+    for model in ["churn", "softprob", "deep-lossguide"] {
+        let s = named(model);
+        for bucket in [2, 8, 12, 16, 20, 24, 28, 31, 32, 33, 40, 48, 64] {
+            for [first, second] in [[&blends, &walks], [&walks, &blends]] {
+                let schedules = BatchSchedules::new([(1, first.clone()), (bucket, second.clone())]);
+                let builder =
+                    Predictor::builder(&s.forest).threads(1).schedules(schedules.expect("two sizes"));
+                let predictor = builder.build().expect("compiled");
+                let plans = predictor.plans();
+                let mut next = 1;
+                for plan in &plans {
+                    assert!(
+                        *plan.rows.start() == next && plan.rows.end() >= plan.rows.start(),
+                        "{bucket}: {plan}"
+                    );
+                    next = plan.rows.end().saturating_add(1);
+                    for rows in [*plan.rows.start(), (*plan.rows.end()).min(200)] {
+                        let values = vec![0.0f32; rows * s.columns()];
+                        let values = Rows::new(&values, s.columns()).expect("rows");
+                        let engines = plan.program.engines(&values).expect("engines");
+                        let what = format!("{model}, {bucket}, {rows} rows: {plan}");
+                        assert_eq!(predictor.plan_for(rows).name, plan.name, "{what}");
+                        assert_eq!(predictor.engines(rows).expect("engines"), engines, "{what}");
+                        assert_eq!(
+                            predictor.trace(&values).expect("a trace").len(),
+                            rows * s.forest.trees.len()
+                        );
+                    }
+                }
+                assert_eq!(next, usize::MAX, "{model}, {bucket}");
+            }
+        }
+    }
+}
+
 /// One of the schedules sorts trees, so no batch may add in the order of its walks.
 #[test]
 fn sums_in_the_producers_order_stay_so_where_one_schedule_has_another_order() {

@@ -12,7 +12,7 @@ use fangorn::{
     forest::{CategoryRule, Node, Predicate, Profile},
     insight::Histogram,
     plan::{Request, check},
-    schedule::{Device, Preset},
+    schedule::{BatchSchedules, Device, Preset},
 };
 use serde::Serialize;
 
@@ -44,9 +44,6 @@ pub struct Inspect {
     #[command(flatten)]
     limits: LimitsChoice,
 }
-
-/// The rows of the batch whose engines are listed for a plan without a largest batch.
-const LARGE_BATCH: usize = 4096;
 
 /// The maximum number of features that the table lists without `--all`.
 const MOST_FEATURES: usize = 20;
@@ -234,7 +231,7 @@ fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
     predictor.warnings().iter().for_each(|warning| say(&warning.to_string()));
     let of = |plan: NamedPlan<'_>| {
         let last = Some(*plan.rows.end()).filter(|last| *last < usize::MAX);
-        let engines = predictor.engines(last.unwrap_or(LARGE_BATCH))?;
+        let engines = predictor.engines(last.unwrap_or(BatchSchedules::USUAL_ROWS))?;
         let engines = engines.into_iter().map(|(engine, _)| engine.name()).collect();
         let text = plan.to_string();
         Ok(PlanOfBatches { name: plan.name, text, first: *plan.rows.start(), last, engines })

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use fangorn::{
     Forest, plan,
     plan::{Lowered, Request},
-    schedule::{Architecture, Device},
+    schedule::{Architecture, BatchSchedules, Device},
     sum::Contract,
 };
 
@@ -107,7 +107,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     let choice = Choice::new(&args.schedule, forest, device, Contract::Any)?
         .by(args.profile.read(&args.model, &contents)?);
     let choice = match backend.is_gpu() {
-        true => choice.for_batch(args.batch.unwrap_or(USUAL_BATCH)),
+        true => choice.for_batch(args.batch.unwrap_or(BatchSchedules::USUAL_ROWS)),
         false => choice,
     };
     if let Some(rows) = args.batch.filter(|_| !backend.is_gpu()) {
@@ -145,9 +145,6 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     }
     write(args, &text, text.as_bytes())
 }
-
-/// The number of rows of a batch on a GPU where `--batch` is left out.
-const USUAL_BATCH: usize = 4096;
 
 /// The maximum number of rows of `--batch`. On the CPU a batch is run, and its engines are counted.
 const LARGEST_BATCH: usize = 1 << 20;

@@ -245,16 +245,31 @@ mod tests {
         ranks::{Choice, ColumnKind, Ranks},
     };
 
+    /// Features with their number of thresholds, and the side of missing values.
+    type Columns = Vec<(u32, u32, Side)>;
+
     /// Row blocks with fewer than 64 rows, and features with a few more thresholds than a column of ranks
     /// holds.
     #[test]
     fn blocks_are_ranked_as_rows_are() {
-        for features in [2u32, 16, 19, 35] {
+        let mixed = |feature: u32| {
+            let side = if feature % 3 == 0 { Side::Right } else { Side::Left };
+            (feature, [1, 2, 0, 256, 7, 1, 258, 1][feature as usize % 8], side)
+        };
+        let forests: [(u32, Columns); 6] = [
+            (2, (0..2).map(mixed).collect()),
+            (16, (0..16).map(mixed).collect()),
+            (19, (0..19).map(mixed).collect()),
+            (35, (0..35).map(mixed).collect()),
+            // Layers hold a whole block, the last column with the fewest thresholds.
+            (16, (0..16).map(|f| (f, [2, 1][f as usize % 2], Side::Left)).collect()),
+            // Two columns follow each other, of features that are far apart.
+            (300, vec![(1, 3, Side::Left), (256, 3, Side::Left)]),
+        ];
+        for (features, of_features) in forests {
             let mut builder = Forest::builder(features as usize, 1);
-            for feature in 0..features {
-                let thresholds = [1, 2, 0, 256, 7, 1, 258, 1][feature as usize % 8];
+            for (feature, thresholds, side) in of_features {
                 for k in 0..thresholds {
-                    let side = if feature % 3 == 0 { Side::Right } else { Side::Left };
                     let threshold = Predicate::Less { threshold: Real(f64::from(k) - 3.0) };
                     let mut tree = builder.tree(0);
                     tree.split(feature, threshold, side, 1, 2);

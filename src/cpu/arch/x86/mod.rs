@@ -112,3 +112,21 @@ pub(in crate::cpu) unsafe fn walk_on<R: VectorRule, F: Source>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_rows_stay_below_two_gigabytes() {
+        let fits =
+            |columns, stride| fits(&Rows::<f32>::strided(&[], [0, columns], [stride, 1]).expect("no rows"));
+        // 64 rows of this stride, and so many columns, end one value before 2^29 - 1 values, which are the bytes
+        // that a signed 32-bit offset reaches.
+        let most = (1 << 23) - 1;
+        assert!(fits(62, most));
+        assert!(!fits(63, most));
+        assert!(!fits(1, 1 << 23));
+        assert!(fits(1000, 0), "all rows are the same");
+    }
+}

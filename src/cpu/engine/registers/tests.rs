@@ -95,6 +95,19 @@ fn what_has_no_room_is_left_to_other_walks() {
     let wide = wide.build().unwrap();
     assert!(wide.used_columns().len() > super::MOST_COLUMNS);
     assert!(build::build(&wide, &[0]).is_none());
+    // The number of a leaf within its tree has 15 bits.
+    for (more, fits) in [(0, true), (1, false)] {
+        let mut large = Forest::builder(2, 1).base_score([0.0]);
+        let mut tree = large.tree(0);
+        let (splits, leaves) = ((1 << 15) - 1 + more, (1 << 15) + more);
+        for n in 0..splits {
+            tree.split(n % 2, CompareType::F32.less(f64::from(n)), Side::Left, 2 * n + 1, 2 * n + 2);
+        }
+        for n in 0..leaves {
+            tree.leaf(splits + n, &[f64::from(n)]);
+        }
+        assert_eq!(build::build(&large.build().unwrap(), &[0]).is_some(), fits, "{leaves} leaves");
+    }
     let mut asking = Forest::builder(2, 1).base_score([0.0]);
     let mut asks = asking.tree(0);
     asks.split(0, Predicate::Equal { value: 3.0.into() }, Side::Left, 1, 2);
@@ -113,24 +126,32 @@ fn registers_lead_where_tiles_lead() {
         engine::walk::Span,
         sink::{Shared, SlotTable, Slots},
     };
-    for columns in [1u32, 32, 33, 64, 65, 96, 97, 128, 500] {
-        let forest = forest(columns);
+    // More trees than a group holds, and not a whole number of groups.
+    let mut stumps = Forest::builder(2, 1).base_score([0.0]);
+    for _ in 0..130 {
+        tree(&mut stumps, 1, true, true, [2, 2]);
+    }
+    let forests = [1u32, 32, 33, 64, 65, 96, 97, 128, 500].map(forest);
+    for forest in forests.into_iter().chain([stumps.build().unwrap()]) {
+        let columns = forest.features.len();
         let order: Vec<u32> = (0..forest.trees.len() as u32).collect();
         let Some(few) = Registers::new(&forest, &order) else { return };
-        let (rows, trees) = (37, order.len());
+        let (rows, trees) = (38, order.len());
         let value = |i: usize| match i * 29 % 13 {
             12 if !i.is_multiple_of(3) => f32::NAN,
             n => n as f32 - 2.0,
         };
-        let data: Vec<f32> = (0..rows * columns as usize).map(value).collect();
+        let mut data: Vec<f32> = (0..(rows - 1) * columns).map(value).collect();
+        // In the last row, no value is missing but the first of each register.
+        data.extend((0..columns).map(|c| if c.is_multiple_of(16) { f32::NAN } else { 3.0 }));
         let mut out = vec![u32::MAX; rows * trees];
         let sink = Slots { slots: SlotTable(&[]), out: Shared::new(&mut out), order: &order };
-        let of_rows = Rows::new(&data, columns as usize).unwrap();
+        let of_rows = Rows::new(&data, columns).unwrap();
         let all = |count| Span { start: 0, step: 1, count };
         // SAFETY: `Registers::new` has found that the machine has AVX-512. The spans are all rows and
         // all trees.
         unsafe { registers::block(&few, &of_rows, all(rows), all(trees), sink) };
-        for (row, found) in data.chunks(columns as usize).zip(out.chunks(trees)) {
+        for (row, found) in data.chunks(columns).zip(out.chunks(trees)) {
             let walked: Vec<u32> = (0..trees).map(|position| walk(&few, position, row).0).collect();
             assert_eq!(found, walked, "{columns} columns");
         }
