@@ -3,6 +3,9 @@
 import argparse
 import io
 import json
+import os
+import shutil
+import sys
 import joblib
 import numpy as np
 import sklearn
@@ -73,9 +76,46 @@ def export(estimator, path):
     np.savez_compressed(path, fangorn=np.frombuffer(head.encode(), np.uint8), **joined, **sizes)
 
 
+def write(archive, path):
+    """Write a file beside the target and rename it, so that after a failure an earlier file is as it was."""
+    target = os.path.realpath(path)
+    part = os.path.join(os.path.dirname(target), f".export-sklearn-{os.getpid()}.tmp")
+    try:
+        with open(part, "wb") as file:
+            file.write(archive)
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.exists(target):
+            open(target, "r+b").close()  # A file that may not be written is not replaced.
+            shutil.copymode(target, part)
+        os.replace(part, target)
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+
+
+def main(model, output):
+    """Export a file, and return the error of what fails."""
+    try:
+        estimator = joblib.load(model)
+    except Exception as error:  # A file that is no pickle fails in many ways.
+        why = getattr(error, "strerror", None) or repr(error)
+        return f"{model}: can't be loaded: {why}; give a file of joblib or pickle, and install the model's packages"
+    try:
+        archive = io.BytesIO()
+        export(estimator, archive)
+    except Exception as error:
+        return f"{model}: can't be exported: {error}"
+    try:
+        write(archive.getbuffer(), output if output.endswith(".npz") else f"{output}.npz")
+    except OSError as error:
+        return f"{output}: can't be written: {error.strerror}; make room, or name a file in a folder that takes it"
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, epilog="Example: export_sklearn.py model.joblib model.npz")
     parser.add_argument("model", help="a file of joblib or pickle; loading it can run any program, so take your own")
     parser.add_argument("output", help="the .npz file to write")
     arguments = parser.parse_args()
-    export(joblib.load(arguments.model), arguments.output)
+    failure = main(arguments.model, arguments.output)
+    sys.exit(failure and " ".join(failure.split()))

@@ -174,7 +174,8 @@ impl Transform {
                 row.iter_mut().for_each(|m| *m = if counts(*m) { (*m - top).exp() } else { 0.0 });
                 // XGBoost, too, adds in f64.
                 let sum: f64 = row.iter().map(|v| f64::from(*v)).sum();
-                if sum > 0.0 {
+                // No value counts where the sum is 0. A margin of infinity makes all values NaN, as in XGBoost.
+                if sum != 0.0 {
                     row.iter_mut().for_each(|v| *v /= sum as f32);
                 }
             }
@@ -214,7 +215,7 @@ impl Transform {
                 let power = |m: &f64| if counts(*m) { (m - top).exp() } else { 0.0 };
                 let powers: Vec<f64> = margins.iter().map(power).collect();
                 let sum: f64 = powers.iter().sum();
-                powers.iter().map(|p| if sum > 0.0 { p / sum } else { 0.0 }).collect()
+                powers.iter().map(|p| if sum == 0.0 { 0.0 } else { p / sum }).collect()
             }
         }
     }

@@ -174,7 +174,7 @@ fn softmax(out: &mut [u32], at: u32, #[comptime] width: u32, #[comptime] zero: b
         out[(at + output) as usize] = u32::reinterpret(power);
         sum += power;
     }
-    sum = select(sum > 0.0f32, sum, 1.0f32);
+    sum = select(sum == 0.0f32, 1.0f32, sum);
     for output in 0..width {
         let share = f32::reinterpret(out[(at + output) as usize]) / sum;
         out[(at + output) as usize] = u32::reinterpret(share);

@@ -8,6 +8,7 @@ use std::{
 use fangorn::{
     Forest, Predictor,
     auto::{Explanation, Tuned},
+    check::Warning,
     contributions::{Explainer, Interventional},
     cpu::Rows,
     file::Contents,
@@ -74,14 +75,19 @@ type Pickle<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyDict>)
 /// The maximum number of results of a call that are written to the stack.
 const FEW: usize = 64;
 
+/// Makes Python warnings of a predictor's warnings. Python shows each of them once.
+pub fn warn<'w>(py: Python<'_>, warnings: impl IntoIterator<Item = &'w Warning>) -> PyResult<()> {
+    for warning in warnings {
+        py.import("warnings")?.call_method1("warn", (warning.to_string(),))?;
+    }
+    Ok(())
+}
+
 impl Model {
     /// Compiles a forest. If the self-check made slower code replace the fast one, a Python warning says so.
     pub fn new(py: Python<'_>, forest: Forest, options: Options) -> PyResult<Self> {
         let predictor = pools::run(py, options.threads, || options.predictor(&forest))??;
-        for warning in predictor.warnings() {
-            let warnings = py.import("warnings")?;
-            warnings.call_method1("warn", (warning.to_string(),))?;
-        }
+        warn(py, predictor.warnings())?;
         Ok(Self {
             takes_numbers: rows::takes_numbers(&forest).is_ok(),
             forest: Arc::new(forest),

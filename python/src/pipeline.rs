@@ -14,6 +14,7 @@ use pyo3::{IntoPyObjectExt, prelude::*};
 use crate::{
     arrays,
     error::{of_crate, refused},
+    model::warn,
     pools, rows,
 };
 
@@ -150,6 +151,7 @@ impl Pipeline {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (pipeline, py) = (slf.get(), slf.py());
         let predictor = pools::run(py, pipeline.threads, || pipeline.predictor(asked))??;
+        warn(py, predictor.warnings())?;
         let columns = pipeline.columns.features.len();
         let (mut count, mut values) = (0, Vec::new());
         rows::each(slf.as_any(), given, &pipeline.columns, |source, reversed| {

@@ -17,6 +17,7 @@ use super::{
     view::{ElementsView, TensorView},
 };
 use crate::{
+    check::Warning,
     cost::PART_BYTES,
     cpu::{Row, Rows, prefer_large_pages, product},
     error::Result,
@@ -113,6 +114,11 @@ impl GraphPredictor {
     /// Returns what each pass did.
     pub fn changes(&self) -> &[PassChange] {
         &self.changes
+    }
+
+    /// Returns the warnings of the forests: for example, that a self-check failed and plain walks run instead.
+    pub fn warnings(&self) -> impl Iterator<Item = &Warning> {
+        self.forests.iter().flat_map(|compiled| compiled.predictor.warnings())
     }
 
     /// Evaluates the graph. It takes a tensor for each input, rows in the first dimension, and returns one for

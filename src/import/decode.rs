@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::de::{DeserializeOwned, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Expected, Unexpected, Visitor};
 
 use super::document::Value;
 use super::{ErrorKind, ImportError, Limits, Place, json, ubjson};
@@ -67,6 +67,42 @@ impl serde::de::Error for DecodeError {
     #[cold]
     fn custom<T: std::fmt::Display>(message: T) -> Self {
         Self(Box::new(Failure { offset: None, message: message.to_string(), path: String::new() }))
+    }
+
+    #[cold]
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found = match found {
+            Unexpected::Unit => "null".to_owned(),
+            Unexpected::Seq => "an array".to_owned(),
+            Unexpected::Map => "an object".to_owned(),
+            other => other.to_string(),
+        };
+        serde::de::Error::custom(format!("invalid type: {found}, expected {}", plain(expected)))
+    }
+
+    #[cold]
+    fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
+        let expected = plain(expected);
+        // serde reads an array as an object's fields, and misses the first field that the array is too short for.
+        if expected == OBJECT {
+            return serde::de::Error::custom(format!("invalid type: an array, expected {OBJECT}"));
+        }
+        serde::de::Error::custom(format!("invalid length {length}, expected {expected}"))
+    }
+}
+
+/// What JSON calls a struct.
+const OBJECT: &str = "an object";
+
+/// Returns what a visitor expects, in JSON's words. serde names the struct in Rust that an object becomes.
+fn plain(expected: &dyn Expected) -> String {
+    let expected = expected.to_string();
+    if expected.starts_with("struct ") || expected == "a map" {
+        OBJECT.to_owned()
+    } else if expected == "a sequence" {
+        "an array".to_owned()
+    } else {
+        expected
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tells the format of a file by its content, since file names say little.
 
-use super::{ErrorKind, ImportError, Place};
+use super::{ErrorKind, ImportError, Place, foreign};
 
 /// A format of model files that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,25 +27,6 @@ pub enum Format {
 /// The top-level fields of CatBoost's JSON. A file begins with one of them.
 const CATBOOST: [&[u8]; 6] =
     [b"ctr_data", b"features_info", b"model_info", b"oblivious_trees", b"scale_and_bias", b"trees"];
-
-/// The remedy for a pickle.
-const PICKLE_REMEDY: &str = "save the model in its library's own format, or write a scikit-learn estimator as .npz: \
-    python3 scripts/export_sklearn.py model.joblib model.npz";
-
-/// The opening bytes of each compression that joblib uses, and its name.
-const COMPRESSED: [(&[u8], &str); 11] = [
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ\0", "xz"),
-    (b"\x5d\0\0", "lzma"),
-    (b"\x04\x22\x4d\x18", "lz4"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\x78\x01", "zlib"),
-    (b"\x78\x5e", "zlib"),
-    (b"\x78\x9c", "zlib"),
-    (b"\x78\xda", "zlib"),
-    (b"ZF0x", "zlib"),
-];
 
 /// Returns the bytes after a UTF-8 byte-order mark, which editors on Windows put before text. Returns `bytes`
 /// unchanged if there is no mark, or if what comes after it is not the start of a text format.
@@ -105,29 +86,11 @@ impl Format {
                 "this is CatBoost's binary format, which is not supported",
                 "save the model with save_model('model.json', format='json')",
             ),
-            [b'[', ..] => unknown(
-                "this looks like a dump of the trees, which lacks the objective and the base score",
-                "save the model itself with Booster.save_model('model.ubj') instead of Booster.dump_model",
-            ),
             _ if is_old_xgboost(bytes) => unknown(
                 "this is XGBoost's old binary format, which is not supported",
                 "load it in the XGBoost that wrote it (3.0 is the last to read it) and save it with Booster.save_model('model.json')",
             ),
-            [0x80, 2..=9, ..] => {
-                unknown("this is a pickle, which is a program and is never run", PICKLE_REMEDY)
-            }
-            _ => match compression(bytes) {
-                Some(with) => unknown(
-                    &format!(
-                        "this is compressed with {with}, as joblib writes a pickle, which is a program and is never run"
-                    ),
-                    PICKLE_REMEDY,
-                ),
-                None => unknown(
-                    "the file is no model of a known format",
-                    "save an XGBoost model with Booster.save_model('model.ubj'), a LightGBM model with save_model('model.txt'), a CatBoost model with save_model('model.json', format='json'); ONNX graphs, treelite checkpoints and scikit-learn's .npz by our exporter are read too",
-                ),
-            },
+            _ => Err(foreign::refusal(bytes)),
         }
     }
 
@@ -144,17 +107,26 @@ impl Format {
             Self::ScikitLearn => "scikit-learn npz",
         }
     }
-}
 
-/// Returns the name of the file's compression, or `None` if the file is not compressed.
-fn compression(bytes: &[u8]) -> Option<&'static str> {
-    COMPRESSED.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
+    /// Returns what a file of the format is, as a noun with its article.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::Fangorn => "a .fangorn file",
+            Self::XgboostJson => "an XGBoost model (JSON)",
+            Self::XgboostUbjson => "an XGBoost model (UBJSON)",
+            Self::LightGbm => "a LightGBM model",
+            Self::CatBoost => "a CatBoost model (JSON)",
+            Self::Onnx => "an ONNX model",
+            Self::Treelite => "a treelite checkpoint",
+            Self::ScikitLearn => "a scikit-learn .npz file",
+        }
+    }
 }
 
 /// Returns whether a JSON object is the result of LightGBM's `dump_model`. A first field `name` is not enough
 /// to tell, since other objects begin with it too.
 fn is_lightgbm_dump(bytes: &[u8]) -> bool {
-    keys(bytes).iter().any(|key| ["num_class", "tree_info"].contains(&key.as_str()))
+    foreign::keys(bytes).iter().any(|key| ["num_class", "tree_info"].contains(&key.as_str()))
 }
 
 /// Returns whether this is CoreML's `.mlmodel`, or an `.mlpackage` in a zip.
@@ -169,50 +141,6 @@ fn is_coreml(bytes: &[u8]) -> bool {
         bytes.get(26..28).and_then(|at| bytes.get(30..30 + usize::from(at[0]) + 256 * usize::from(at[1])));
     let holds = |part: &str| name.is_some_and(|name| name.windows(part.len()).any(|w| w == part.as_bytes()));
     bytes.starts_with(b"PK\x03\x04") && [".mlpackage", "com.apple.CoreML"].into_iter().any(holds)
-}
-
-/// If the JSON is no XGBoost model, replaces a schema error by one that lists the object's first fields.
-pub(super) fn name_foreign_json(error: ImportError, bytes: &[u8]) -> ImportError {
-    let keys = keys(bytes);
-    // A damaged file keeps its own error, since its first fields do not tell what it is. So does an XGBoost
-    // model that lacks a part.
-    let of_xgboost = keys.iter().all(|key| key == "version") || keys.iter().any(|key| key == "learner");
-    if of_xgboost || error.kind() != ErrorKind::Schema {
-        return error;
-    }
-    let first: Vec<&str> = keys.iter().take(5).map(String::as_str).collect();
-    let more = if keys.len() > first.len() { ", …" } else { "" };
-    let cause = format!("no model: a JSON object with the fields {}{more}", first.join(", "));
-    ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(
-        "give the model's own file: of JSON, XGBoost's (save_model('model.json')) and CatBoost's (save_model('model.json', format='json')) are read",
-    )
-}
-
-/// Returns the names of the first fields of a JSON object, with escapes left as they are.
-fn keys(json: &[u8]) -> Vec<String> {
-    const MOST: usize = 32;
-    let (mut keys, mut depth, mut at) = (Vec::new(), 0usize, 0);
-    while at < json.len() && keys.len() < MOST {
-        match json[at] {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => {
-                let start = at + 1;
-                at = start;
-                while at < json.len() && json[at] != b'"' {
-                    at += 1 + usize::from(json[at] == b'\\');
-                }
-                let end = at.min(json.len());
-                let after = json.get(end + 1..).unwrap_or_default().trim_ascii_start();
-                if depth == 1 && after.first() == Some(&b':') {
-                    keys.push(String::from_utf8_lossy(&json[start..end]).into_owned());
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    keys
 }
 
 /// Returns whether the file is in XGBoost's binary format from before JSON. Such a file opens with `binf`, or

@@ -8,6 +8,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `format` | tells the format of a file by its content |
+//! | `foreign` | names files that are no model |
 //! | `json`, `ubjson` | the syntax of two encodings of one data model |
 //! | `document` | one `serde` deserialiser for both |
 //! | `decode` | decodes a document, and names the place of a failure |
@@ -27,6 +28,7 @@ mod decode;
 mod document;
 mod error;
 pub(crate) mod fangorn;
+mod foreign;
 mod format;
 mod json;
 mod lightgbm;
@@ -104,10 +106,15 @@ pub fn parse_graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportE
     match Format::of(bytes)? {
         Format::Onnx => onnx::classical_graph(bytes, options),
         Format::LightGbm => lightgbm::graph(format::text(bytes), options),
-        Format::ScikitLearn => sklearn::graph(bytes, options),
+        Format::ScikitLearn => {
+            sklearn::graph(bytes, options).map_err(|error| foreign::name_foreign_zip(error, bytes))
+        }
         other => {
-            let cause = format!("a file of {other:?} is a forest and no graph");
-            Err(ImportError::new(ErrorKind::Format, Place::Byte(0), cause).with_remedy("load it as a forest"))
+            // The importer of forests refuses a file that is damaged or no model, and says so.
+            parse_as(other, bytes, &LoadOptions { raw_categories: true, ..options.clone() })?;
+            let cause = format!("{} is a forest and no graph", other.noun());
+            Err(ImportError::new(ErrorKind::Format, Place::File, cause)
+                .with_remedy("load it as a forest, as the commands predict, inspect and lower do"))
         }
     }
 }
@@ -160,13 +167,15 @@ pub fn parse_as(format: Format, bytes: &[u8], options: &LoadOptions) -> Result<F
     match format {
         Format::Fangorn => fangorn::Contents::from_bytes(bytes, options).map(|contents| contents.forest),
         Format::XgboostJson => xgboost::forest(bytes, decode::Encoding::Json, options)
-            .map_err(|error| format::name_foreign_json(error, bytes)),
+            .map_err(|error| foreign::name_foreign_json(error, bytes)),
         Format::XgboostUbjson => xgboost::forest(bytes, decode::Encoding::Ubjson, options),
         Format::LightGbm => lightgbm::forest(bytes, options),
         Format::CatBoost => catboost::forest(bytes, options),
         Format::Onnx => onnx::forest(bytes, options),
         Format::Treelite => treelite::forest(bytes, options),
-        Format::ScikitLearn => sklearn::forest(bytes, options),
+        Format::ScikitLearn => {
+            sklearn::forest(bytes, options).map_err(|error| foreign::name_foreign_zip(error, bytes))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use crate::{PRESETS, Scratch, assert_refused, command, model, prints, refuses, text, zoo};
+use crate::{PRESETS, Scratch, assert_refused, command, fangorn, model, prints, refuses, text, zoo};
 
 #[test]
 fn names_that_are_not_known_are_refused() {
@@ -27,6 +27,76 @@ fn names_that_are_not_known_are_refused() {
     refuses(&[], &["a command is missing", "predict, inspect, diff", "see fangorn --help"]);
     refuses(&["predict"], &["not provided", "--rows <FILE>, <MODEL>", "see fangorn predict --help"]);
     refuses(&["prdict"], &["prdict", "'predict'", "see fangorn --help"]);
+}
+
+/// The line of a command that is refused.
+fn refusal(arguments: &[&str]) -> String {
+    let output = fangorn(arguments);
+    assert_refused(&output, &[]);
+    text(&output.stderr)
+}
+
+#[test]
+fn a_command_in_a_command_is_named_with_its_own_help() {
+    let line = refusal(&["cache"]);
+    assert!(line.ends_with("one of list, clear, export; see fangorn cache --help\n"), "{line}");
+    refuses(&["cache", "export"], &["--output <FILE.toml>, <MODEL>", "see fangorn cache export --help"]);
+    let near = ["'--jsn'; a near one is '--json'", "see fangorn cache list --help"];
+    refuses(&["cache", "list", "--jsn"], &near);
+    refuses(&["cache", "lst"], &["unknown command 'lst'; a near one is 'list'; see fangorn cache --help"]);
+    // `measure` is for `tune` alone.
+    for line in [refusal(&[]), refusal(&["measur"])] {
+        assert!(!line.contains("measure"), "{line}");
+    }
+}
+
+#[test]
+fn an_unknown_option_is_no_value() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let predict = |more: &[&str]| refusal(&[&["predict", &*model, "--rows", &*rows], more].concat());
+    for option in ["--threads", "-m", "--plot", "--frobnicate"] {
+        let line = predict(&[option, "2"]);
+        assert!(line.contains(&format!("unknown option '{option}'")), "{line}");
+        assert!(line.ends_with("; see fangorn predict --help\n") && !line.contains("'-- "), "{line}");
+        assert_eq!(line.contains("RAYON_NUM_THREADS"), option == "--threads", "{line}");
+    }
+    let line = predict(&[&model]);
+    assert!(line.contains(&format!("unexpected argument '{model}'")), "{line}");
+    // A number below 0 is a value.
+    for (option, value, remedy) in [
+        ("--iterations", "-1..3", "give best, all, or two numbers"),
+        ("--max-file-bytes", "-1", "give a number of bytes"),
+    ] {
+        let (line, wrong) = (predict(&[option, value]), format!("invalid value '{value}' for '{option} <"));
+        assert!(line.contains(&wrong) && line.contains(remedy), "{line}");
+    }
+    refuses(&["bench", &model, "--seconds", "-1"], &["write --seconds=-1", "see fangorn bench --help"]);
+}
+
+#[test]
+fn a_wrong_value_is_told_what_to_write() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let predict = ["predict", &model, "--rows", &rows];
+    for (option, value, remedy) in [
+        ("--missing", "abc", "give a number, for example 0.5"),
+        ("--max-file-bytes", "1G", "give a number of bytes, for example 1000000000"),
+        ("--max-file-bytes", "", "give a number of bytes, for example 1000000000"),
+        ("--max-trees", "1e3", "give a whole number, for example 1000"),
+        ("--max-trees", "99999999999999999999999", "the number is too large"),
+    ] {
+        let wrong = format!("invalid value '{value}' for '{option} <");
+        let given = format!("{option}={value}");
+        let arguments = [&predict[..], &[&*given]].concat();
+        refuses(&arguments, &[&*wrong, remedy, "see fangorn predict --help"]);
+    }
+    for (value, given, remedy) in [
+        ("0", "0", "give a whole number from 1 to 268435456"),
+        ("1,x", "x", "give a whole number"),
+        ("-1", "-1", "give a whole number from 1 to 268435456"),
+    ] {
+        let wrong = format!("invalid value '{given}' for '--batch <");
+        refuses(&["bench", &model, "--batch", value], &[&*wrong, remedy]);
+    }
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn graphs_predict_part_by_part() {
     let found = fangorn(&["predict", &graph, "--rows", &damaged, "--on-error", "skip", "--keep", "id"]);
     assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
     assert_eq!(text(&found.stdout).lines().count(), 60);
-    assert!(text(&found.stderr).contains("1 rows are left out"), "{}", text(&found.stderr));
+    assert!(text(&found.stderr).contains("1 row is left out"), "{}", text(&found.stderr));
     refuses(&["predict", &graph, "--rows", &damaged], &["damaged.csv", "line 3"]);
     let out = scratch.path("resumed.csv");
     prints(&["predict", &graph, "--rows", &rows, "--keep", "id,city", "-o", &out]);
@@ -231,6 +231,8 @@ fn linear_trees_predict() {
     refuses(&["inspect", &model], &["model.txt", "linear model", "fangorn predict"]);
     let forest = format!("{}/tests/zoo/lightgbm-binary/model.txt", env!("CARGO_MANIFEST_DIR"));
     refuses(&["graph", &forest], &["no leaf has a linear model", "load it as a forest"]);
+    let forest = format!("{}/tests/zoo/churn/model.ubj", env!("CARGO_MANIFEST_DIR"));
+    refuses(&["graph", &forest], &["model: an XGBoost model (UBJSON) is a forest", "predict, inspect"]);
     assert!(prints(&["graph", &model]).contains("linearLeaves(%in0, trees=%f0"));
 }
 

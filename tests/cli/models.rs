@@ -50,7 +50,7 @@ fn differences_from_what_is_expected_show() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 
     assert_refused(&expect(&zoo("softprob", "leaves.npy")), &["leaves.npy", " 50 ", " 5;"]);
-    assert_refused(&expect(&scratch.file("few.csv", "1,2,3,4,5\n")), &["few.csv", "1 rows", "118"]);
+    assert_refused(&expect(&scratch.file("few.csv", "1,2,3,4,5\n")), &["few.csv", "1 row,", "118"]);
 
     // Both a file and a comparison; CSV and one dimension are expected of a single column.
     let (model, rows) = (self::model("churn"), zoo("churn", "rows.npy"));
@@ -68,6 +68,97 @@ fn differences_from_what_is_expected_show() {
     let output = fangorn(&["predict", &model, "--rows", &rows, "--output", "leaf", "--expect", &off]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("row 1, output 50"));
+}
+
+/// pandas writes a header over values without a name, and an index before them.
+#[test]
+fn expected_values_may_have_the_header_and_the_index_of_pandas() {
+    let scratch = Scratch::new("expect-pandas");
+    for (name, output) in [("churn", "output.npy"), ("softprob", "margin.npy")] {
+        let (model, rows) = (model(name), zoo(name, "rows.npy"));
+        let (shape, values) = read_npy::<f32>(&zoo(name, output));
+        let columns = shape[1] as usize;
+        let line = |cells: Vec<String>| cells.join(",") + "\n";
+        let header = line((0..columns).map(|column| column.to_string()).collect());
+        let (mut plain, mut indexed) = (header.clone(), format!(",{header}"));
+        for (row, values) in values.chunks(columns).enumerate() {
+            let values = line(values.iter().map(|v| format!("{v:?}")).collect());
+            plain += &values;
+            indexed += &format!("{row},{values}");
+        }
+        let kind = if output == "margin.npy" { "margin" } else { "value" };
+        for (file, note) in [(&plain, "header of numbers"), (&indexed, "one without a name")] {
+            let file = scratch.file("expected.csv", file);
+            let predict = ["predict", &model, "--rows", &rows, "--output", kind, "--expect", &file];
+            let found = fangorn(&predict);
+            let said = text(&found.stderr);
+            assert_eq!(found.status.code(), Some(0), "{name}: {said}");
+            assert!(said.contains(note) && said.contains("largest difference"), "{said}");
+            // The same file as margins to start from.
+            if kind == "margin" {
+                let from = ["predict", &model, "--rows", &rows, "--output", "margin", "--base-margin", &file];
+                let found = fangorn(&from);
+                assert_eq!(found.status.code(), Some(0), "{name}: {}", text(&found.stderr));
+                assert!(text(&found.stderr).contains(note), "{}", text(&found.stderr));
+            }
+        }
+        // A line too many that is no header.
+        let first = plain.lines().nth(1).expect("a row");
+        let file = scratch.file("many.csv", format!("{first}\n{}", &plain[header.len()..]));
+        let predict = ["predict", &model, "--rows", &rows, "--output", kind, "--expect", &file];
+        assert_refused(&fangorn(&predict), &["many.csv", "were predicted", "one for each"]);
+    }
+}
+
+/// Labels that are texts are compared as texts, with the command's own output among others.
+#[test]
+fn labels_that_are_texts_are_compared_as_texts() {
+    let scratch = Scratch::new("expect-labels");
+    let rows = zoo("catboost-labels", "rows.npy");
+    let json = std::fs::read(model("catboost-labels")).expect("a model");
+    for names in [["01", "1"], ["cat", "dog"], ["False", "True"]] {
+        let mut json: Value = serde_json::from_slice(&json).expect("JSON");
+        let params = json.pointer_mut("/model_info/class_params").expect("the classes");
+        params["class_label_type"] = "String".into();
+        params["class_names"] = serde_json::json!(names);
+        let model = scratch.file("model.json", json.to_string());
+        let predict = ["predict", &model, "--rows", &rows, "--output", "class"];
+        let plain = prints(&predict);
+        let expect = |file: &str| fangorn(&[&predict[..], &["--expect", file]].concat());
+        let mut indexed = String::from(",0\n");
+        plain.lines().enumerate().for_each(|(row, label)| indexed += &format!("{row},{label}\n"));
+        let parquet = scratch.path("own.parquet");
+        prints(&[&predict[..], &["-o", &parquet]].concat());
+        for file in [
+            scratch.file("own.csv", &plain),
+            scratch.file("named.csv", format!("class\n{plain}")),
+            scratch.file("numbered.csv", format!("0\n{plain}")),
+            scratch.file("indexed.csv", indexed),
+            parquet,
+        ] {
+            let found = expect(&file);
+            let said = text(&found.stderr);
+            assert_eq!(found.status.code(), Some(0), "{file}: {said}");
+            assert!(said.contains("labels that differ: 0 of 52"), "{said}");
+            assert_eq!(text(&found.stdout).lines().count(), 53);
+        }
+        // The fourth label is the other one.
+        let other = |label: &str| if label == names[0] { names[1] } else { names[0] };
+        let lines = plain.lines().enumerate();
+        let wrong: String = lines
+            .map(|(row, label)| if row == 3 { other(label) } else { label })
+            .map(|label| format!("{label}\n"))
+            .collect();
+        let found = expect(&scratch.file("wrong.csv", wrong));
+        let said = text(&found.stderr);
+        assert_eq!(found.status.code(), Some(1), "{said}");
+        assert!(said.contains("1 of 52") && said.contains("row 3, output 0"), "{said}");
+        // A label too many is no header.
+        let many = scratch.file("many.csv", format!("{}\n{plain}", names[0]));
+        assert_refused(&expect(&many), &["many.csv", "53 rows", "52 were predicted"]);
+        let numbers = scratch.file("numbers.npy", npy(&[52], npyz::Order::C, &[0i32; 52]));
+        assert_refused(&expect(&numbers), &["numbers.npy", "texts", ".csv"]);
+    }
 }
 
 #[test]

@@ -48,27 +48,70 @@ fn what_was_there_goes_only_for_what_is_whole() {
     assert!(others(&scratch.0, &["out.csv", "bad.csv"]).is_empty());
 }
 
+/// A limit of the file's size stands for a full disk. Its signal would end a program that does not ignore it.
 #[test]
 #[cfg(unix)]
-fn a_full_disk_or_a_signal_leaves_the_old_file() {
+fn a_full_disk_leaves_the_old_file() {
     let scratch = Scratch::new("full");
     let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
-    let out = scratch.file("out.npy", "old");
-    // The signal for a file over its limit ends a program that does not ignore it.
-    for (before, ignored) in [("trap '' XFSZ;", true), ("", false)] {
+    for (before, name) in [
+        ("trap '' XFSZ;", "out.npy"),
+        ("", "out.npy"),
+        ("", "out.csv"),
+        ("", "out.parquet"),
+        ("", "out.arrow"),
+    ] {
+        let out = scratch.file(name, "old");
         let script = format!("{before} ulimit -f 2; exec \"$0\" \"$@\"");
         let output = std::process::Command::new("sh")
             .args(["-c", &script, env!("CARGO_BIN_EXE_fangorn")])
             .args(["predict", &model, "--rows", &rows, "--output", "leaf", "-o", &out])
             .output()
             .expect("a shell");
-        assert!(!output.status.success(), "{output:?}");
+        crate::assert_refused(
+            &output,
+            &[name, "can't be written", "make room", "an earlier file is unchanged"],
+        );
         assert_eq!(std::fs::read_to_string(&out).expect("it"), "old");
-        if ignored {
-            crate::assert_refused(&output, &["out.npy", "can't be written"]);
-            assert!(others(&scratch.0, &["out.npy"]).is_empty());
-        }
+        std::fs::remove_file(&out).expect("it");
+        assert!(others(&scratch.0, &[]).is_empty(), "{name}");
     }
+}
+
+/// A run that a signal ends leaves its temporary file. The next run in the folder removes it, and nothing of a run that
+/// still goes on.
+#[test]
+#[cfg(unix)]
+fn temporary_files_of_ended_runs_are_removed() {
+    let scratch = Scratch::new("abandoned");
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    scratch.file(".fangorn-1-0.tmp", "this process lives, but the file is not its own");
+    scratch.file(".fangorn-999999999-3.tmp", "of a process that has ended");
+    let kept = scratch.file("kept", "what a link leads to");
+    std::os::unix::fs::symlink(&kept, scratch.path(".fangorn-2-0.tmp")).expect("a link");
+    let living = scratch.file(".fangorn-999999998-0.tmp", "of a process that lives");
+    let living = std::fs::File::open(living).expect("it");
+    living.lock().expect("a lock");
+    prints(&["predict", &model, "--rows", &rows, "-o", &scratch.path("out.npy")]);
+    let mut left = others(&scratch.0, &["out.npy", "kept"]);
+    left.sort();
+    assert_eq!(left, [".fangorn-2-0.tmp", ".fangorn-999999998-0.tmp"]);
+    drop(living);
+    prints(&["predict", &model, "--rows", &rows, "-o", &scratch.path("out.npy")]);
+    assert_eq!(others(&scratch.0, &["out.npy", "kept"]), [".fangorn-2-0.tmp"]);
+}
+
+/// The stack of a thread is larger than the address space.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_thread_that_can_not_be_started_is_no_defect() {
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fangorn")])
+        .args(["predict", &model("churn"), "--rows", &zoo("churn", "rows.npy")])
+        .env("RUST_MIN_STACK", "100000000000")
+        .output()
+        .expect("a shell");
+    crate::assert_refused(&output, &["no thread can be started", "more memory", "RAYON_NUM_THREADS"]);
 }
 
 #[test]

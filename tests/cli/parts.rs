@@ -356,8 +356,46 @@ fn rows_of_libsvm() {
             refuses(&["predict", &model, "--rows", &wrong], &["wrong.libsvm", "line 2", part]);
             let two = fangorn(&["predict", &model, "--rows", &wrong, "--on-error", "skip"]);
             assert_eq!(text(&two.stdout).lines().count(), 2);
-            assert!(text(&two.stderr).contains("1 rows are left out"), "{}", text(&two.stderr));
+            assert!(text(&two.stderr).contains("1 row is left out"), "{}", text(&two.stderr));
         }
+    }
+}
+
+/// A limit of the file's size stands for a full disk. The error names the journal if a later run can go on from it, and
+/// otherwise there is none.
+#[test]
+#[cfg(unix)]
+fn a_full_disk_leaves_a_journal_that_the_error_names() {
+    let scratch = Scratch::new("full-journal");
+    let (shape, values) = many_rows("softprob");
+    let (model, rows) = (model("softprob"), scratch.file("rows.npy", npy(&shape, Order::C, &values)));
+    // The limits are in blocks of 512 bytes. A Parquet file is written when the journal has long met its limit.
+    for (name, blocks, goes_on) in [
+        ("out.csv", 24_000, true),
+        ("out.npy", 12_000, true),
+        ("out.arrow", 12_000, false),
+        ("out.parquet", 1000, false),
+    ] {
+        let out = scratch.path(name);
+        let line = ["predict", &model, "--rows", &rows, "-o", &out];
+        let unlimited = command(&line);
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
+        limited.arg(unlimited.get_program()).args(unlimited.get_args());
+        limited.envs(unlimited.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = limited.output().expect("a shell");
+        let journal = scratch.path(&format!(".{name}.fangorn-journal"));
+        crate::assert_refused(&output, &[name, "can't be written", "make room"]);
+        let said = text(&output.stderr);
+        let named = said.contains("--resume") && said.contains(&journal);
+        assert_eq!(named, Path::new(&journal).exists(), "{said}");
+        assert!(named || !goes_on, "{said}");
+        let resumed = command(&[&line[..], &["--resume"]].concat()).output().expect("it runs");
+        assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+        let found = std::fs::read(&out).expect("predictions");
+        assert!(!Path::new(&journal).exists());
+        assert!(command(&line).status().expect("it runs").success());
+        assert!(std::fs::read(&out).expect("predictions") == found, "{name}");
     }
 }
 

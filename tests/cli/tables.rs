@@ -136,6 +136,205 @@ fn a_header_of_numbers_is_no_row() {
     }
 }
 
+/// A table in lines of cells, of the rows of a model, with a header over it.
+fn with_header(name: &str, header: &[String]) -> Vec<Vec<String>> {
+    let (shape, values) = read_npy::<f32>(&zoo(name, "rows.npy"));
+    let cell = |v: &f32| if v.is_nan() { String::new() } else { format!("{v:?}") };
+    let rows = values.chunks(shape[1] as usize).map(|row| row.iter().map(cell).collect());
+    [header.to_vec()].into_iter().filter(|header| !header.is_empty()).chain(rows).collect()
+}
+
+/// The numbers from `from` on, as pandas writes column labels.
+fn numbers(from: usize, count: usize, end: &str) -> Vec<String> {
+    (from..from + count).map(|number| format!("{number}{end}")).collect()
+}
+
+/// Column numbers in another order are matched, or refused: pandas writes `df[[9, 8, …]]` with such a header.
+#[test]
+fn numbers_in_a_header_are_matched_or_refused() {
+    let scratch = Scratch::new("column-numbers");
+    let name = "squared-error";
+    let model = model(name);
+    let run = |table: &[Vec<String>], more: &[&str]| {
+        let rows = scratch.file("rows.csv", csv(table));
+        fangorn(&[&["predict", &model, "--rows", &rows], more].concat())
+    };
+    let noted = |table: &[Vec<String>], more: &[&str], part: &str| {
+        let found = run(table, more);
+        let note = text(&found.stderr);
+        assert_eq!(found.status.code(), Some(0), "{note}");
+        assert!(note.lines().count() == 1 && note.contains(part), "`{part}` in {note}");
+        text(&found.stdout)
+    };
+    let bare = with_header(name, &[]);
+    let columns = bare[0].len();
+    let expected = prints(&["predict", &model, "--rows", &scratch.file("bare.csv", csv(&bare))]);
+    for end in ["", ".0"] {
+        let counted = with_header(name, &numbers(0, columns, end));
+        let shuffled = picked(&counted, (0..columns).map(|i| (i * 3 + 7) % columns));
+        let turned = picked(&counted, (0..columns).rev());
+        let index = before(&turned, |r| if r == 0 { String::new() } else { (r - 1).to_string() });
+        let from_one = with_header(name, &numbers(1, columns, end));
+        for table in [&counted, &from_one] {
+            assert_eq!(noted(table, &[], "by their order"), expected);
+            assert_eq!(noted(table, &["--by-position"], "by their order"), expected);
+        }
+        for table in [&shuffled, &turned, &index] {
+            assert_eq!(noted(table, &[], "by these numbers"), expected);
+        }
+        // The header is none of the rows, whatever the order is.
+        let by_position = noted(&turned, &["--by-position"], "header of numbers");
+        assert_eq!(by_position.lines().count(), bare.len());
+        let from_one_turned = picked(&from_one, (0..columns).rev());
+        assert_refused(&run(&from_one_turned, &[]), &["line 1", "1 to 10", "number them from 0"]);
+    }
+    // What the note says about a row.
+    let counted = with_header(name, &numbers(0, columns, ""));
+    let note = text(&run(&counted, &[]).stderr);
+    assert!(note.contains("write 0.00 for 0"), "{note}");
+    let mut row = counted.clone();
+    row[0][0] = "0.00".into();
+    let found = run(&row, &[]);
+    assert!(found.stderr.is_empty(), "{}", text(&found.stderr));
+    assert_eq!(text(&found.stdout).lines().count(), bare.len() + 1);
+}
+
+/// A model with names has no column numbers.
+#[test]
+fn numbers_in_another_order_are_no_names() {
+    let scratch = Scratch::new("no-names");
+    let model = model("churn");
+    let expected = prints(&["predict", &model, "--rows", &zoo("churn", "rows.npy")]);
+    for from in [0, 1] {
+        let counted = with_header("churn", &numbers(from, 12, ""));
+        let rows = scratch.file("counted.csv", csv(&counted));
+        for more in [&[][..], &["--by-position"]] {
+            let found = fangorn(&[&["predict", &model, "--rows", &rows], more].concat());
+            assert_eq!(text(&found.stdout), expected, "{}", text(&found.stderr));
+            assert!(text(&found.stderr).contains("header of numbers"), "{}", text(&found.stderr));
+        }
+        let turned = scratch.file("turned.csv", csv(&picked(&counted, (0..12).rev())));
+        let parts = ["turned.csv", "line 1", "another order", "age", "--by-position"];
+        refuses(&["predict", &model, "--rows", &turned], &parts);
+    }
+}
+
+/// One or two small numbers are as likely a row as a header.
+#[test]
+fn one_or_two_numbers_are_a_row_or_a_header_by_the_users_word() {
+    let scratch = Scratch::new("few-numbers");
+    let (one, two) = (model("one-feature"), model("catboost-many-borders"));
+    let of = |model: &str, rows: &str, more: &[&str]| {
+        let rows = scratch.file("rows.csv", rows);
+        fangorn(&[&["predict", model, "--rows", &rows], more].concat())
+    };
+    let lines = |output: &std::process::Output| text(&output.stdout).lines().count();
+    let remedies = ["line 1", "may be a row, or the header", "--by-position"];
+    assert_refused(&of(&one, "0\n1\n2\n", &[]), &[&remedies[..], &["write f0"]].concat());
+    for table in ["1,0\n0.5,1\n", "2,1\n0.5,1\n"] {
+        assert_refused(&of(&two, table, &[]), &[&remedies[..], &["the model's order"]].concat());
+    }
+    for (model, table) in [(&one, "0\n1\n2\n"), (&two, "1,0\n0,1\n1,1\n")] {
+        let found = of(model, table, &["--by-position"]);
+        assert_eq!((found.status.code(), lines(&found)), (Some(0), 3), "{}", text(&found.stderr));
+        assert!(text(&found.stderr).contains("taken for a row"), "{}", text(&found.stderr));
+    }
+    // A name, a header in order, or the index makes a header of it.
+    for (model, table) in [(&one, "f0\n1\n2\n"), (&one, ",0\n0,1\n1,2\n"), (&two, "0,1\n1,1\n2,2\n")] {
+        let found = of(model, table, &[]);
+        assert_eq!((found.status.code(), lines(&found)), (Some(0), 2), "{}", text(&found.stderr));
+    }
+    // Any other number is a value.
+    for table in ["1\n2\n", "0.0\n2\n", "0.5\n0\n"] {
+        let found = of(&one, table, &[]);
+        assert_eq!((found.status.code(), lines(&found)), (Some(0), 2), "{}", text(&found.stderr));
+        assert!(found.stderr.is_empty());
+    }
+}
+
+/// Names that are numbers are matched as names, and the first line is a header even if its numbers may be values.
+#[test]
+fn names_that_are_numbers_are_matched() {
+    let scratch = Scratch::new("number-names");
+    let name = "squared-error";
+    let mut forest = fangorn::import::load(model(name).as_ref(), &Default::default()).expect("a model");
+    let bare = with_header(name, &[]);
+    let columns = bare[0].len();
+    let expected = prints(&["predict", &model(name), "--rows", &scratch.file("bare.csv", csv(&bare))]);
+    let names: Vec<String> = (0..columns).map(|column| (10 * (column + 1)).to_string()).collect();
+    for (feature, name) in forest.features.iter_mut().zip(&names) {
+        feature.name = Some(name.clone());
+    }
+    let named = scratch.file("named.fangorn", fangorn::file::Contents::new(forest).to_bytes());
+    let table = with_header(name, &names);
+    for table in [table.clone(), picked(&table, (0..columns).rev())] {
+        let found = fangorn(&["predict", &named, "--rows", &scratch.file("rows.csv", csv(&table))]);
+        assert_eq!(text(&found.stdout), expected, "{}", text(&found.stderr));
+        assert!(text(&found.stderr).contains("by the model's names"), "{}", text(&found.stderr));
+    }
+    let rows = scratch.file("rows.csv", csv(&table));
+    let found = fangorn(&["predict", &named, "--by-position", "--rows", &rows]);
+    assert_eq!(text(&found.stdout), expected);
+    assert!(text(&found.stderr).contains("header of numbers"), "{}", text(&found.stderr));
+}
+
+/// A name that a library makes up stands for one column.
+#[test]
+fn a_made_up_name_that_is_there_twice_is_refused() {
+    let scratch = Scratch::new("doubled");
+    let mut header: Vec<String> = (0..10).map(|column| format!("f{column}")).collect();
+    header[9] = "f0".into();
+    let rows = scratch.file("rows.csv", csv(&with_header("squared-error", &header)));
+    let parts = ["rows.csv", "line 1", "`f0` more than once", "one of each"];
+    refuses(&["predict", &model("squared-error"), "--rows", &rows], &parts);
+}
+
+/// A file of another format that is named `.csv`.
+#[test]
+fn what_is_no_csv_is_named() {
+    let scratch = Scratch::new("foreign");
+    let model = model("churn");
+    let utf16: Vec<u8> = "age,b\n1,2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let files: [(&[u8], [&str; 2]); 9] = [
+        (b"\x1f\x8b\x08\x00rest", ["gzip", "unpack it"]),
+        (b"PK\x03\x04rest", ["zip", "as CSV"]),
+        (b"PAR1rest", ["Parquet", ".parquet"]),
+        (b"<!DOCTYPE html>\n<html></html>\n", ["HTML", "as CSV"]),
+        (b"[{\"age\": 1}]\n", ["JSON", "as CSV"]),
+        (b"{\"age\": [1, 2]}\n", ["JSON", "as CSV"]),
+        (&utf16, ["UTF-16", "UTF-8"]),
+        (b"\xff\xfea\0", ["UTF-16", "UTF-8"]),
+        (b"\0\0\0\0", ["binary", "CSV"]),
+    ];
+    for (content, parts) in files {
+        let rows = scratch.file("rows.csv", content);
+        refuses(&["predict", &model, "--rows", &rows], &[&["rows.csv"], &parts[..]].concat());
+    }
+}
+
+/// A cell of a column of categories is no category: the message names some that are.
+#[test]
+fn texts_that_are_no_category_are_refused_as_such() {
+    let scratch = Scratch::new("no-category");
+    let table = |cell: &str, code: &str| format!("colour,weight,code\n{cell},1.5,{code}\n");
+    let named = model("category-names");
+    for (cell, code, parts) in [
+        ("purple", "3", ["column 1", "`purple` is none of the column's categories (7: red, green, blue, …)"]),
+        ("9", "3", ["column 1", "`9` is none of the column's categories (7: red"]),
+        ("red", "55", ["column 3", "`55` is none of the column's categories (5: -5, 3, 7, …)"]),
+    ] {
+        let rows = scratch.file("rows.csv", table(cell, code));
+        refuses(&["predict", &named, "--rows", &rows], &[&["line 2"], &parts[..]].concat());
+    }
+    // Names that the file has lost.
+    let lost = model("category-names-not-ascii");
+    let rows = scratch.file("rows.csv", table("r\u{f6}d", "3"));
+    let parts = ["line 2", "column 1", "`r\u{f6}d`", "names that are not ASCII", "3.4", "category's number"];
+    refuses(&["predict", &lost, "--rows", &rows], &parts);
+    let rows = scratch.file("rows.csv", "colour,weight,code\n0,heavy,3\n");
+    refuses(&["predict", &lost, "--rows", &rows], &["`heavy` is no number; write a number"]);
+}
+
 /// Names that libraries make up are matched where they are there.
 #[test]
 fn made_up_names_go_by_their_number() {

@@ -1,5 +1,7 @@
 //! `fangorn verify`: a table of engines, and the producer's own predictions beside it.
 
+use std::path::Path;
+
 use crate::{Scratch, command, model, refuses, zoo};
 
 /// The table's lines of a run, as JSON.
@@ -40,6 +42,51 @@ fn the_producers_predictions_are_held_beside_ours() {
     let wrong = scratch.file("wrong.csv", "7\n".repeat(count - 1));
     let output = command(&["verify", &model, "--rows", &rows, "--expect", &wrong]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The table would be on standard output if the checks had run.
+#[test]
+fn expected_values_are_read_before_the_checks() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.csv"));
+    let scratch = Scratch::new("verify-early");
+    let verify = |expect: &str, parts: &[&str]| {
+        refuses(&["verify", &model, "--rows", &rows, "--expect", expect], parts);
+    };
+    verify(&scratch.path("absent.npy"), &["absent.npy"]);
+    verify(&scratch.file("short.csv", "0.5\n"), &["short.csv", "give one for each"]);
+    verify(&scratch.file("wide.csv", "0.5,0.5\n".repeat(20)), &["wide.csv", "columns"]);
+}
+
+#[test]
+fn a_graph_is_refused_with_the_commands_that_serve_it() {
+    let graph = format!("{}/tests/zoo-classical/Pipeline/model.onnx", env!("CARGO_MANIFEST_DIR"));
+    let parts =
+        ["model.onnx", "graph of several operators", "`fangorn predict`", "--expect", "`fangorn graph`"];
+    refuses(&["verify", &graph], &parts);
+}
+
+/// No engine is wrong here, so no command can be seen to say it. A source file that makes a predictor has to note the
+/// warnings of its self-check, say them, or leave the check out.
+#[test]
+fn whoever_makes_a_predictor_says_its_warnings() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/fangorn")];
+    let mut makers = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            let source = std::fs::read_to_string(entry.path()).expect("a source file");
+            let source = source.replace("GraphPredictor::", "");
+            if source.contains("Predictor::new(") || source.contains("Predictor::builder(") {
+                let says = ["compiled(", ".warnings()"].iter().any(|says| source.contains(says));
+                assert!(says, "{}", entry.path().display());
+                makers += 1;
+            }
+        }
+    }
+    assert!(makers > 5, "{makers} files make a predictor");
 }
 
 #[test]

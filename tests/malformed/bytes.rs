@@ -1,6 +1,6 @@
 //! Bytes that are no document, documents cut short or changed at random, and one that is as deep as it is long.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::Write as _};
 
 use fangorn::import::{
     ErrorKind::{self, Schema},
@@ -55,9 +55,78 @@ fn files_of_another_format() {
     bytes_refused([&[0; 136][..], names].concat(), Format, "model", "old binary format");
     bytes_refused(b"CBM1\x00\x00", Format, "model", "CatBoost's binary format");
     bytes_refused(b"\x80\x04\x95", Format, "model", "a pickle");
-    bytes_refused("[{\"nodeid\": 0}]", Format, "model", "a dump of the trees");
-    bytes_refused("{}", Schema, "model", "missing field `learner`");
     bytes_refused(b"{L\0\0\0\0\0\0\0\x01aZ}", Schema, "model", "missing field `learner`");
+}
+
+#[test]
+fn text_that_is_no_model_is_named() {
+    use ErrorKind::Format;
+    let split = r#"[{ "nodeid": 0, "depth": 0, "split": "f2", "children": [{ "nodeid": 1, "leaf": 0.5 }] }]"#;
+    for dump in ["[\n  { \"nodeid\": 0, \"leaf\": 0.5 }\n]", split, "booster[0]:\n0:leaf=0.5\n"] {
+        bytes_refused(dump, Format, "model", "a dump of the trees");
+    }
+    for (json, what) in [
+        ("[]", "no model: a JSON array"),
+        (" [1, 2, 3]\n", "no model: a JSON array"),
+        ("[{\"age\": 1}, {\"nodeid\": 1, \"leaf\": 2}]", "no model: a JSON array"),
+        ("null", "no model: the JSON value null"),
+        ("true", "no model: a JSON boolean"),
+        ("3", "no model: a JSON number"),
+        ("-2.5e3\n", "no model: a JSON number"),
+        ("\"x\"", "no model: a JSON string"),
+        ("{}", "no model: an empty JSON object"),
+        (" { }\n", "no model: an empty JSON object"),
+    ] {
+        bytes_refused(json, Format, "model", what);
+        assert!(refusal(json.as_bytes(), &LoadOptions::default()).remedy().contains("own file"), "{json}");
+    }
+    for other in ["[a]\nb = 1\n", "[package]", "[1, 2", "3 1:0.5\n", "\"a\",\"b\"\n1,2\n", "nul", "-"] {
+        bytes_refused(other, Format, "model", "no model of a known format");
+    }
+    let objects = [("\"x\"", "string \"x\""), ("null", "null"), ("[]", "an array"), ("[1]", "integer `1`")];
+    for (value, found) in objects {
+        let error = refusal(format!("{{\"learner\": {value}}}").as_bytes(), &LoadOptions::default());
+        assert_eq!(error.kind(), Schema, "{error}");
+        assert!(error.place().to_string().starts_with("learner"), "{error}");
+        assert!(error.cause().starts_with(&format!("invalid type: {found}, expected an object")), "{error}");
+    }
+}
+
+/// Returns the bytes in gzip's format and in zlib's.
+fn deflated(bytes: &[u8]) -> [(&'static str, Vec<u8>); 2] {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(bytes).expect("memory");
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    zlib.write_all(bytes).expect("memory");
+    [("gzip", gzip.finish().expect("memory")), ("zlib", zlib.finish().expect("memory"))]
+}
+
+#[test]
+fn compressed_files_and_archives_are_to_be_unpacked() {
+    use ErrorKind::Format;
+    let remedy = |bytes: &[u8]| refusal(bytes, &LoadOptions::default()).remedy().to_owned();
+    let model = minimal().to_string().repeat(100);
+    let mut tar = b"model.json".to_vec();
+    tar.resize(257, 0);
+    tar.extend(b"ustar\x0000");
+    tar.resize(1024, 0);
+    bytes_refused(&tar, Format, "model", "this is a tar archive");
+    for (with, bytes) in deflated(model.as_bytes()) {
+        bytes_refused(&bytes, Format, "model", &format!("this is a {with} file"));
+        assert_eq!(remedy(&bytes), "unpack it first");
+        // The first bytes tell, whatever becomes of the others.
+        bytes_refused(&bytes[..bytes.len() / 2], Format, "model", &format!("this is a {with} file"));
+    }
+    for (with, bytes) in deflated(&tar) {
+        bytes_refused(&bytes, Format, "model", &format!("a tar archive, compressed with {with}"));
+        assert!(remedy(&bytes).starts_with("unpack it"), "{with}");
+    }
+    for (with, bytes) in deflated(b"\x80\x04\x95\x0b\0\0\0") {
+        bytes_refused(&bytes, Format, "model", &format!("compressed with {with}, as joblib writes a pickle"));
+        assert!(remedy(&bytes).starts_with("save the model"), "{with}");
+    }
+    // Where the content can't be seen, both are said.
+    assert!(remedy(b"BZh91AY").starts_with("unpack it first if it is no pickle, or save the model"));
 }
 
 #[test]

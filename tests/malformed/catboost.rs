@@ -405,7 +405,7 @@ fn nodes_that_make_no_tree() {
         r#"{"border":1.5"#,
         "a counter",
     );
-    nested_refused(&[("/trees/0/split", json!([]))], Schema, "[]}", "invalid length 0");
+    nested_refused(&[("/trees/0/split", json!([]))], Schema, "[]}", "expected an object");
     let text = nested()
         .to_string()
         .replace(r#"{"left":{"value":0.5,"weight":1}"#, r#"{"left":{"value":1},"left":{"value":2}"#);

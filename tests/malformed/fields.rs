@@ -31,7 +31,7 @@ fn missing_fields_and_wrong_types() {
         &[("left_children/3", json!({}))],
         Schema,
         ".left_children[3]",
-        "invalid type: map, expected i32",
+        "invalid type: an object, expected i32",
     );
     tree_refused(
         &[("left_children/3", json!(1u64 << 40))],
@@ -49,7 +49,7 @@ fn missing_fields_and_wrong_types() {
         &[("parents", json!("none"))],
         Schema,
         ".parents",
-        "invalid type: string \"none\", expected a sequence",
+        "invalid type: string \"none\", expected an array",
     );
     tree_refused(&[("default_left/1", json!(300))], Schema, ".default_left[1]", "integer `300`, expected u8");
     let place = "learner.learner_model_param";

@@ -7,7 +7,10 @@ use fangorn::{
     import::{ErrorKind, Format, LoadOptions, parse_graph},
 };
 
-use crate::mutate::{Random, mutate_bytes};
+use crate::{
+    both, minimal,
+    mutate::{Random, mutate_bytes},
+};
 
 fn models() -> Vec<(String, Vec<u8>)> {
     let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo-classical");
@@ -92,6 +95,13 @@ fn damaged_graphs_are_refused_or_run() {
 fn another_format_is_no_graph() {
     let error = parse_graph(b"{}", &LoadOptions::default()).expect_err("JSON");
     assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+    for (encoding, bytes) in both(&minimal()) {
+        let error = parse_graph(&bytes, &LoadOptions::default()).expect_err("a forest");
+        assert_eq!(error.cause(), format!("an XGBoost model ({encoding}) is a forest and no graph"));
+    }
+    // A file that is no model is named here, too.
+    let error = parse_graph(b"{\"a\": 1}", &LoadOptions::default()).expect_err("JSON");
+    assert!(error.cause().contains("a JSON object with the fields a"), "{error}");
     let (_, bytes) = models().swap_remove(0);
     assert_eq!(Format::of(&bytes).expect("a format"), Format::Onnx);
     let options = LoadOptions {

@@ -5,7 +5,7 @@ use crate::npz;
 
 use crate::mutate;
 
-use fangorn::import::{ErrorKind, ErrorKind::*, ImportError, Limits, LoadOptions, parse};
+use fangorn::import::{ErrorKind, ErrorKind::*, ImportError, Limits, LoadOptions, parse, parse_graph};
 use mutate::{KINDS, Random, Tally, mutate_bytes};
 use npz::{Array, Model, Zip, npy, zip};
 use serde_json::{Value, json};
@@ -85,6 +85,34 @@ fn archives_that_are_none_of_ours() {
 }
 
 #[test]
+fn zip_archives_without_arrays_are_named() {
+    let files =
+        |names: &[&str]| names.iter().map(|name| (name.to_string(), vec![0x80u8])).collect::<Vec<_>>();
+    let archives: [(&[&str], &str, &str); 7] = [
+        (&["readme.txt", "model.ubj"], "a zip archive that holds model.ubj", "unpack it"),
+        (&["out/model.json"], "a zip archive that holds out/model.json", "unpack it"),
+        (&["archive/data.pkl", "archive/version"], "a file of PyTorch", "give a decision forest"),
+        (&["7f.npy", "schema.json"], "a skops file", "skops.io.load"),
+        (&["[Content_Types].xml", "xl/workbook.xml"], "an Excel workbook", "--rows"),
+        (&["._model.json", "a", "b", "c", "d", "e"], "the files ._model.json, a, b, c, d, …", "own file"),
+        (&["weights.npy"], "no `fangorn` array", "export_sklearn.py"),
+    ];
+    for (names, cause, remedy) in archives {
+        for kind in [Zip::Stored, Zip::Deflated, Zip::Wide] {
+            let bytes = zip(&files(names), kind);
+            bytes_refused(&bytes, Format, "model", cause);
+            let error = refusal(&bytes, &LoadOptions::default());
+            assert!(error.remedy().contains(remedy), "{error}");
+            let of_graph = parse_graph(&bytes, &LoadOptions::default()).expect_err("no graph");
+            assert_eq!(of_graph.to_string(), error.to_string());
+        }
+    }
+    // A download that was cut has lost the directory, which is at the end. The first file's name is left.
+    let cut = &zip(&files(&["model.ubj", "readme.txt"]), Zip::Stored)[..60];
+    bytes_refused(cut, Format, "model", "a zip archive that holds model.ubj");
+}
+
+#[test]
 fn heads_that_say_nothing_of_use() {
     let without = |model: &Model, field: &str| {
         let mut model = model.clone();
@@ -138,7 +166,7 @@ fn heads_that_say_nothing_of_use() {
     for (text, place, cause) in [
         ("{\"format\": 2,, }", "fangorn, line 1, column 14", "expected a name in quotes"),
         ("{\"format\": 2", "fangorn, line 1, column 13", "the text ends"),
-        ("[]", "fangorn", "invalid length 0"),
+        ("[]", "fangorn", "invalid type: an array, expected an object"),
         ("{}", "fangorn", "missing field `format`"),
         ("\u{7f}", "fangorn, line 1, column 1", "expected a value"),
     ] {

@@ -2,7 +2,7 @@
 //! answers are those of XGBoost 3.2, LightGBM 4.7, CatBoost 1.2.10 and scikit-learn 1.9 of models with these leaves.
 
 use fangorn::{
-    Forest,
+    Forest, Predictor,
     forest::{ClassRule, Classes, Transform, reference},
 };
 
@@ -149,4 +149,17 @@ fn scikit_learns_boosting_decides_by_raw_scores() {
     assert_eq!(binary(gradient_boosting(), 1e16, &[-1e16, -1.0]), 0);
     assert_eq!(largest(BOOSTED_CLASSES, &[0.0, 1e-17, -5.0]), 1);
     assert_eq!(largest(BOOSTED_CLASSES, &[-900.0, -800.0, -1.0]), 2);
+}
+
+/// XGBoost's softmax of a margin of infinity is NaN for every class.
+#[test]
+fn a_margin_of_infinity_leaves_no_probability() {
+    let base = [1e16, f64::INFINITY, 3e38];
+    let Objective(library, transform, _) = SOFTPROB;
+    let mut forest = Forest::builder(1, 3).producer(library, "", "").base_score(base).transform(transform);
+    forest.tree(0).leaf(0, &[1.0]);
+    let forest = forest.build().expect("a forest");
+    assert!(reference::values(&forest, &[0.0f32]).iter().all(|v| v.is_nan()));
+    let values = Predictor::new(&forest).expect("a predictor").predict(&[0.0f32], 1).expect("values");
+    assert!(values.len() == 3 && values.iter().all(|v| v.is_nan()), "{values:?}");
 }

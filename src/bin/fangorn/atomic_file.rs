@@ -1,21 +1,27 @@
 //! Files that are written whole or not at all. The bytes go to a temporary file beside the target, which is
 //! renamed to the target once it is complete.
+//!
+//! The writer locks its temporary file. The system unlocks it when the process ends, however it ends. So the next run
+//! that writes into the folder finds and removes the files that a signal has left.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, BufWriter, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    tables,
+};
 
 /// A file that appears at its path only when it is complete. On any failure the old file stays as it was.
 #[derive(Debug)]
 pub struct AtomicFile {
-    out: BufWriter<File>,
     /// The temporary file that takes the bytes until they are complete. `None` if they go straight into a
-    /// device or a pipe.
+    /// device or a pipe. It is the first field, because it has to be removed before it is unlocked.
     part: Option<PartialFile>,
+    out: BufWriter<File>,
 }
 
 /// A temporary file that is removed when this value is dropped.
@@ -31,6 +37,10 @@ impl Drop for PartialFile {
         let _ = fs::remove_file(&self.path);
     }
 }
+
+/// How the name of a temporary file begins and ends.
+const PREFIX: &str = ".fangorn-";
+const SUFFIX: &str = ".tmp";
 
 /// How many temporary names that are already taken are tried before the file is refused.
 const MOST_TRIES: u32 = 100;
@@ -86,26 +96,30 @@ impl AtomicFile {
             Ok(old) => {
                 let file = OpenOptions::new().write(true).open(&target)?;
                 if !old.is_file() {
-                    return Ok(Self { out: BufWriter::new(file), part: None });
+                    return Ok(Self { part: None, out: BufWriter::new(file) });
                 }
                 Some(old)
             }
             Err(_) => None,
         };
+        #[cfg(unix)]
+        remove_abandoned(folder(&target));
         let mut open = OpenOptions::new();
         open.write(true).create_new(true);
-        for n in 0.. {
-            let name = format!(".fangorn-{}-{n}.tmp", std::process::id());
+        for n in 0..MOST_TRIES {
+            let name = format!("{PREFIX}{}-{n}{SUFFIX}", std::process::id());
             let path = folder(&target).join(name);
             match open.open(&path) {
+                // Another process took the file for an abandoned one before it was locked.
+                Ok(file) if !is_locked(&file, &path) => {}
                 Ok(file) => {
                     let part = PartialFile { path, target };
                     if let Some(old) = old {
                         file.set_permissions(old.permissions())?;
                     }
-                    return Ok(Self { out: BufWriter::new(file), part: Some(part) });
+                    return Ok(Self { part: Some(part), out: BufWriter::new(file) });
                 }
-                Err(e) if e.kind() == ErrorKind::AlreadyExists && n < MOST_TRIES => {}
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
             }
         }
@@ -121,17 +135,65 @@ impl AtomicFile {
     }
 }
 
-/// Returns the error of a file that can't be written.
+/// Returns the error of a file that can't be written. If this run has a journal of the file, the remedy names it.
 pub fn refusal(path: &Path, e: &io::Error) -> Error {
     let remedy = match e.kind() {
-        ErrorKind::NotFound => "make its folder first",
-        ErrorKind::IsADirectory => "name a file in it",
+        ErrorKind::NotFound => "make its folder first".to_owned(),
+        ErrorKind::IsADirectory => "name a file in it".to_owned(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "make room, or name a file on another disk; an earlier file is unchanged"
+            let remedy = match tables::journal_of_this_run(path) {
+                None => "make room, or name a file on another disk".to_owned(),
+                Some(journal) => format!(
+                    "make room and repeat the command with --resume, which goes on from the predictions in {}, or \
+                     remove that file",
+                    journal.display()
+                ),
+            };
+            remedy + "; an earlier file is unchanged"
         }
-        _ => "name a file in a folder that you may write to",
+        _ => "name a file in a folder that you may write to".to_owned(),
     };
     Error::file(path, format!("can't be written: {e}; {remedy}"))
+}
+
+/// Locks a temporary file that was just made. Returns whether it is this process's own: nobody else has locked it, and
+/// it is still there.
+fn is_locked(file: &File, path: &Path) -> bool {
+    match file.try_lock() {
+        Ok(()) => path.exists(),
+        Err(TryLockError::WouldBlock) => false,
+        // Some file systems have no locks. There nobody removes another's file.
+        Err(TryLockError::Error(_)) => true,
+    }
+}
+
+/// Removes the temporary files of a folder whose processes have ended. A file that can't be examined or removed stays.
+///
+/// A living process holds the lock of its file. Its number would not do: a process in another container or on another
+/// machine may have any number. This function removes a file only under its lock, and only if the name still leads to
+/// the locked file, so the name can't belong to a living process.
+#[cfg(unix)]
+fn remove_abandoned(folder: &Path) {
+    use std::os::unix::fs::MetadataExt;
+
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_ours = |name: &str| name.starts_with(PREFIX) && name.ends_with(SUFFIX);
+        // Opening a pipe would wait for its writer.
+        if !name.to_str().is_some_and(is_ours) || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let path = entry.path();
+        let Ok(file) = File::open(&path) else { continue };
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        if file.try_lock().is_ok()
+            && let (Ok(locked), Ok(named)) = (file.metadata(), fs::symlink_metadata(&path))
+            && identity(locked) == identity(named)
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
 }
 
 /// Returns the file that `path` leads to. Follows links, and one link to a file that does not exist yet.

@@ -12,7 +12,7 @@ use fangorn::{
 };
 
 use crate::{
-    error::{Error, Result, say},
+    error::{Error, Result, note},
     rows::{Cell, Matrix},
     schedule::Choice,
 };
@@ -192,11 +192,11 @@ impl<'f> Engine<'f> {
         Ok(Self { forest, choice: choice.clone(), runs })
     }
 
-    /// Prints the forest's warnings on standard error: for example, that its self-check failed on this
-    /// backend, and what runs in its place. burn's operator checks itself at its first run, so call this
-    /// after a run.
+    /// Notes the forest's warnings for standard error: for example, that its self-check failed on this backend, and
+    /// what runs in its place. The native CPU target's are noted when it is compiled. burn's operator checks itself at
+    /// its first run, so call this after a run.
     pub fn say_warnings(&self) {
-        self.warnings().iter().for_each(|warning| say(&warning.to_string()));
+        self.warnings().iter().for_each(|warning| note(warning.to_string()));
     }
 
     /// Returns the warnings of the self-checks that have run so far.

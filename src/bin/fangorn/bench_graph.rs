@@ -12,6 +12,7 @@ use crate::{
     library_error,
     predict::Output,
     predict_graph,
+    schedule::compiled_graph,
 };
 
 /// A graph that is ready to be timed.
@@ -33,7 +34,7 @@ impl GraphBench {
     ) -> Result<Self> {
         let start = Instant::now();
         let graph = predict_graph::with_one_output(path, graph, output)?;
-        let predictor = GraphPredictor::with_passes(&graph, threads, passes).map_err(library_error)?;
+        let predictor = compiled_graph(&graph, threads, passes).map_err(library_error)?;
         Ok(Self { predictor, compile_ms: start.elapsed().as_secs_f64() * 1e3 })
     }
 

@@ -20,6 +20,35 @@ pub fn report(table: &Table, expected: &Matrix<f64>) -> Result<Outcome> {
     verdict(table, expected, true)
 }
 
+/// Prints predicted labels, which are texts, beside the expected ones, and the first that differs on standard error.
+///
+/// # Errors
+/// Standard output can't be written.
+pub fn report_labels(table: &Table, labels: &[String], expected: &[String]) -> Result<Outcome> {
+    print(&text(table, |at| expected[at].clone()))?;
+    let differs = |at: &usize| labels[*at] != expected[*at];
+    let Some(first) = (0..labels.len()).find(differs) else {
+        say(&match labels.len() {
+            0 => "nothing to compare".to_owned(),
+            count => format!("labels that differ: 0 of {count}"),
+        });
+        return Ok(Outcome::Done);
+    };
+    let (count, all) = ((0..labels.len()).filter(differs).count(), labels.len());
+    let place = format!("row {}, output {}", first / table.columns, first % table.columns);
+    let both = format!("`{}`, expected is `{}`", labels[first], expected[first]);
+    say(&format!("labels that differ: {count} of {all}; the first at {place}: {both}"));
+    Ok(Outcome::Differs)
+}
+
+/// Prints on standard output. A reader that closes the pipe early still wants the verdict.
+fn print(text: &str) -> Result<()> {
+    match output::print(text) {
+        Err(e) if e.is_closed_pipe() => Ok(()),
+        other => other,
+    }
+}
+
 /// Prints the largest difference on standard error. If `printed` is true, it prints the table of both on
 /// standard output before it. Returns whether the prediction passes.
 ///
@@ -28,11 +57,12 @@ pub fn report(table: &Table, expected: &Matrix<f64>) -> Result<Outcome> {
 pub fn verdict(table: &Table, expected: &Matrix<f64>, printed: bool) -> Result<Outcome> {
     let worst = worst(table, expected);
     if printed {
-        match output::print(&text(table, expected)) {
-            // A reader that closes the pipe early still wants the verdict.
-            Err(e) if e.is_closed_pipe() => {}
-            other => other?,
-        }
+        let is_float = matches!(table.values, Values::Floats(_));
+        let theirs = |at: usize| match (expected.values[at], is_float) {
+            (value, true) => format!("{:?}", value as f32),
+            (value, false) => value.to_string(),
+        };
+        print(&text(table, theirs))?;
     }
     let Some(LargestDifference { at, difference, differs }) = worst else {
         say("nothing to compare");
@@ -75,8 +105,9 @@ fn worst(table: &Table, expected: &Matrix<f64>) -> Option<LargestDifference> {
     Some(LargestDifference { at, difference, differs: difference > tolerance })
 }
 
-/// Returns both as CSV with a header, padded so that the columns line up.
-fn text(table: &Table, expected: &Matrix<f64>) -> String {
+/// Returns both as CSV with a header, padded so that the columns line up. `theirs` returns the text of an expected
+/// value.
+fn text(table: &Table, theirs: impl Fn(usize) -> String) -> String {
     let mut cells = vec!["row".to_owned()];
     for c in 0..table.columns {
         let suffix = if table.columns == 1 { String::new() } else { format!("_{c}") };
@@ -86,12 +117,12 @@ fn text(table: &Table, expected: &Matrix<f64>) -> String {
     for r in 0..table.rows {
         cells.push(r.to_string());
         for at in r * table.columns..(r + 1) * table.columns {
-            let theirs = expected.values[at];
-            cells.extend(match &table.values {
-                Values::Floats(values) => [format!("{:?}", values[at]), format!("{:?}", theirs as f32)],
-                Values::Ints(values) => [values[at].to_string(), theirs.to_string()],
-                Values::Words(values) => [values[at].clone(), theirs.to_string()],
-            });
+            let ours = match &table.values {
+                Values::Floats(values) => format!("{:?}", values[at]),
+                Values::Ints(values) => values[at].to_string(),
+                Values::Words(values) => values[at].clone(),
+            };
+            cells.extend([ours, theirs(at)]);
         }
     }
     let mut widths = vec![0; width];

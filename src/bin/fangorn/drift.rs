@@ -25,6 +25,7 @@ use crate::{
     output::{self, Table, Values},
     row_source::{RowSource, view},
     rows::{self, Cell, Matrix, TableChoice},
+    schedule::compiled,
     text::{aligned, csv_path, feature_name, number},
 };
 
@@ -93,7 +94,7 @@ pub fn run(args: &DriftArgs) -> Result<Outcome> {
         return Err(Error::file(&args.model, what));
     }
     let bins = FeatureBins::new(&forest).map_err(library_error)?;
-    let predictor = Predictor::new(&forest).map_err(library_error)?;
+    let predictor = compiled(Predictor::builder(&forest)).map_err(library_error)?;
     let count = |path: &Path| -> Result<DriftCounter> {
         let source = RowSource::open(path, &forest, args.table, None, args.missing)?;
         match source.reads_doubles() {

@@ -50,10 +50,26 @@ pub enum Error {
     Defect(String),
 }
 
+/// Parts of the messages of panics that say that a thread can't be started: the standard library's, and rayon's.
+const NO_THREAD: [&str; 2] = ["failed to spawn thread", "ThreadPoolBuildError"];
+
 impl Error {
     /// Returns an error about a file.
     pub fn file(path: &Path, what: impl Into<String>) -> Self {
         Self::File { file: path.display().to_string(), what: what.into() }
+    }
+
+    /// Returns this error, or the one that names a lack of threads. The standard library and rayon panic if a thread
+    /// can't be started, which is no defect.
+    pub fn or_lack_of_threads(self) -> Self {
+        let is_lack =
+            matches!(&self, Self::Defect(panic) if NO_THREAD.iter().any(|text| panic.contains(text)));
+        if !is_lack {
+            return self;
+        }
+        let what = "no thread can be started: the process has reached a limit of memory or of threads; give it more \
+                    memory, or fewer threads with RAYON_NUM_THREADS=1";
+        Self::Request(what.into())
     }
 
     /// Tells whether the reader of standard output has closed the pipe, which is not an error.
@@ -70,9 +86,11 @@ pub fn say(text: &str) {
 /// Notes to print once the command has succeeded.
 static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps a note for [`print_notes`]. A command that is refused prints one line with the reason and no notes.
+/// Keeps a note for [`print_notes`], once. A command that is refused prints one line with the reason and no notes.
 pub fn note(text: String) {
-    if let Ok(mut notes) = NOTES.lock() {
+    if let Ok(mut notes) = NOTES.lock()
+        && !notes.contains(&text)
+    {
         notes.push(text);
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     explain_graph, library_error,
     limits::LimitsChoice,
     load_model, output, predict_graph,
-    schedule::line,
+    schedule::{compiled, line},
 };
 
 /// Print why the default schedule was chosen, and what would change the choice
@@ -88,7 +88,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         },
     };
     let why = Explanation::new(&forest, rows);
-    let predictor = Predictor::builder(&forest).threads(1).build().map_err(library_error)?;
+    let predictor = compiled(Predictor::builder(&forest).threads(1)).map_err(library_error)?;
     // Larger batches repeat what a few thousand rows show.
     let engines = predictor.engines(rows.min(4096)).map_err(library_error)?;
     let way = |way: &Way, rows: usize| WayReport {

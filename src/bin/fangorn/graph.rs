@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use fangorn::{
-    graph::{self, GraphPredictor, Pass, PassChange, Passes},
+    graph::{self, Pass, PassChange, Passes},
     import::{self, LoadOptions},
 };
 use layout::{
@@ -22,6 +22,7 @@ use crate::{
     library_error,
     limits::LimitsChoice,
     output,
+    schedule::compiled_graph,
 };
 
 /// The maximum number of nodes of a picture. The time of the layout grows with their square.
@@ -118,8 +119,7 @@ fn evaluate(model: &Path, graph: graph::Graph, path: &Path) -> Result<Outcome> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let inputs = lines.map(tensor).collect::<Result<Vec<_>>>()?;
     let refused = |e: String| Error::file(model, e);
-    let predictor =
-        GraphPredictor::with_passes(&graph, 1, &Passes::none()).map_err(|e| refused(e.to_string()))?;
+    let predictor = compiled_graph(&graph, 1, &Passes::none()).map_err(|e| refused(e.to_string()))?;
     let found = predictor.predict(&inputs).map_err(|e| refused(e.to_string()))?;
     let lines: Vec<String> = found.iter().map(|tensor| format!("{tensor}\n")).collect();
     output::print(&lines.concat())?;

@@ -26,6 +26,7 @@ use crate::{
     row_explainer::RowExplainer,
     row_source::{RowSource, SampleChoice, view},
     rows::{self, Cell, TableChoice},
+    schedule::compiled,
     text::{aligned, csv_path, feature_name, number},
 };
 
@@ -317,7 +318,7 @@ fn of_permutations<T: Cell>(args: &Importance, forest: &Forest, source: &RowSour
         repeats: args.labels.repeats.into(),
         seed: args.sample.seed,
     };
-    let predictor = Predictor::new(forest).map_err(library_error)?;
+    let predictor = compiled(Predictor::builder(forest)).map_err(library_error)?;
     let bar = match std::io::stderr().is_terminal() {
         true => ProgressBar::with_draw_target(
             Some(forest.used_columns().len() as u64),

@@ -18,10 +18,11 @@ use serde::Serialize;
 
 use crate::{
     Outcome,
-    error::{Error, Result, one_line, say},
+    error::{Error, Result, one_line},
     limits::LimitsChoice,
     load_contents, output,
     profile::{ProfileChoice, leaf_bias},
+    schedule::compiled,
 };
 
 /// Describe a model: objective, trees, leaves and features
@@ -227,8 +228,7 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
 
 /// Returns the plans of the default schedule on this processor.
 fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
-    let predictor = Predictor::new(forest)?;
-    predictor.warnings().iter().for_each(|warning| say(&warning.to_string()));
+    let predictor = compiled(Predictor::builder(forest))?;
     let of = |plan: NamedPlan<'_>| {
         let last = Some(*plan.rows.end()).filter(|last| *last < usize::MAX);
         let engines = predictor.engines(last.unwrap_or(BatchSchedules::USUAL_ROWS))?;

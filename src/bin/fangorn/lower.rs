@@ -162,7 +162,6 @@ fn batch_text(
         return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into()));
     }
     let predictor = choice.predictor(forest, Contract::Any)?;
-    predictor.warnings().iter().for_each(|warning| say(&warning.to_string()));
     let plan = predictor.plan_for(rows);
     let engines = predictor.engines(rows)?;
     let visits: u64 = engines.iter().map(|(_, visits)| visits).sum();

@@ -130,6 +130,8 @@ fn main() -> ExitCode {
         },
     };
     error::silence_panics();
+    #[cfg(unix)]
+    ignore_file_size_signal();
     let run = || match &cli.command {
         Command::Predict(args) => predict::run(args),
         Command::Inspect(args) => inspect::run(args),
@@ -159,9 +161,26 @@ fn main() -> ExitCode {
         Ok(Outcome::Of(status)) => ExitCode::from(status),
         Err(e) if e.is_closed_pipe() => ExitCode::SUCCESS,
         Err(e) => {
-            error::say(&e.to_string());
+            error::say(&e.or_lack_of_threads().to_string());
             ExitCode::from(2)
         }
+    }
+}
+
+/// Ignores the signal that ends a process whose file grows over the limit of `ulimit -f`. The write then fails with an
+/// error, which names the file, and the temporary file is removed.
+#[cfg(unix)]
+fn ignore_file_size_signal() {
+    unsafe extern "C" {
+        fn signal(number: i32, handler: usize) -> usize;
+    }
+    /// `SIGXFSZ` of Linux, macOS and the BSDs. MIPS alone has another number.
+    const SIGXFSZ: i32 = 25;
+    const SIG_IGN: usize = 1;
+    if !cfg!(any(target_arch = "mips", target_arch = "mips64")) {
+        // SAFETY: this is C's `signal` with its types on these systems. `SIG_IGN` installs no function, so no code of
+        // this program runs on a signal.
+        unsafe { signal(SIGXFSZ, SIG_IGN) };
     }
 }
 

@@ -122,7 +122,7 @@ pub struct Predict {
     #[arg(long)]
     resume: bool,
     /// A file of expected values (.npy, .csv, .parquet or .arrow) to print beside the predictions. The exit status is 1
-    /// if two differ by more than 1e-5 of max(1, |expected|), or if two integers differ at all
+    /// if two differ by more than 1e-5 of max(1, |expected|), or if two integers or labels that are texts differ at all
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
     #[command(flatten)]
@@ -184,7 +184,8 @@ impl Predict {
             of_option(&self.profile.profile),
             of_option(&self.background),
         ];
-        let variables: Vec<_> =
+        // A shell may pass them on in any order.
+        let variables: std::collections::BTreeMap<_, _> =
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FANGORN_")).collect();
         let arguments: Vec<String> = std::env::args_os()
             .skip(1)
@@ -308,10 +309,17 @@ fn finish(args: &Predict, table: Table, names: ColumnNames, sink: &Sink) -> Resu
         score::write_whole(table, sink, names)?;
         return Ok(Outcome::Done);
     };
-    let expected = rows::read_expected(expected, table.rows, table.columns)?;
-    if !matches!(sink, Sink::Stdout) {
-        score::write_whole(table.clone(), sink, names)?;
+    let write = |table: &Table| match sink {
+        Sink::Stdout => Ok(()),
+        _ => score::write_whole(table.clone(), sink, names),
+    };
+    if let Values::Words(labels) = &table.values {
+        let expected = rows::read_labels(expected, labels, table.columns)?;
+        write(&table)?;
+        return compare::report_labels(&table, labels, &expected);
     }
+    let expected = rows::read_expected(expected, table.rows, table.columns)?;
+    write(&table)?;
     compare::report(&table, &expected)
 }
 

@@ -7,7 +7,7 @@ use fangorn::{
     Forest,
     graph::{
         Dtype, Elements, Graph, GraphInput, GraphOutput, GraphPredictor, LinearLeaves, Operand, Operator,
-        Tensor,
+        Passes, Tensor,
     },
     import::{self, ErrorKind, Format, LoadOptions},
 };
@@ -19,6 +19,7 @@ use crate::{
     output::{Table, Values},
     predict::Output,
     rows::{self, Cells, Matrix, TableChoice, Wanted},
+    schedule::compiled_graph,
 };
 
 /// Reads a file of ONNX, LightGBM or scikit-learn as a graph. Returns `None` if the file is a forest, has another
@@ -182,7 +183,7 @@ impl<'p> GraphScorer<'p> {
     /// The graph has no such output, or a forest can't be compiled.
     pub fn new(path: &'p Path, graph: Graph, output: Output) -> Result<Self> {
         let graph = with_one_output(path, graph, output)?;
-        Ok(Self { path, predictor: GraphPredictor::new(graph, 1).map_err(library_error)? })
+        Ok(Self { path, predictor: compiled_graph(&graph, 1, &Passes::default()).map_err(library_error)? })
     }
 
     /// Tells whether rows may be predicted part by part.

@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use fangorn::{
-    Forest, Predictor,
+    Forest, Predictor, PredictorBuilder,
     auto::{PlanFile, PlanKey, PlanStore},
     forest::Profile,
+    graph::{Graph, GraphPredictor, Passes},
     schedule::{BatchSchedules, Device, Preset, Schedule},
     sum::Contract,
 };
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, note},
     library_error,
 };
 
@@ -117,13 +118,12 @@ impl Choice {
     /// The schedule can't be carried out.
     pub fn predictor(&self, forest: &Forest, sum: Contract) -> Result<Predictor> {
         let threads = rayon::current_num_threads();
-        let made = Predictor::builder(forest)
+        let builder = Predictor::builder(forest)
             .schedules(self.schedules.clone())
             .threads(threads)
             .sum(sum)
-            .profile(self.profile.as_ref())
-            .build();
-        made.map_err(|e| self.blame(e))
+            .profile(self.profile.as_ref());
+        compiled(builder).map_err(|e| self.blame(e))
     }
 
     /// Turns an error of the library into one of the command line. Names the schedule's file if the error is
@@ -158,6 +158,27 @@ impl Choice {
     pub fn line(&self, rows: usize) -> String {
         line(self.schedules.nearest(rows))
     }
+}
+
+/// Compiles a forest for the CPU, and notes the warnings of its self-check. Every command that predicts makes its
+/// predictor here.
+///
+/// # Errors
+/// [`PredictorBuilder::build`] fails.
+pub fn compiled(builder: PredictorBuilder<'_>) -> fangorn::Result<Predictor> {
+    let predictor = builder.build()?;
+    predictor.warnings().iter().for_each(|warning| note(warning.to_string()));
+    Ok(predictor)
+}
+
+/// Compiles a graph for the CPU, and notes the warnings of its forests' self-checks.
+///
+/// # Errors
+/// [`GraphPredictor::with_passes`] fails.
+pub fn compiled_graph(graph: &Graph, threads: usize, passes: &Passes) -> fangorn::Result<GraphPredictor> {
+    let predictor = GraphPredictor::with_passes(graph, threads, passes)?;
+    predictor.warnings().for_each(|warning| note(warning.to_string()));
+    Ok(predictor)
 }
 
 /// Returns a schedule on one line.

@@ -113,7 +113,12 @@ pub fn score<T: Cell, R: PartedRows>(
     let written = written?;
     if let Some((rows, what)) = source.left_out() {
         let path = source.path().display();
-        note(format!("{path}: {rows} rows are left out, because they can't be read; the first one: {what}"));
+        note(match rows {
+            1 => format!("{path}: 1 row is left out, because it can't be read: {what}"),
+            _ => {
+                format!("{path}: {rows} rows are left out, because they can't be read; the first one: {what}")
+            }
+        });
     }
     Ok(written)
 }

@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use fangorn::{
     Forest, Predictor,
-    check::{Check, Difference, Finding, RunResult, Runner, SelfCheck},
+    check::{Check, Difference, Finding, RunResult, Runner, SelfCheck, Warning},
     cpu::{Engines, ISA, Ranking},
     forest::{CompareType, reference},
     schedule::{Directive, FewRows, Preset},
@@ -26,8 +26,9 @@ use crate::{
     limits::LimitsChoice,
     load_model, output,
     output::{Table, Values},
+    predict_graph,
     rows::{self, Matrix, TableChoice},
-    schedule::Choice,
+    schedule::{Choice, compiled},
 };
 
 /// Check every engine that can serve a model on this machine
@@ -94,9 +95,16 @@ pub fn run(args: &Verify) -> Result<Outcome> {
         let what = "--rows -: this command reads the rows more than once; write them to a file";
         return Err(Error::Request(what.into()));
     }
-    let forest = load_model(&args.model, &args.limits)?;
+    let forest = load_forest(args)?;
     let given =
         args.rows.as_deref().map(|path| rows::read_rows::<f32>(path, &forest, args.table)).transpose()?;
+    // A missing file or another shape is refused before checks that take seconds.
+    let expected = match (&args.expect, &given) {
+        (Some(path), Some(given)) => {
+            Some(rows::read_expected(path, given.rows, forest.transform.width(forest.outputs as usize))?)
+        }
+        _ => None,
+    };
     let mut lines = Vec::new();
     for backend in backends(args)? {
         match backend {
@@ -129,10 +137,30 @@ pub fn run(args: &Verify) -> Result<Outcome> {
         ));
         return Ok(Outcome::Differs);
     }
-    match (&args.expect, &args.rows) {
-        (Some(expect), Some(rows)) => expected(&forest, rows, expect, args),
+    match (&expected, &args.rows) {
+        (Some(expected), Some(rows)) => compare_default(&forest, rows, expected, args),
         _ => Ok(Outcome::Done),
     }
+}
+
+/// Loads the model's forest.
+///
+/// # Errors
+/// The model is wrong, or it is a graph that `fangorn predict` serves.
+fn load_forest(args: &Verify) -> Result<Forest> {
+    load_model(&args.model, &args.limits).or_else(|error| {
+        match predict_graph::load(&args.model, &args.limits) {
+            None => Err(error),
+            Some(graph) => graph.and_then(|_| {
+                Err(Error::file(
+                    &args.model,
+                    "verify checks the engines of a forest, and this file is a graph of several operators; \
+                     `fangorn predict` with --rows and --expect compares its predictions with the producer's, and \
+                     `fangorn graph` prints what it computes",
+                ))
+            }),
+        }
+    })
 }
 
 fn backends(args: &Verify) -> Result<Vec<Backend>> {
@@ -151,23 +179,24 @@ fn backends(args: &Verify) -> Result<Vec<Backend>> {
 }
 
 /// Compares the default engine's predictions with the producer's.
-fn expected(forest: &Forest, rows: &Path, expect: &Path, args: &Verify) -> Result<Outcome> {
-    let width = forest.transform.width(forest.outputs as usize);
-    let doubles = forest.compare == CompareType::F64 && !rows::holds_singles(rows);
-    let predictor = Predictor::new(forest)?;
+fn compare_default(forest: &Forest, path: &Path, expected: &Matrix<f64>, args: &Verify) -> Result<Outcome> {
+    let doubles = forest.compare == CompareType::F64 && !rows::holds_singles(path);
+    let predictor = compiled(Predictor::builder(forest))?;
     let (count, values) = match doubles {
         true => {
-            let rows = rows::read_rows::<f64>(rows, forest, args.table)?;
+            let rows = rows::read_rows::<f64>(path, forest, args.table)?;
             (rows.rows, predictor.predict(&rows.values, rows.columns)?)
         }
         false => {
-            let rows = rows::read_rows::<f32>(rows, forest, args.table)?;
+            let rows = rows::read_rows::<f32>(path, forest, args.table)?;
             (rows.rows, predictor.predict(&rows.values, rows.columns)?)
         }
     };
-    let expected = rows::read_expected(expect, count, width)?;
-    let table = Table { rows: count, columns: width, values: Values::Floats(values) };
-    compare::verdict(&table, &expected, !args.json)
+    if count != expected.rows {
+        return Err(Error::file(path, "its rows changed while they were checked; run the command again"));
+    }
+    let table = Table { rows: count, columns: expected.columns, values: Values::Floats(values) };
+    compare::verdict(&table, expected, !args.json)
 }
 
 /// Returns every engine of the CPU with the default schedule, and every other preset with the engines that it
@@ -243,6 +272,14 @@ fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
+/// Returns the difference after which burn's operator runs plain walks. They are right, but the checked kernel is not.
+fn fell_back(warning: Warning) -> Option<Difference> {
+    match warning {
+        Warning::FellBack { difference, .. } => Some(difference),
+        _ => None,
+    }
+}
+
 fn outcome(found: Option<Difference>) -> (&'static str, String) {
     match found {
         None => ("right", String::new()),
@@ -298,42 +335,71 @@ impl Runner<f32> for BackendRunner<'_, '_> {
 }
 
 fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Vec<Line> {
-    let bar = bar(Preset::ALL.len(), backend.name());
+    let line = |preset: Preset, engine: String, (result, what): (&str, String)| Line {
+        backend: backend.name().into(),
+        isa: String::new(),
+        schedule: preset.name().into(),
+        engine,
+        result: result.into(),
+        what: one_line(&what),
+    };
+    let choices = match choices(forest, backend) {
+        Ok(choices) => choices,
+        Err(e) => return vec![line(Preset::Default, "as chosen".into(), refusal(&e))],
+    };
+    let bar = bar(choices.len(), backend.name());
     let mut lines = Vec::new();
-    for preset in Preset::ALL {
-        bar.set_message(preset.name());
-        // A device's kernels are the same for all batches, and a software device is slow, so one round of
+    for (preset, engine, choice) in choices {
+        bar.set_message(format!("{}, {engine}", preset.name()));
+        // A device's kernels are the same for all batches of a schedule, and a software device is slow, so one round of
         // generated rows is enough.
         let check = if backend.is_gpu() { SelfCheck::Quick } else { SelfCheck::Full };
-        let tried = Choice::new(preset.name(), forest, backend.device(), Contract::Any)
-            .and_then(|choice| Engine::open(backend, forest, &choice, Contract::Any))
-            .map(|engine| {
-                let opened = BackendRunner { engine: &engine, columns: forest.features.len() };
-                Check::new(forest, check)
-                    .run(&opened, &mut |_, _| bar.tick())
-                    .or_else(|| given.and_then(|rows| of_rows(forest, &opened, rows)))
-            });
-        let (result, what) = match tried {
-            Ok(found) => outcome(found),
-            Err(e @ Error::Device { .. }) => ("absent", e.to_string()),
-            Err(e) => ("refused", e.to_string()),
-        };
-        let absent = result == "absent";
-        lines.push(Line {
-            backend: backend.name().into(),
-            isa: String::new(),
-            schedule: preset.name().into(),
-            engine: "as chosen".into(),
-            result: result.into(),
-            what: one_line(&what),
+        let checked = Engine::open(backend, forest, &choice, Contract::Any).map(|engine| {
+            let opened = BackendRunner { engine: &engine, columns: forest.features.len() };
+            Check::new(forest, check)
+                .run(&opened, &mut |_, _| bar.tick())
+                .or_else(|| given.and_then(|rows| of_rows(forest, &opened, rows)))
+                .or_else(|| engine.warnings().into_iter().find_map(fell_back))
         });
+        lines.push(line(preset, engine, checked.map_or_else(|e| refusal(&e), outcome)));
         bar.inc(1);
-        if absent {
+        if lines.last().is_some_and(|line| line.result == "absent") {
             break;
         }
     }
     bar.finish_and_clear();
     lines
+}
+
+/// Returns every preset's schedules for the device of one of burn's backends: on a GPU one for each range of batches that
+/// has its own.
+///
+/// # Errors
+/// The device can't be opened.
+fn choices(forest: &Forest, backend: Backend) -> Result<Vec<(Preset, String, Choice)>> {
+    let device = backend.open_device()?;
+    let mut choices = Vec::new();
+    for preset in Preset::ALL {
+        let choice = Choice::new(preset.name(), forest, device, Contract::Any)?;
+        let buckets: Vec<usize> = choice.schedules.buckets().map(|(rows, _)| rows).collect();
+        match buckets.as_slice() {
+            [_] => choices.push((preset, "as chosen".to_owned(), choice)),
+            buckets => choices.extend(
+                buckets
+                    .iter()
+                    .map(|&rows| (preset, format!("batches of {rows}"), choice.clone().for_batch(rows))),
+            ),
+        }
+    }
+    Ok(choices)
+}
+
+/// Returns the result of a line for what could not be checked, and why.
+fn refusal(error: &Error) -> (&'static str, String) {
+    match error {
+        Error::Device { .. } => ("absent", error.to_string()),
+        _ => ("refused", error.to_string()),
+    }
 }
 
 /// Returns the instruction sets that have their own kernels, without the one that the environment asks for. A

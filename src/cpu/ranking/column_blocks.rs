@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn blocks_are_ranked_as_rows_are() {
         let mixed = |feature: u32| {
-            let side = if feature % 3 == 0 { Side::Right } else { Side::Left };
+            let side = if feature.is_multiple_of(3) { Side::Right } else { Side::Left };
             (feature, [1, 2, 0, 256, 7, 1, 258, 1][feature as usize % 8], side)
         };
         let forests: [(u32, Columns); 6] = [

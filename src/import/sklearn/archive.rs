@@ -129,6 +129,26 @@ pub(super) fn missing(name: &str) -> ImportError {
     error(ErrorKind::Schema, name, "missing array")
 }
 
+/// Returns the names of the first files of any zip archive. If the directory is broken, returns the name that
+/// precedes the first file's bytes.
+pub(in super::super) fn names(bytes: &[u8]) -> Vec<String> {
+    const MOST: u64 = 256;
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let mut names = Vec::new();
+    if let Ok((count, mut at)) = directory(bytes) {
+        for _ in 0..count.min(MOST) {
+            let Some((entry, next)) = Entry::read(bytes, at) else { break };
+            names.push(text(entry.name));
+            at = next;
+        }
+    }
+    if names.is_empty() {
+        let length = number(bytes, 26, 2).unwrap_or(0) as usize;
+        names.extend(bytes.get(30..30 + length).map(text));
+    }
+    names
+}
+
 /// Returns the number of entries in the directory, and the offset at which it begins.
 fn directory(bytes: &[u8]) -> Result<(u64, usize), ImportError> {
     let last = bytes.len().checked_sub(22);

@@ -16,7 +16,7 @@
 //! | `pipeline` | pipelines and linear models, as graphs |
 //! | `isolation` | isolation forests: path lengths |
 
-mod archive;
+pub(super) mod archive;
 mod array;
 mod average;
 mod boosting;

@@ -85,7 +85,7 @@ fn add_row(
         let at = columns.places.as_ref().map_or(column, |places| places[column]);
         let Some(value) = cell.value(&record[at]) else {
             let text = String::from_utf8_lossy(&record[at]);
-            return wanted.fail(header::bad_cell_message(line, at, &text));
+            return wanted.fail(header::misfit_message(wanted, line, [column, at], &text));
         };
         values.push(value);
     }

@@ -21,6 +21,7 @@ use crate::{
     row_explainer::RowExplainer,
     row_source::{RowSource, view},
     rows::{Cell, Matrix},
+    schedule::compiled,
 };
 
 /// The most features that have a dependence plot.
@@ -80,7 +81,7 @@ impl Findings {
         let row = sampled.chosen.unwrap_or_default();
         let row = Matrix::of_rows(1, sampled.rows.columns, row);
         let rows = &sampled.rows;
-        let predictor = Predictor::new(forest).map_err(library_error)?;
+        let predictor = compiled(Predictor::builder(forest)).map_err(library_error)?;
         let splits = SplitImportances::new(forest);
         let explainer = explainer(args, forest, rows)?;
         let explained = explainer

@@ -19,8 +19,10 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     FileContents, Matrix, MatrixRequest, Number,
     chunks::{self, Chunk, Chunks, newlines},
+    foreign,
     header::{self, Columns},
     parts::{self, OnError, PartedRows, RowBatch, RowBatches, SkippedRows},
+    plural,
 };
 use crate::error::{Error, Result, note};
 
@@ -63,6 +65,29 @@ pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
     parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
 }
 
+/// Reads one record for each of `rows` rows. If there is one more, and the first holds the numbers that pandas writes
+/// over columns without names, it is a header.
+///
+/// # Errors
+/// The header does not fit, a record has another length, or a cell is no number.
+pub fn read_one_for_each(wanted: MatrixRequest<'_>, rows: usize) -> Result<Matrix<f64>> {
+    let columns = wanted.columns;
+    let Some(records) = CsvRows::open(wanted, &[], OnError::Stop)? else {
+        return Ok(Matrix::of_rows(0, columns, Vec::new()));
+    };
+    let mut found: Matrix<f64> = parts::read_all(&records, columns, |values| wanted.no_room::<f64>(values))?;
+    let counts = (0..columns).all(|column| found.values.get(column) == Some(&(column as f64)));
+    if found.rows == rows + 1 && !records.columns.header && counts {
+        found.values.drain(..columns);
+        found.rows = rows;
+        note(format!(
+            "{}: its first line is taken for a header of numbers, because it has one line more than there are rows",
+            wanted.path.display()
+        ));
+    }
+    Ok(found)
+}
+
 /// Returns the error of a file without a row. `none` says what the file contains instead.
 fn no_row(wanted: &MatrixRequest<'_>, none: &str) -> Error {
     Error::file(wanted.path, format!("there is no row in it: {none}; give at least one row"))
@@ -97,8 +122,8 @@ impl<'a> CsvRows<'a> {
         };
         let first = chunks.next().map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?;
         let mut chunk = first.unwrap_or(Chunk { bytes: Vec::new(), line: 1, has_marks: false });
-        if chunk.bytes.starts_with(b"\xff\xfe") || chunk.bytes.starts_with(b"\xfe\xff") {
-            return wanted.fail("the text is UTF-16; save it as UTF-8");
+        if let Some(what) = foreign::binary(&chunk.bytes) {
+            return wanted.fail(what);
         }
         if chunk.bytes.starts_with(b"\xef\xbb\xbf") {
             chunk.bytes.drain(..3);
@@ -119,7 +144,9 @@ impl<'a> CsvRows<'a> {
         }
         let line = chunk.line_of(&record);
         let places = kept_places(&wanted, &record, keep)?;
-        let columns = columns_of(&wanted, &record, &cells, line, keep, &places)?;
+        let columns = columns_of(&wanted, &record, &cells, line, keep, &places).map_err(|error| {
+            foreign::text(&chunk.bytes).map_or(error, |what| Error::file(wanted.path, what))
+        })?;
         if columns.header {
             let after = usize::try_from(after).unwrap_or(usize::MAX).min(chunk.bytes.len());
             chunk.line += newlines(&chunk.bytes[..after]);
@@ -299,7 +326,8 @@ impl<'a> CsvRows<'a> {
             let (place, width) = (format!("line {} has", line()), self.columns.width);
             return Err(match self.columns.places {
                 Some(_) => {
-                    format!("{place} {} fields, the header {width}; write one for each column", record.len())
+                    let (found, s) = (record.len(), plural(record.len()));
+                    format!("{place} {found} field{s}, the header {width}; write one for each column")
                 }
                 None => self.wanted.other_columns(&place, record.len()),
             });
@@ -308,7 +336,7 @@ impl<'a> CsvRows<'a> {
             let at = self.columns.places.as_ref().map_or(column, |places| places[column]);
             let Some(value) = cell.value(&record[at]) else {
                 let text = String::from_utf8_lossy(&record[at]);
-                return Err(header::bad_cell_message(line(), at, &text));
+                return Err(header::misfit_message(&self.wanted, line(), [column, at], &text));
             };
             values.push(T::cast(value));
         }

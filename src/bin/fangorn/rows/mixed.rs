@@ -7,7 +7,7 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Schema};
 use fangorn::table::{BatchReader, CellReader, ColumnMatch, ColumnNames};
 
-use super::{TableChoice, header::bad_cell_message};
+use super::{TableChoice, foreign, header::bad_cell_message, plural};
 use crate::{
     error::{Error, Result},
     table_format::TableFormat,
@@ -64,8 +64,9 @@ fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice
         false => Err(Error::file(
             path,
             format!(
-                "the table has {} columns, the graph takes {}; give all its columns in order",
+                "the table has {} column{}, the graph takes {}; give all its columns in order",
                 names.len(),
+                plural(names.len()),
                 wanted.len()
             ),
         )),
@@ -159,6 +160,9 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
         }
     };
     read.map_err(|e| Error::file(path, format!("{e}; give a readable .csv file, or - for standard input")))?;
+    if let Some(what) = foreign::binary(&bytes) {
+        return fail(what.into());
+    }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let mut reader = ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
     let mut record = ::csv::ByteRecord::new();
@@ -181,7 +185,8 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
         if record.len() != header.len() {
             let (found, wanted) = (record.len(), header.len());
             return fail(format!(
-                "line {line} has {found} fields, the header {wanted}; write one for each column"
+                "line {line} has {found} field{}, the header {wanted}; write one for each column",
+                plural(found)
             ));
         }
         for (column, at) in columns.iter_mut().zip(&places) {

@@ -6,14 +6,18 @@
 //! | `npy` | numpy's files |
 //! | `csv` | comma-separated text, record after record |
 //! | `chunks` | cuts comma-separated text between records |
+//! | `foreign` | what a file holds that is named `.csv` and is something else |
 //! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
 //! | `libsvm` | libsvm's text of sparse rows |
 //! | `table` | Parquet and Arrow |
 //! | `mixed` | tables with columns of texts and columns of numbers |
+//! | `labels` | class labels that are texts |
 
 mod chunks;
 mod csv;
+mod foreign;
 mod header;
+mod labels;
 mod libsvm;
 mod mixed;
 mod npy;
@@ -35,6 +39,7 @@ use crate::{
 };
 
 pub use csv::CsvRows;
+pub use labels::read_labels;
 pub use libsvm::LibsvmRows;
 pub use mixed::{Cells, Wanted, read_mixed};
 pub use npy::NpyRows;
@@ -198,7 +203,7 @@ impl<'a> MatrixRequest<'a> {
 
     fn other_columns(&self, place: &str, found: usize) -> String {
         let [source, remedy] = self.rule;
-        format!("{place} {found} columns, {source} {}; {remedy}", self.columns)
+        format!("{place} {found} column{}, {source} {}; {remedy}", plural(found), self.columns)
     }
 
     /// Tells whether columns are taken in their order.
@@ -337,12 +342,7 @@ pub fn nameless(columns: usize) -> Result<Forest> {
 pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<f64>> {
     let rule = ["the output has", "give the values that --output names"];
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
-    let found: Matrix<f64> = read(&wanted)?;
-    if found.rows != rows {
-        let what = format!("the file has {} rows, {rows} were predicted; give one for each", found.rows);
-        return wanted.fail(what);
-    }
-    Ok(found)
+    one_for_each(&wanted, rows, "were")
 }
 
 /// Reads the margins at which the rows' sums start, `rows x outputs`.
@@ -352,12 +352,35 @@ pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<
 pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f64>> {
     let rule = ["the model's margins have", "give a number for each output"];
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns: outputs, rule };
-    let found: Matrix<f64> = read(&wanted)?;
-    if found.rows != rows {
-        let what = format!("the file has {} rows, {rows} are predicted; give one for each", found.rows);
-        return wanted.fail(what);
+    one_for_each(&wanted, rows, "are")
+}
+
+/// Reads a matrix of `rows` rows. `verb` says whether these rows are predicted already.
+fn one_for_each(wanted: &MatrixRequest<'_>, rows: usize, verb: &str) -> Result<Matrix<f64>> {
+    let found = match is_csv(wanted.path) {
+        true => csv::read_one_for_each(*wanted, rows)?,
+        false => read(wanted)?,
+    };
+    match found.rows == rows {
+        true => Ok(found),
+        false => wanted.fail(other_rows(found.rows, rows, verb)),
     }
-    Ok(found)
+}
+
+/// Returns the message about a file of `found` rows for a prediction of `rows` rows.
+fn other_rows(found: usize, rows: usize, verb: &str) -> String {
+    let verb = if rows == 1 { verb.replace("were", "was").replace("are", "is") } else { verb.to_owned() };
+    format!("the file has {found} row{}, {rows} {verb} predicted; give one for each", plural(found))
+}
+
+/// Returns the ending of a noun after a number.
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Tells whether a path stands for comma-separated text.
+fn is_csv(path: &Path) -> bool {
+    path.as_os_str() == "-" || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
 }
 
 /// Returns whether the model's columns have names that a header has to hold.

@@ -36,6 +36,8 @@ pub struct Journal {
     waiting: Vec<u8>,
     /// The stream of the part that is being written.
     part: Option<StreamWriter<Vec<u8>>>,
+    /// Whether the file has a complete piece, so that a later run can go on from it.
+    has_pieces: bool,
     /// Whether the journal takes no more parts: one was too large, or the file could not be written.
     ended: bool,
 }
@@ -45,6 +47,20 @@ pub struct EarlierParts {
     file: BufReader<File>,
     /// The lengths of their pieces, in bytes.
     lengths: Vec<u64>,
+}
+
+/// Returns the path of a file's journal.
+fn path_of(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    target.with_file_name(format!(".{name}.fangorn-journal"))
+}
+
+/// Returns the path of the journal from which a later run can go on, if the run that writes `target` has one. A journal
+/// that is not locked is left from another run.
+pub fn journal_of_this_run(target: &Path) -> Option<PathBuf> {
+    let path = path_of(target);
+    let file = File::open(&path).ok()?;
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock)).then_some(path)
 }
 
 impl Journal {
@@ -60,8 +76,7 @@ impl Journal {
         schema: ScoredSchema,
         resume: bool,
     ) -> Result<(Self, Option<EarlierParts>)> {
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let path = target.with_file_name(format!(".{name}.fangorn-journal"));
+        let path = path_of(target);
         let run = run.replace('\n', " ") + "\n";
         let mut journal = Self {
             target: target.to_path_buf(),
@@ -71,6 +86,7 @@ impl Journal {
             file: None,
             waiting: Vec::new(),
             part: None,
+            has_pieces: false,
             ended: false,
         };
         let earlier = journal.earlier(resume)?;
@@ -115,6 +131,7 @@ impl Journal {
         };
         let reader = set().map_err(|e| self.refused(&e))?;
         self.file = Some(file);
+        self.has_pieces = !lengths.is_empty();
         Ok(Some(EarlierParts { file: BufReader::new(reader), lengths }))
     }
 
@@ -141,9 +158,13 @@ impl Journal {
         }
     }
 
-    /// Ends the journal: no more is added.
+    /// Ends the journal: no more is added. Without a complete piece it is of no use, and on a full disk it takes room.
     fn end(&mut self, why: &str) {
         self.ended = true;
+        self.waiting = Vec::new();
+        if !self.has_pieces && self.file.take().is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
         note(format!("{}: a run that is cut short can't be resumed: {why}", self.path.display()));
     }
 
@@ -182,14 +203,15 @@ impl Journal {
             return Ok(());
         }
         if self.file.is_none() {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
             self.lock(&file).map_err(|e| io::Error::other(e.to_string()))?;
+            let file = self.file.insert(file);
             file.set_len(0)?;
             file.write_all(self.run.as_bytes())?;
-            self.file = Some(file);
         }
         if let Some(file) = &mut self.file {
             file.write_all(&self.waiting)?;
+            self.has_pieces = true;
         }
         self.waiting.clear();
         Ok(())

@@ -10,6 +10,6 @@ mod journal;
 mod read;
 mod write;
 
-pub use journal::Journal;
+pub use journal::{Journal, journal_of_this_run};
 pub use read::{BATCH_ROWS, TableFile};
 pub use write::{ColumnNames, ScoredBatch, ScoredSchema, TableWriter};

@@ -13,9 +13,10 @@ use arrow_array::{
 };
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use parquet::{
-    arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties, schema::types::ColumnPath,
+    arrow::ArrowWriter, basic::Compression, errors::ParquetError, file::properties::WriterProperties,
+    schema::types::ColumnPath,
 };
 
 use crate::{
@@ -202,10 +203,10 @@ impl<'o> TableWriter<'o> {
                         properties.set_column_dictionary_enabled(ColumnPath::from(name.as_str()), false);
                 }
                 let writer = ArrowWriter::try_new(out, schema.schema.clone(), Some(properties.build()));
-                Writer::Parquet(Box::new(writer.map_err(io::Error::other)?))
+                Writer::Parquet(Box::new(writer.map_err(of_parquet)?))
             }
             TableFormat::Arrow => {
-                Writer::Arrow(Box::new(FileWriter::try_new(out, &schema.schema).map_err(io::Error::other)?))
+                Writer::Arrow(Box::new(FileWriter::try_new(out, &schema.schema).map_err(of_arrow)?))
             }
         };
         Ok(Self { schema, rows: 0, out: writer })
@@ -238,8 +239,8 @@ impl<'o> TableWriter<'o> {
     pub fn write(&mut self, scored: ScoredBatch) -> io::Result<()> {
         self.rows += scored.table.rows;
         match &mut self.out {
-            Writer::Parquet(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
-            Writer::Arrow(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
+            Writer::Parquet(writer) => writer.write(&self.schema.batch(scored)?).map_err(of_parquet),
+            Writer::Arrow(writer) => writer.write(&self.schema.batch(scored)?).map_err(of_arrow),
             // Flushing gives the reader of a pipe each batch at once.
             Writer::Csv(out) => csv(&scored, *out).and_then(|()| out.flush()),
             Writer::Npy(out, _) => output::npy_values(&scored.table.values, *out),
@@ -252,8 +253,8 @@ impl<'o> TableWriter<'o> {
     /// The system reports a failure.
     pub fn finish(self) -> io::Result<()> {
         match self.out {
-            Writer::Parquet(writer) => writer.close().map(drop).map_err(io::Error::other),
-            Writer::Arrow(mut writer) => writer.finish().map_err(io::Error::other),
+            Writer::Parquet(writer) => writer.close().map(drop).map_err(of_parquet),
+            Writer::Arrow(mut writer) => writer.finish().map_err(of_arrow),
             Writer::Csv(out) => out.flush(),
             Writer::Npy(_, rows) if rows == self.rows => Ok(()),
             Writer::Npy(out, _) => {
@@ -263,6 +264,32 @@ impl<'o> TableWriter<'o> {
                 out.seek(SeekFrom::End(0)).map(drop)
             }
         }
+    }
+}
+
+/// Returns the system's error in an error of Parquet, because its kind decides the remedy.
+fn of_parquet(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(cause) => match cause.downcast::<io::Error>() {
+            Ok(cause) => *cause,
+            Err(cause) => match cause.downcast::<ArrowError>() {
+                Ok(cause) => of_arrow(*cause),
+                Err(cause) => io::Error::other(cause),
+            },
+        },
+        error => io::Error::other(error),
+    }
+}
+
+/// Returns the system's error in an error of Arrow.
+fn of_arrow(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, cause) => cause,
+        ArrowError::ExternalError(cause) => match cause.downcast::<io::Error>() {
+            Ok(cause) => *cause,
+            Err(cause) => io::Error::other(cause),
+        },
+        error => io::Error::other(error),
     }
 }
 
