@@ -102,6 +102,9 @@ pub enum Error {
         /// The first difference.
         difference: Box<crate::check::Difference>,
     },
+    /// A forest that can't be compiled ahead of time.
+    #[error("ahead of time: {0}")]
+    Ahead(String),
     /// A device that can't do what it was asked to.
     #[error("device: {0}")]
     Device(String),

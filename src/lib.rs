@@ -5,6 +5,7 @@
 //!                         HIR      (what)      (how)       MIR      reductions            LIR    cube | cpu
 //! ```
 
+pub mod ahead;
 mod arrays;
 pub mod auto;
 pub mod check;

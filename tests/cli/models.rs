@@ -226,6 +226,20 @@ fn convert_gives_a_file_that_predicts_the_same() {
 }
 
 #[test]
+fn compile_writes_a_source_and_its_header() {
+    let scratch = Scratch::new("compile");
+    let (from, to) = (model("churn"), scratch.path("risk.c"));
+    let printed = prints(&["compile", &from, "-o", &to]);
+    assert!(printed.contains("risk.c") && printed.contains("risk.h: 100 trees"), "{printed}");
+    let [source, header] =
+        ["risk.c", "risk.h"].map(|name| std::fs::read_to_string(scratch.path(name)).expect("C"));
+    assert!(source.contains("#include \"risk.h\"") && header.contains("void risk_values("), "{header}");
+    refuses(&["compile", &from, "-o", &scratch.path("risk.cpp")], &["risk.cpp", "has to end in .c"]);
+    refuses(&["compile", &from, "-o", &scratch.path("my risk.c")], &["`my risk` is no name", "give letters"]);
+    refuses(&["compile", &from, "-o", &scratch.path("nowhere/risk.c")], &["nowhere", "can't be written"]);
+}
+
+#[test]
 fn a_damaged_fangorn_file_is_refused_by_its_place() {
     let scratch = Scratch::new("damaged");
     let to = scratch.path("model.fangorn");

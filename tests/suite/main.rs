@@ -1,5 +1,6 @@
 //! What needs no device: one program, so that a change links once. `cargo test --test suite tables::` runs one file of it.
 
+mod ahead;
 #[cfg(feature = "arrow")]
 mod batches;
 mod blends;

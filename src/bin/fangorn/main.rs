@@ -10,6 +10,7 @@ mod bench;
 mod bench_graph;
 mod cache;
 mod compare;
+mod compile;
 mod convert;
 mod diff;
 mod drift;
@@ -81,6 +82,8 @@ enum Command {
     Diff(diff::Diff),
     /// Convert a model to a .fangorn file, which loads fastest
     Convert(convert::Convert),
+    /// Compile a model to C99 source, which needs no library
+    Compile(compile::Compile),
     /// Print a stage of the compiler: forest, schedule, loops, plan or kernel
     Lower(lower::Lower),
     /// Count how many rows reach each leaf, for schedules that use the counts
@@ -137,6 +140,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Convert(args) => convert::run(args),
+        Command::Compile(args) => compile::run(args),
         Command::Lower(args) => lower::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Importance(args) => importance::run(args),

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Models compiled ahead of time, side by side: `fangorn compile`, tl2cgen, and the library itself.
+
+For each model it writes C by `fangorn compile` and by tl2cgen, compiles both with the same compiler and flags, and
+times single rows in turns: the median over turns of the time of a call, on rows of a pool of 16 384 that no branch
+predictor learns. It also says what each adds to a stripped program, and how long the compiler takes. The library's
+time is that of `fangorn bench --batch 1`.
+
+Needs numpy; and treelite and tl2cgen, or --without-tl2cgen. Writes Markdown to standard output.
+
+Examples:
+  python3 benches/ahead/run.py --fangorn target/release/fangorn shared/zoo/xgb-higgs
+  python3 benches/ahead/run.py --fangorn target/release/fangorn --without-tl2cgen tests/zoo/churn
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+POOL = 1 << 14
+TURNS = 15
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+{include}
+static double now(void) {{ struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }}
+int main(int argc, char **argv) {{
+    size_t i, j, rows = {rows}, columns = {columns};
+    float *all = malloc(rows * columns * sizeof *all);
+    FILE *file = fopen(argv[1], "rb");
+    double begin, sum = 0;
+    (void)argc;
+    if (!file || fread(all, sizeof *all, rows * columns, file) != rows * columns) return 1;
+    {prepare}
+    for (j = 0; j < 2; j++) {{
+        begin = now();
+        for (i = 0; i < rows; i++) {{ {call} }}
+    }}
+    printf("%.9e %.9e\\n", (now() - begin) / rows, sum);
+    return 0;
+}}
+"""
+EMPTY = "int main(void) { return 0; }\n"
+OURS = {
+    "include": '#include "forest.h"',
+    "prepare": "static forest_number out[FOREST_OUTPUTS];",
+    "call": "forest_margins((const forest_value *)(all + i * columns), out); sum += out[0];",
+}
+THEIRS = {
+    "include": '#include "header.h"',
+    "prepare": """static float out[1 << 12];
+    union Entry *data = malloc(rows * columns * sizeof *data);
+    for (i = 0; i < rows * columns; i++) { if (all[i] != all[i]) data[i].missing = -1; else data[i].fvalue = all[i]; }""",
+    "call": "out[0] = 0; predict(data + i * columns, 1, out); sum += out[0];",
+}
+
+
+def compiled(folder, sources, parts, shape, flags):
+    """Compiles a program of a model; returns it, the bytes that the model adds, and the seconds of the compiler."""
+    main = folder / "main_of_bench.c"
+    main.write_text(MAIN.format(rows=shape[0], columns=shape[1], **parts))
+    empty = folder / "empty_of_bench.c"
+    empty.write_text(EMPTY)
+    begin = time.perf_counter()
+    subprocess.run(["cc", *flags, "-I", folder, *sources, main, "-lm", "-o", folder / "program"], check=True)
+    seconds = time.perf_counter() - begin
+    subprocess.run(["cc", *flags, "-s", empty, "-o", folder / "empty"], check=True)
+    subprocess.run(["strip", "-o", folder / "stripped", folder / "program"], check=True)
+    size = [(folder / name).stat().st_size for name in ("stripped", "empty")]
+    return folder / "program", size[0] - size[1], seconds
+
+
+def seconds_of(program, rows):
+    """Seconds of a call, and a sum of margins."""
+    output = subprocess.run([program, rows], check=True, capture_output=True, text=True).stdout
+    return [float(part) for part in output.split()]
+
+
+def library(fangorn, model, rows):
+    """Seconds of a call of the library for one row."""
+    command = [fangorn, "bench", model, "--rows", rows, "--batch", "1", "--json"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found["results"][0]["cpu_us_per_row_median"] * 1e-6
+
+
+def model_file(folder):
+    """A model's file in a folder of the zoo."""
+    found = [file for file in sorted(folder.iterdir()) if file.stem == "model"]
+    if not found:
+        sys.exit(f"{folder}: no model.*; give a folder of the zoo")
+    return found[0]
+
+
+def row(options, folder, scratch):
+    """The cells of a model's line."""
+    model, rows = model_file(folder), folder / "rows.npy"
+    values = np.load(rows).astype(np.float32)
+    pool = scratch / "rows.bin"
+    np.resize(values, (POOL, values.shape[1])).tofile(pool)
+    ours = scratch / "ours"
+    ours.mkdir()
+    subprocess.run([options.fangorn, "compile", model, "-o", ours / "forest.c"], check=True, capture_output=True)
+    flags = options.flags.split()
+    programs = {"ours": compiled(ours, [ours / "forest.c"], OURS, (POOL, values.shape[1]), flags)}
+    if not options.without_tl2cgen:
+        import tl2cgen
+        import treelite
+
+        load = {".json": treelite.frontend.load_xgboost_model, ".ubj": treelite.frontend.load_xgboost_model,
+                ".txt": treelite.frontend.load_lightgbm_model}
+        theirs = scratch / "theirs"
+        loaded = load[model.suffix](str(model))
+        parameters = {"parallel_comp": max(1, loaded.num_tree // 25)}
+        tl2cgen.generate_c_code(loaded, str(theirs), params=parameters)
+        sources = sorted(theirs.glob("*.c"))
+        programs["tl2cgen"] = compiled(theirs, sources, THEIRS, (POOL, values.shape[1]), flags)
+    times = {name: [] for name in programs}
+    sums = {}
+    for _ in range(TURNS):
+        for name, (program, _, _) in programs.items():
+            seconds, sums[name] = seconds_of(program, pool)
+            times[name].append(seconds)
+    if "tl2cgen" in sums and abs(sums["ours"] - sums["tl2cgen"]) > 1e-3 * POOL:
+        sys.exit(f"{folder.name}: margins differ: {sums}")
+    times = {name: statistics.median(own) for name, own in times.items()}
+    native = library(options.fangorn, model, rows)
+    cells = [folder.name]
+    for name in ("ours", "tl2cgen"):
+        if name not in programs:
+            cells += ["", "", ""]
+            continue
+        _, size, seconds = programs[name]
+        cells += [f"{times[name] * 1e6:.2f}", f"{size / 1000:.0f}", f"{seconds:.1f}"]
+    return [*cells, f"{native * 1e6:.2f}"]
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("folders", nargs="+", metavar="FOLDER", type=pathlib.Path, help="folders of the zoo")
+    options.add_argument("--fangorn", required=True, metavar="PATH", help="a release build")
+    options.add_argument("--flags", default="-O3 -march=native", help="of the compiler (default: -O3 -march=native)")
+    options.add_argument("--without-tl2cgen", action="store_true")
+    options = options.parse_args()
+    print("| model | us a row | KB | compiler, s | tl2cgen: us a row | KB | compiler, s | library: us a row |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for folder in options.folders:
+        with tempfile.TemporaryDirectory() as scratch:
+            print(f"| {' | '.join(row(options, folder, pathlib.Path(scratch)))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+//! Compiles a forest ahead of time, to C99 source with its tables as constants.
+//!
+//! It serves those who deploy one model to a machine that has no room for a library: a small computer, a kernel, a
+//! function in a cloud. The source needs a C compiler and, for some transforms, `libm`. It has no importer, allocates
+//! nothing and keeps no state, so that several threads may call it.
+//!
+//! One row walks eight trees side by side, so that a processor works on several walks while each waits for its nodes
+//! (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning Models", 2014, section 3.2). Nodes
+//! are data and not nested `if`s, so that the time to compile does not grow with the model.
+
+mod encode;
+mod text;
+mod transform;
+
+use crate::{
+    error::{Error, Result},
+    forest::Forest,
+};
+
+/// Maximum number of outputs. The margins of a row are on the stack.
+const MOST_OUTPUTS: u32 = 1 << 16;
+
+/// A forest as C99 source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CSource {
+    /// The header, `NAME.h`: the sizes, the types and the functions.
+    pub header: String,
+    /// The source, `NAME.c`, which includes `NAME.h`.
+    pub source: String,
+}
+
+/// Compiles a forest to C99 source. `name` is a name in C: it begins the names of the functions, and names the files.
+///
+/// | function | what it writes for a row |
+/// |---|---|
+/// | `NAME_margins` | a margin for each output, to the last bit the [producer's own](crate::forest::reference::producer_margins) |
+/// | `NAME_values` | the values, after the scale and the transform; `libm` computes exponentials |
+/// | `NAME_classes` | the class numbers of a classifier |
+/// | `NAME_leaves` | the producer's leaf id in each tree, where `NAME_LEAVES` is defined |
+///
+/// # Errors
+/// The forest does not verify, `name` is no name in C, or the forest has more than 65 536 outputs, or more leaves than
+/// the type of its thresholds can number.
+///
+/// ```
+/// use fangorn::{Forest, ahead::c_source};
+///
+/// let mut forest = Forest::builder(2, 1);
+/// forest.tree(0).leaf(0, &[0.5]);
+/// let compiled = c_source(&forest.build()?, "risk")?;
+/// assert!(compiled.header.contains("void risk_margins(const risk_value *row, risk_number *margins);"));
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+pub fn c_source(forest: &Forest, name: &str) -> Result<CSource> {
+    forest.verify()?;
+    check_name(name)?;
+    if forest.outputs > MOST_OUTPUTS {
+        let outputs = forest.outputs;
+        return Err(Error::Ahead(format!(
+            "{outputs} outputs, at most {MOST_OUTPUTS}; predict with the library instead"
+        )));
+    }
+    let tables = encode::Tables::new(forest)?;
+    Ok(CSource { header: text::header(forest, name), source: text::source(forest, &tables, name) })
+}
+
+/// Headers of C that the source includes, which a header of the same name would hide.
+const INCLUDED: [&str; 3] = ["float", "math", "stdint"];
+
+fn check_name(name: &str) -> Result<()> {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let goes_on = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if starts && goes_on && !INCLUDED.contains(&name) {
+        return Ok(());
+    }
+    Err(Error::Ahead(format!(
+        "`{name}` is no name for functions and a header in C; give letters, digits and _, a letter first, and not \
+         float, math or stdint"
+    )))
+}

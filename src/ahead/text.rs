@@ -1,0 +1,516 @@
+//! The text of a compiled forest.
+
+use std::fmt::Write;
+
+use super::{
+    encode::{Entry, QUESTION, Question, Tables},
+    transform,
+};
+use crate::forest::{Accumulator, Aggregate, CategoryRule, CompareType, Feature, Forest, Targets, ZERO_ZONE};
+
+/// Trees that a row walks side by side.
+const SIDE_BY_SIDE: usize = 8;
+
+/// A floating-point type of C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    F32,
+    F64,
+}
+
+impl Number {
+    /// Returns the type of a forest's sums and values.
+    fn of_sums(forest: &Forest) -> Self {
+        match Accumulator::of(forest) {
+            Accumulator::F32 => Self::F32,
+            Accumulator::F64 => Self::F64,
+        }
+    }
+
+    /// Returns the type of a forest's rows.
+    fn of_rows(forest: &Forest) -> Self {
+        match forest.compare {
+            CompareType::F32 => Self::F32,
+            CompareType::F64 => Self::F64,
+        }
+    }
+
+    /// Returns the type's name in C.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float",
+            Self::F64 => "double",
+        }
+    }
+
+    /// Returns the last letter of constants, and of functions of `math.h`, of this type.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Self::F32 => "f",
+            Self::F64 => "",
+        }
+    }
+}
+
+/// Returns a number as a constant of C, exactly. A number for `float` has to be one.
+pub(super) fn constant(value: f64, number: Number) -> String {
+    let sign = if value.is_sign_negative() { "-" } else { "" };
+    if value.is_nan() {
+        return "NAN".into();
+    }
+    if value.is_infinite() {
+        return format!("{sign}INFINITY");
+    }
+    let (bits, suffix) = (value.to_bits(), number.suffix());
+    let (exponent, mantissa) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
+    if exponent == 0 && mantissa == 0 {
+        return format!("{sign}0.0{suffix}");
+    }
+    let (first, exponent) = if exponent == 0 { (0, -1022) } else { (1, exponent - 1023) };
+    let digits = format!("{mantissa:013x}");
+    let digits = digits.trim_end_matches('0');
+    let point = if digits.is_empty() { "" } else { "." };
+    format!("{sign}0x{first}{point}{digits}p{exponent}{suffix}")
+}
+
+/// Returns a text as part of a C comment.
+fn comment(text: &str) -> String {
+    let plain = |c: char| if c.is_control() || matches!(c, '*' | '?' | '\\') { '_' } else { c };
+    text.chars().map(plain).collect()
+}
+
+/// Returns a text as a string of C.
+fn string(text: &str) -> String {
+    let mut found = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' | b'?' => {
+                found.push('\\');
+                found.push(char::from(byte));
+            }
+            b' '..=b'~' => found.push(char::from(byte)),
+            _ => {
+                let _ = write!(found, "\\{byte:03o}");
+            }
+        }
+    }
+    found + "\""
+}
+
+/// Returns the lines of an array's contents, some items a line.
+fn items(all: impl Iterator<Item = String>) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for item in all {
+        if column > 0 && column + item.len() > 110 {
+            lines.push('\n');
+            column = 0;
+        }
+        column += item.len() + 1;
+        lines += &item;
+        lines.push(',');
+    }
+    lines
+}
+
+fn array(of: &str, name: &str, all: impl ExactSizeIterator<Item = String>) -> String {
+    let count = all.len();
+    format!("static const {of} {name}[{count}] = {{\n{}\n}};\n\n", items(all))
+}
+
+fn written_by(forest: &Forest) -> String {
+    let producer = &forest.producer;
+    let model = [&producer.library, &producer.version, &producer.objective].map(|text| comment(text));
+    format!(
+        "/* Written by fangorn {} from a model of {}. */\n",
+        env!("CARGO_PKG_VERSION"),
+        model.join(" ").trim()
+    )
+}
+
+/// Returns the header of a forest.
+pub(super) fn header(forest: &Forest, name: &str) -> String {
+    let large = name.to_ascii_uppercase();
+    let values = forest.transform.width(forest.outputs);
+    let (rows, sums) = (Number::of_rows(forest).name(), Number::of_sums(forest).name());
+    let classes = transform::classes(forest, Number::of_sums(forest));
+    let mut text = written_by(forest);
+    let _ = write!(
+        text,
+        "#ifndef {large}_H\n#define {large}_H\n\n#include <stdint.h>\n\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n\
+         /* Columns of a row{}. */\n#define {large}_FEATURES {}\n/* Margins of a row. */\n#define {large}_OUTPUTS {}\n\
+         /* Values of a row. */\n#define {large}_VALUES {values}\n#define {large}_TREES {}\n",
+        feature_names(&forest.features),
+        forest.features.len(),
+        forest.outputs,
+        forest.trees.len()
+    );
+    if let Some(classes) = &classes {
+        let _ = write!(text, "/* Classes of a row. */\n#define {large}_CLASSES {}\n", classes.count);
+    }
+    let _ = write!(
+        text,
+        "\n/* A value of a row. NaN is a missing value, and a category is the number that the training had for it. */\n\
+         typedef {rows} {name}_value;\n/* A prediction. */\ntypedef {sums} {name}_number;\n\n\
+         void {name}_margins(const {name}_value *row, {name}_number *margins);\n\
+         void {name}_values(const {name}_value *row, {name}_number *values);\n"
+    );
+    if classes.is_some() {
+        let _ = writeln!(text, "void {name}_classes(const {name}_value *row, uint32_t *classes);");
+        let labels = forest.classes.labels.len();
+        if labels > 0 {
+            let _ = writeln!(
+                text,
+                "/* The label of each class. */\nextern const char *const {name}_labels[{labels}];"
+            );
+        }
+    }
+    let _ = write!(
+        text,
+        "/* The id of the leaf that the row reaches in each tree. It is there if {name}.c is compiled with \
+         {large}_LEAVES. */\nvoid {name}_leaves(const {name}_value *row, uint32_t *leaves);\n\n\
+         #ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
+    );
+    text
+}
+
+/// Returns the names of the columns, for a comment; nothing if the model has no names.
+fn feature_names(features: &[Feature]) -> String {
+    if features.iter().all(|feature| feature.name.is_none()) {
+        return String::new();
+    }
+    let names = features.iter().map(|feature| comment(feature.name.as_deref().unwrap_or("-")));
+    format!(", in this order:\n{}", items(names).trim_end_matches(','))
+}
+
+/// Returns the source of a forest.
+pub(super) fn source(forest: &Forest, tables: &Tables, name: &str) -> String {
+    let (rows, sums) = (Number::of_rows(forest), Number::of_sums(forest));
+    let mut text = written_by(forest);
+    let _ = write!(
+        text,
+        "#include \"{name}.h\"\n\n#include <float.h>\n#include <math.h>\n\n\
+         #if defined(__FAST_MATH__)\n#error \"-ffast-math changes predictions; compile without it\"\n#endif\n\
+         #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0\n\
+         #error \"float and double have to be computed as such; compile for a target without excess precision\"\n#endif\n\n\
+         #define OUTPUTS {}\n#define TREES {}\n\ntypedef {name}_value value;\ntypedef {name}_number number;\n\n",
+        forest.outputs,
+        forest.trees.len()
+    );
+    if !forest.trees.is_empty() {
+        nodes(&mut text, tables, (rows, sums));
+        if tables.questions {
+            questions(&mut text, forest, rows);
+        }
+        walk(&mut text, tables);
+    }
+    outputs(&mut text, forest, sums);
+    margins(&mut text, forest, tables, name);
+    text += transform::probit(forest);
+    values(&mut text, forest, sums, name);
+    classes(&mut text, forest, sums, name);
+    let large = name.to_ascii_uppercase();
+    let (ids, body) = match forest.trees.is_empty() {
+        true => (String::new(), "    (void)row;\n    (void)leaves;\n".to_owned()),
+        false => (
+            array("uint32_t", "ids", tables.ids.iter().map(u32::to_string)),
+            "    uint32_t t, k;\n".to_owned()
+                + &by_trees("        for (k = 0; k < count; k++) leaves[t + k] = ids[at[k]];\n"),
+        ),
+    };
+    let _ = write!(
+        text,
+        "#ifdef {large}_LEAVES\n{ids}void {name}_leaves(const value *row, uint32_t *leaves)\n{{\n{body}}}\n#endif\n"
+    );
+    text
+}
+
+/// Writes the tables of nodes and leaves.
+fn nodes(text: &mut String, tables: &Tables, (rows, sums): (Number, Number)) {
+    let word = format!("uint{}_t", tables.fields.bits);
+    let _ = write!(
+        text,
+        "/* The threshold of a split or what stands for it, and its fields, from bit 0 on: whether it is a split, whether\n   \
+         missing values go right{}, the column, and the distance to the left child, which the right one follows. */\n\
+         typedef struct {{ value threshold; {word} what; }} node;\n\n",
+        if tables.questions { ", what it asks" } else { "" }
+    );
+    let long = if tables.fields.bits == 64 { "ull" } else { "u" };
+    let node = |node: &Entry| format!("{{{},{}{long}}}", constant(of(node.threshold, rows), rows), node.word);
+    *text += &array("node", "nodes", tables.nodes.iter().map(node));
+    *text += &array("uint32_t", "roots", tables.roots.iter().map(usize::to_string));
+    if let Some(values) = &tables.leaf_values {
+        let values = values.iter().map(|value| constant(of(*value, sums), sums));
+        *text += &array("number", "leaf_values", values);
+    }
+}
+
+/// Writes the tables of outputs.
+fn outputs(text: &mut String, forest: &Forest, sums: Number) {
+    if let Targets::One(outputs) = &forest.targets
+        && forest.outputs > 1
+        && !outputs.is_empty()
+    {
+        *text += &array("uint32_t", "targets", outputs.iter().map(u32::to_string));
+    }
+    let base: Vec<f64> = forest.base_score.iter().map(|base| of(base.0, sums)).collect();
+    let constants = |numbers: &[f64]| numbers.iter().map(|n| constant(*n, sums)).collect::<Vec<_>>();
+    if base_is_first(forest) {
+        *text += &array("number", "starts", constants(&base).into_iter());
+        return;
+    }
+    let starts: Vec<f64> = (0..forest.outputs).map(|output| start(forest, output)).collect();
+    *text += &array("number", "starts", constants(&starts).into_iter());
+    *text += &array("number", "base", constants(&base).into_iter());
+}
+
+/// Rounds to the type.
+fn of(value: f64, number: Number) -> f64 {
+    match number {
+        Number::F32 => f64::from(value as f32),
+        Number::F64 => value,
+    }
+}
+
+/// Returns whether the producer begins a sum with the base score.
+fn base_is_first(forest: &Forest) -> bool {
+    let library = &*forest.producer.library;
+    forest.aggregate == Aggregate::Sum && matches!(library, "xgboost" | "lightgbm" | "scikit-learn")
+}
+
+/// Returns the number that leaves no trace in an output's total; 0 if no tree adds to the output.
+fn start(forest: &Forest, output: u32) -> f64 {
+    let has_tree = match &forest.targets {
+        Targets::One(outputs) => outputs.contains(&output),
+        Targets::All => !forest.trees.is_empty(),
+    };
+    match forest.aggregate {
+        _ if !has_tree => 0.0,
+        // The sum of -0 and -0 is -0.
+        Aggregate::Sum => -0.0,
+        Aggregate::Min => f64::INFINITY,
+        Aggregate::Max => f64::NEG_INFINITY,
+    }
+}
+
+/// Writes what splits ask besides whether a value is below a threshold.
+fn questions(text: &mut String, forest: &Forest, rows: Number) {
+    let has_sets = !forest.sets.is_empty();
+    if has_sets {
+        let mut words = Vec::new();
+        let sets: Vec<String> = forest
+            .sets
+            .iter()
+            .map(|set| {
+                let first = words.len();
+                words.extend(set.words.iter().map(|word| format!("{word}u")));
+                let rule = match set.rule {
+                    CategoryRule::NotNegative => 0,
+                    CategoryRule::Truncated => 1,
+                    CategoryRule::Whole => 2,
+                };
+                format!("{{{first},{},{rule}}}", set.words.len())
+            })
+            .collect();
+        // C has no array of no items.
+        words.push("0".into());
+        *text += &array("uint32_t", "set_words", words.into_iter());
+        *text += "/* The first word of a set, the number of its words, and how a value is read as a category. */\n\
+                  typedef struct { uint32_t first, words, rule; } set;\n\n";
+        *text += &array("set", "sets", sets.into_iter());
+        *text += "\
+static uint32_t in_set(value x, uint32_t s)
+{
+    const set of = sets[s];
+    uint32_t category;
+    if (!(of.rule == 1 ? x > -1 : x >= 0) || !(x < 16777216)) return 0;
+    category = (uint32_t)x;
+    if (of.rule == 2 && (value)category != x) return 0;
+    return category / 32 < of.words && (set_words[of.first + category / 32] >> (category % 32) & 1);
+}
+
+";
+    }
+    let absolute = format!("fabs{}", rows.suffix());
+    let zone = constant(f64::from(ZERO_ZONE), Number::F64);
+    let [first, bits] = QUESTION;
+    let mask = (1 << bits) - 1;
+    let (aside, equal, always) =
+        (Question::LessZeroAside as u32, Question::Equal as u32, Question::Always as u32);
+    let _ = write!(
+        text,
+        "/* Whether a value that is not missing goes right. */\n\
+         static uint32_t goes_right(value x, node n)\n{{\n    switch (n.what >> {first} & {mask}) {{\n\
+        \x20   case {aside}: return (x < n.threshold) == ((double){absolute}(x) <= {zone});\n\
+        \x20   case {equal}: return x != n.threshold;\n"
+    );
+    if has_sets {
+        let (left, right) = (Question::InSetLeft as u32, Question::InSetRight as u32);
+        let _ = write!(
+            text,
+            "    case {left}: return !in_set(x, (uint32_t)n.threshold);\n    case {right}: return in_set(x, \
+             (uint32_t)n.threshold);\n"
+        );
+    }
+    let _ =
+        write!(text, "    case {always}: return 0;\n    default: return !(x < n.threshold);\n    }}\n}}\n\n");
+}
+
+/// Writes the function that walks a row through some trees.
+fn walk(text: &mut String, tables: &Tables) {
+    let fields = tables.fields;
+    let columns = (1u64 << (fields.distance - fields.column)) - 1;
+    let right = match tables.questions {
+        true => "x == x ? goes_right(x, n) : (uint32_t)(n.what >> 1 & 1)",
+        false => "(uint32_t)!(x < n.threshold) & ((uint32_t)(x == x) | (uint32_t)(n.what >> 1 & 1))",
+    };
+    let has_splits = tables.nodes.iter().any(|node| node.word & 1 == 1);
+    let steps = format!(
+        "    do {{\n        open = 0;\n        for (k = 0; k < {SIDE_BY_SIDE}; k++) {{\n            const node n = nodes[at[k]];\n\
+        \x20           const uint32_t split = (uint32_t)(n.what & 1);\n\
+        \x20           const value x = row[n.what >> {} & {columns}];\n\
+        \x20           const uint32_t right = {right};\n\
+        \x20           at[k] += (uint32_t)(n.what >> {}) + (right & split);\n            open |= split;\n        }}\n\
+        \x20   }} while (open);\n",
+        fields.column, fields.distance
+    );
+    // A forest of single leaves reads no column, and its rows may have none.
+    let (variables, steps) = match has_splits {
+        true => ("    uint32_t k, open;\n", &*steps),
+        false => ("    uint32_t k;\n    (void)row;\n", ""),
+    };
+    let _ = write!(
+        text,
+        "/* Walks a row through trees side by side, and writes the leaves that it reaches. A leaf steps to itself. */\n\
+         static void walk(const value *row, uint32_t first, uint32_t count, uint32_t *at)\n{{\n{variables}\
+        \x20   for (k = 0; k < {SIDE_BY_SIDE}; k++) at[k] = roots[first + (k < count ? k : count - 1)];\n{steps}}}\n\n"
+    );
+}
+
+/// Returns C statements that walk all trees, some side by side, and run `body` for them.
+fn by_trees(body: &str) -> String {
+    format!(
+        "    for (t = 0; t < TREES; t += {SIDE_BY_SIDE}) {{\n        const uint32_t count = TREES - t < {SIDE_BY_SIDE} ? \
+         TREES - t : {SIDE_BY_SIDE};\n        uint32_t at[{SIDE_BY_SIDE}];\n        walk(row, t, count, at);\n{body}    }}\n"
+    )
+}
+
+fn margins(text: &mut String, forest: &Forest, tables: &Tables, name: &str) {
+    let vector = matches!(forest.targets, Targets::All);
+    let leaf = match (&tables.leaf_values, vector) {
+        (None, _) => "nodes[at[k]].threshold",
+        (Some(_), false) => "leaf_values[(uint32_t)nodes[at[k]].threshold]",
+        (Some(_), true) if forest.outputs == 1 => "leaf_values[(uint32_t)nodes[at[k]].threshold]",
+        (Some(_), true) => "leaf_values[(uint32_t)nodes[at[k]].threshold * OUTPUTS + o]",
+    };
+    // One sum stays in a register.
+    let place = match (vector, forest.outputs) {
+        (true, 2..) => "out[o]",
+        (false, 2..) => "out[targets[t + k]]",
+        _ => "total",
+    };
+    let take = match forest.aggregate {
+        Aggregate::Sum => format!("{place} += {leaf};"),
+        Aggregate::Min => format!("if ({leaf} < {place}) {place} = {leaf};"),
+        Aggregate::Max => format!("if ({leaf} > {place}) {place} = {leaf};"),
+    };
+    let take = match vector && forest.outputs > 1 {
+        true => format!("            for (o = 0; o < OUTPUTS; o++) {take}\n"),
+        false => format!("            {take}\n"),
+    };
+    let of_trees = by_trees(&format!("        for (k = 0; k < count; k++) {{\n{take}        }}\n"));
+    let (counters, of_trees) = match forest.trees.is_empty() {
+        true => ("", "    (void)row;\n".to_owned()),
+        false => ("    uint32_t t, k;\n", of_trees),
+    };
+    let (begin, end) = match (forest.outputs, base_is_first(forest)) {
+        (1, true) => ("    number total = starts[0];\n", "    out[0] = total;\n"),
+        (1, false) => ("    number total = starts[0];\n", "    out[0] = base[0] + total;\n"),
+        (_, true) => ("    uint32_t o;\n    for (o = 0; o < OUTPUTS; o++) out[o] = starts[o];\n", ""),
+        (_, false) => (
+            "    uint32_t o;\n    for (o = 0; o < OUTPUTS; o++) out[o] = starts[o];\n",
+            "    for (o = 0; o < OUTPUTS; o++) out[o] = base[o] + out[o];\n",
+        ),
+    };
+    let _ = write!(
+        text,
+        "void {name}_margins(const value *row, number *out)\n{{\n{counters}{begin}{of_trees}{end}}}\n\n"
+    );
+}
+
+fn values(text: &mut String, forest: &Forest, sums: Number, name: &str) {
+    let width = forest.transform.width(forest.outputs);
+    let statements = transform::statements(forest, sums);
+    let _ = write!(text, "static void transform(number *v)\n{{\n{statements}}}\n\n");
+    let body = match width < forest.outputs {
+        // Fewer values than margins, so the margins have no room in the result.
+        true => format!(
+            "    number v[OUTPUTS];\n    {name}_margins(row, v);\n    transform(v);\n    out[0] = v[0];\n"
+        ),
+        false => format!("    {name}_margins(row, out);\n    transform(out);\n"),
+    };
+    let _ = write!(text, "void {name}_values(const value *row, number *out)\n{{\n{body}}}\n\n");
+}
+
+fn classes(text: &mut String, forest: &Forest, sums: Number, name: &str) {
+    let Some(rule) = transform::classes(forest, sums) else { return };
+    let labels = &forest.classes.labels;
+    if !labels.is_empty() {
+        let all = items(labels.iter().map(|label| string(label)));
+        let _ = write!(text, "const char *const {name}_labels[{}] = {{\n{all}\n}};\n\n", labels.len());
+    }
+    let width = forest.outputs.max(forest.transform.width(forest.outputs));
+    let counter = if rule.statements.contains("(o = ") { "    uint32_t o;\n" } else { "" };
+    let best = if rule.statements.contains("best") { "    uint32_t best = 0;\n" } else { "" };
+    let (converts, decides) = match rule.values {
+        // Margins decide in double, as the reference interpreter has them.
+        None => (
+            "    double m[OUTPUTS];\n".to_owned(),
+            "    for (p = 0; p < OUTPUTS; p++) m[p] = sums[p];\n".to_owned(),
+        ),
+        Some(number) if number == sums => (String::new(), "    transform(v);\n".to_owned()),
+        Some(_) => (
+            format!("    double v[{width}];\n"),
+            "    for (p = 0; p < OUTPUTS; p++) v[p] = sums[p];\n    transform_doubles(v);\n".to_owned(),
+        ),
+    };
+    let (margins, counted) = match rule.values {
+        Some(number) if number == sums => ("v", ""),
+        _ => ("sums", "    uint32_t p;\n"),
+    };
+    if rule.values == Some(Number::F64) && sums == Number::F32 {
+        let statements = transform::statements(forest, Number::F64);
+        let _ = write!(text, "static void transform_doubles(double *v)\n{{\n{statements}}}\n\n");
+    }
+    let _ = write!(
+        text,
+        "void {name}_classes(const value *row, uint32_t *classes)\n{{\n    number {margins}[{width}];\n{converts}{counter}\
+         {counted}{best}    {name}_margins(row, {margins});\n{decides}{}}}\n\n",
+        rule.statements
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_exact() {
+        for (value, text) in [
+            (1.0, "0x1p0"),
+            (-0.0, "-0.0"),
+            (0.1, "0x1.999999999999ap-4"),
+            (f64::MIN_POSITIVE / 4.0, "0x0.4p-1022"),
+            (f64::NEG_INFINITY, "-INFINITY"),
+        ] {
+            assert_eq!(constant(value, Number::F64), text);
+        }
+        assert_eq!(constant(f64::from(0.1f32), Number::F32), "0x1.99999ap-4f");
+    }
+
+    #[test]
+    fn texts_end_neither_a_comment_nor_a_string() {
+        assert_eq!(comment("a*/\nb"), "a_/_b");
+        assert_eq!(string("say \"é\"\\"), "\"say \\\"\\303\\251\\\"\\\\\"");
+    }
+}

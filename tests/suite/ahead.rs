@@ -1,0 +1,231 @@
+//! Models compiled to C: a compiler of C makes programs of them, whose leaves and margins are the reference's.
+
+use crate::generate;
+use crate::support;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+use fangorn::{
+    Forest,
+    ahead::c_source,
+    forest::{Accumulator, ClassRule, CompareType, Transform, reference},
+};
+use proptest::prelude::*;
+
+/// The compiler, if there is one. `FANGORN_REQUIRE_CC` makes its absence a failure.
+fn compiler() -> Option<&'static str> {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| Command::new("cc").arg("--version").output().is_ok());
+    if !found {
+        assert!(std::env::var("FANGORN_REQUIRE_CC").is_err(), "no compiler of C answers to cc");
+        eprintln!("skipped: no compiler of C answers to cc");
+    }
+    found.then_some("cc")
+}
+
+/// Reads rows, and writes each one's leaves, margins, values and classes as hexadecimal numbers.
+const MAIN: &str = r#"
+#include "forest.h"
+#include <stdio.h>
+
+static void doubles(const forest_number *all, unsigned count)
+{
+    unsigned i;
+    for (i = 0; i < count; i++) printf(" %a", (double)all[i]);
+}
+
+int main(void)
+{
+    static forest_value row[FOREST_FEATURES + 1];
+    static uint32_t leaves[FOREST_TREES + 1];
+    static forest_number margins[FOREST_OUTPUTS], values[FOREST_VALUES];
+    const unsigned trees = FOREST_TREES;
+    unsigned i;
+    while (fread(row, sizeof *row, FOREST_FEATURES + 1, stdin) == FOREST_FEATURES + 1) {
+        forest_leaves(row, leaves);
+        forest_margins(row, margins);
+        forest_values(row, values);
+        for (i = 0; i < trees; i++) printf(" %u", (unsigned)leaves[i]);
+        printf(";");
+        doubles(margins, FOREST_OUTPUTS);
+        printf(";");
+        doubles(values, FOREST_VALUES);
+        printf(";");
+#ifdef FOREST_CLASSES
+        {
+            static uint32_t classes[FOREST_CLASSES];
+            forest_classes(row, classes);
+            for (i = 0; i < FOREST_CLASSES; i++) printf(" %u", (unsigned)classes[i]);
+        }
+#endif
+        printf("\n");
+    }
+    return 0;
+}
+"#;
+
+/// A number as C's `%a` writes it.
+fn hexadecimal(text: &str) -> f64 {
+    let (sign, rest) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
+    let Some(rest) = rest.strip_prefix("0x") else {
+        return sign * rest.parse::<f64>().expect("inf or nan");
+    };
+    let (digits, exponent) = rest.split_once('p').expect("an exponent");
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mantissa = u64::from_str_radix(&format!("{whole}{fraction}"), 16).expect("digits");
+    let exponent = exponent.parse::<i32>().expect("a number") - 4 * fraction.len() as i32;
+    // Two steps, because a power of two below 2^-1022 is none of f64's.
+    sign * mantissa as f64 * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2)
+}
+
+/// What the program says of a row.
+struct Found {
+    leaves: Vec<u32>,
+    margins: Vec<f64>,
+    values: Vec<f64>,
+    classes: Vec<u32>,
+}
+
+fn found(line: &str) -> Found {
+    let parts: Vec<Vec<&str>> = line.split(';').map(|part| part.split_whitespace().collect()).collect();
+    let whole = |part: &[&str]| part.iter().map(|n| n.parse().expect("a whole number")).collect();
+    let real = |part: &[&str]| part.iter().map(|n| hexadecimal(n)).collect();
+    Found {
+        leaves: whole(&parts[0]),
+        margins: real(&parts[1]),
+        values: real(&parts[2]),
+        classes: whole(&parts[3]),
+    }
+}
+
+fn folder() -> PathBuf {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("fangorn-ahead-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// Compiles a forest in a folder, and returns the program.
+fn program(cc: &str, folder: &Path, forest: &Forest) -> PathBuf {
+    let compiled = c_source(forest, "forest").expect("C");
+    for (name, text) in [("forest.h", &*compiled.header), ("forest.c", &compiled.source), ("main.c", MAIN)] {
+        std::fs::write(folder.join(name), text).expect("a file");
+    }
+    let mut command = Command::new(cc);
+    command.args(["-std=c99", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror", "-DFOREST_LEAVES"]);
+    let made = command.args(["main.c", "forest.c", "-lm", "-o", "program"]).current_dir(folder).output();
+    let made = made.expect("the compiler runs");
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{}", said.chars().take(2000).collect::<String>());
+    folder.join("program")
+}
+
+/// Compiles a forest, runs it on rows of `f64`, and compares all that it says with the reference interpreter.
+fn check(what: &str, forest: &Forest, rows: &[f64], count: usize) {
+    let Some(cc) = compiler() else { return };
+    let folder = folder();
+    let columns = forest.features.len();
+    let mut bytes = Vec::new();
+    for row in 0..count {
+        // The program reads one value more, so that a model of no columns has rows, too.
+        for value in rows[row * columns..][..columns].iter().chain([&0.0]) {
+            match forest.compare {
+                CompareType::F32 => bytes.extend((*value as f32).to_ne_bytes()),
+                CompareType::F64 => bytes.extend(value.to_ne_bytes()),
+            }
+        }
+    }
+    let mut child = Command::new(program(cc, &folder, forest))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut input = child.stdin.take().expect("standard input");
+    let writer = std::thread::spawn(move || std::io::Write::write_all(&mut input, &bytes));
+    let output = child.wait_with_output().expect("output");
+    writer.join().expect("a thread").expect("all rows are read");
+    let _ = std::fs::remove_dir_all(&folder);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success() && text.lines().count() == count, "{what}: {}", output.status);
+    for (r, line) in text.lines().enumerate() {
+        let found = found(line);
+        let row = &rows[r * columns..][..columns];
+        assert_eq!(found.leaves, reference::leaf_ids(forest, row), "{what}: row {r}");
+        let slots = reference::leaf_slots(forest, row);
+        let margins = reference::producer_margins(forest, &slots, None);
+        let bits =
+            |all: &[f64]| all.iter().map(|m| if m.is_nan() { 0 } else { m.to_bits() }).collect::<Vec<_>>();
+        assert_eq!(bits(&found.margins), bits(&margins), "{what}: row {r}: {:?}, {margins:?}", found.margins);
+        let expected = reference::values_of_sums(forest, &margins);
+        assert_eq!(found.values.len(), expected.len(), "{what}");
+        for (value, expected) in found.values.iter().zip(&expected) {
+            let relative = if Accumulator::of(forest) == Accumulator::F32 { 1e-6 } else { 1e-13 };
+            let close = (value - expected).abs() <= relative * expected.abs().max(1.0);
+            assert!(
+                close || value == expected || value.is_nan() && expected.is_nan(),
+                "{what}: row {r}: {value}, {expected}"
+            );
+        }
+        if forest.classes.rule != ClassRule::None {
+            assert_eq!(
+                found.classes,
+                reference::classes_of_slots(forest, &slots),
+                "{what}: row {r}: {margins:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_zoo_is_the_same_in_c() {
+    support::for_each_specimen(|s| {
+        let (rows, count) = match &s.wide {
+            Some(wide) => (wide.rows.clone(), wide.count),
+            None => (s.rows.iter().map(|value| f64::from(*value)).collect(), s.count),
+        };
+        check(&s.name, &s.forest, &rows, count.min(300));
+    });
+}
+
+#[test]
+fn random_forests_are_the_same_in_c() {
+    let case = std::cell::Cell::new(0);
+    let run = generate::runner(generate::wanted(40)).run(
+        &(generate::forest(), any::<u64>()),
+        |(mut forest, seed)| {
+            let at = case.replace(case.get() + 1);
+            let transforms = Transform::ALL;
+            let transform = transforms[at % transforms.len()];
+            if transform.outputs().is_none_or(|outputs| outputs == forest.outputs) {
+                forest.transform = transform;
+            }
+            forest.producer.library = ["xgboost", "lightgbm", "catboost", "onnx", "custom"][at % 5].into();
+            if forest.verify().is_err() {
+                return Ok(());
+            }
+            let rows = generate::wide_rows(&forest, 50, seed);
+            check(&format!("{transform:?}\n{}", forest.to_text()), &forest, &rows, 50);
+            Ok(())
+        },
+    );
+    run.unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn names_that_c_can_not_have_are_refused() {
+    let mut forest = Forest::builder(1, 1);
+    forest.tree(0).leaf(0, &[1.0]);
+    let forest = forest.build().expect("a forest");
+    for name in ["", "1st", "a-b", "é", "math", "a b"] {
+        let refused = c_source(&forest, name).expect_err("no name").to_string();
+        assert!(refused.contains("no name for functions") && refused.contains("give letters"), "{refused}");
+    }
+    let wide = Forest::builder(1, 100_000).build().expect("a forest");
+    let refused = c_source(&wide, "wide").expect_err("too wide").to_string();
+    assert!(refused.contains("100000 outputs"), "{refused}");
+}
