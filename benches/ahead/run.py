@@ -51,12 +51,14 @@ int main(int argc, char **argv) {{
 EMPTY = "int main(void) { return 0; }\n"
 OURS = {
     "include": '#include "forest.h"',
-    "prepare": "static forest_number out[FOREST_OUTPUTS];",
-    "call": "forest_margins((const forest_value *)(all + i * columns), out); sum += out[0];",
+    "prepare": """static forest_number out[FOREST_OUTPUTS];
+    forest_value *own = malloc(rows * columns * sizeof *own);
+    for (i = 0; i < rows * columns; i++) own[i] = all[i];""",
+    "call": "forest_margins(own + i * columns, out); sum += out[0];",
 }
 THEIRS = {
     "include": '#include "header.h"',
-    "prepare": """static float out[1 << 12];
+    "prepare": """static RESULT out[1 << 12];
     union Entry *data = malloc(rows * columns * sizeof *data);
     for (i = 0; i < rows * columns; i++) { if (all[i] != all[i]) data[i].missing = -1; else data[i].fvalue = all[i]; }""",
     "call": "out[0] = 0; predict(data + i * columns, 1, out); sum += out[0];",
@@ -117,11 +119,16 @@ def row(options, folder, scratch):
         load = {".json": treelite.frontend.load_xgboost_model, ".ubj": treelite.frontend.load_xgboost_model,
                 ".txt": treelite.frontend.load_lightgbm_model}
         theirs = scratch / "theirs"
+        if model.suffix not in load:
+            sys.exit(f"{model}: tl2cgen is given models of XGBoost and LightGBM; say --without-tl2cgen")
         loaded = load[model.suffix](str(model))
         parameters = {"parallel_comp": max(1, loaded.num_tree // 25)}
         tl2cgen.generate_c_code(loaded, str(theirs), params=parameters)
         sources = sorted(theirs.glob("*.c"))
-        programs["tl2cgen"] = compiled(theirs, sources, THEIRS, (POOL, values.shape[1]), flags)
+        # LightGBM's sums are doubles.
+        result = "double" if model.suffix == ".txt" else "float"
+        parts = {name: text.replace("RESULT", result) for name, text in THEIRS.items()}
+        programs["tl2cgen"] = compiled(theirs, sources, parts, (POOL, values.shape[1]), flags)
     times = {name: [] for name in programs}
     sums = {}
     for _ in range(TURNS):

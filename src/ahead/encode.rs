@@ -104,7 +104,8 @@ impl Tables {
     /// Encodes a forest that verifies.
     ///
     /// # Errors
-    /// The forest has more leaves or sets than the type of its thresholds can number, or a node needs more than 64 bits.
+    /// The forest has more leaves or sets than the type of its thresholds can number, more nodes or leaf values than 32
+    /// bits, or a node needs more than 64 bits.
     pub(super) fn new(forest: &Forest) -> Result<Self> {
         let levels: Vec<Levels> = forest.trees.iter().map(Levels::of).collect();
         let splits = || forest.trees.iter().flat_map(|tree| &tree.nodes);
@@ -133,13 +134,21 @@ impl Tables {
             (Accumulator::F32, CompareType::F32) | (Accumulator::F64, CompareType::F64)
         );
         let inline = same && forest.leaf_width() == 1;
-        let most_number = if forest.compare == CompareType::F32 { 1u64 << 24 } else { 1 << 53 };
+        let most_number = if forest.compare == CompareType::F32 { 1u64 << 24 } else { 1 << 32 };
         let numbered = if inline { 0 } else { forest.leaf_count() };
         if numbered.max(forest.sets.len()) as u64 > most_number {
             return Err(Error::Ahead(format!(
                 "{numbered} leaves and {} sets of categories, at most {most_number} of each; predict with the library \
                  instead",
                 forest.sets.len()
+            )));
+        }
+        // Indices have 32 bits.
+        let nodes = levels.iter().map(|of| of.nodes.len()).sum::<usize>();
+        if nodes.max(forest.leaf_values.len()) > u32::MAX as usize {
+            let values = forest.leaf_values.len();
+            return Err(Error::Ahead(format!(
+                "{nodes} nodes and {values} leaf values, at most 2^32 of each; predict with the library instead"
             )));
         }
         let mut tables = Self {

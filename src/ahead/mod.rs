@@ -1,12 +1,12 @@
 //! Compiles a forest ahead of time, to C99 source with its tables as constants.
 //!
-//! It serves those who deploy one model to a machine that has no room for a library: a small computer, a kernel, a
-//! function in a cloud. The source needs a C compiler and, for some transforms, `libm`. It has no importer, allocates
-//! nothing and keeps no state, so that several threads may call it.
+//! It serves those who deploy one model to a machine that has no room for a library: a small computer, a function in a
+//! cloud. The source needs a C compiler with `math.h`, and `libm` to link for some transforms. It has no importer,
+//! allocates nothing and keeps no state, so that several threads may call it.
 //!
 //! One row walks eight trees side by side, so that a processor works on several walks while each waits for its nodes
 //! (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning Models", 2014, section 3.2). Nodes
-//! are data and not nested `if`s, so that the time to compile does not grow with the model.
+//! are data and not nested `if`s, so that the time to compile grows no faster than the model.
 
 mod encode;
 mod text;
@@ -17,8 +17,8 @@ use crate::{
     forest::Forest,
 };
 
-/// Maximum number of outputs. The margins of a row are on the stack.
-const MOST_OUTPUTS: u32 = 1 << 16;
+/// Maximum number of outputs. `NAME_classes` has a row's margins on the stack, up to twice: 16 bytes an output.
+const MOST_OUTPUTS: u32 = 1 << 13;
 
 /// A forest as C99 source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,13 +33,13 @@ pub struct CSource {
 ///
 /// | function | what it writes for a row |
 /// |---|---|
-/// | `NAME_margins` | a margin for each output, to the last bit the [producer's own](crate::forest::reference::producer_margins) |
+/// | `NAME_margins` | a margin for each output, to the last bit [`producer_margins`](crate::forest::reference::producer_margins) |
 /// | `NAME_values` | the values, after the scale and the transform; `libm` computes exponentials |
 /// | `NAME_classes` | the class numbers of a classifier |
 /// | `NAME_leaves` | the producer's leaf id in each tree, where `NAME_LEAVES` is defined |
 ///
 /// # Errors
-/// The forest does not verify, `name` is no name in C, or the forest has more than 65 536 outputs, or more leaves than
+/// The forest does not verify, `name` is no name in C, or the forest has more than 8192 outputs, or more leaves than
 /// the type of its thresholds can number.
 ///
 /// ```
@@ -52,8 +52,8 @@ pub struct CSource {
 /// # Ok::<(), fangorn::Error>(())
 /// ```
 pub fn c_source(forest: &Forest, name: &str) -> Result<CSource> {
-    forest.verify()?;
     check_name(name)?;
+    forest.verify()?;
     if forest.outputs > MOST_OUTPUTS {
         let outputs = forest.outputs;
         return Err(Error::Ahead(format!(
@@ -64,17 +64,21 @@ pub fn c_source(forest: &Forest, name: &str) -> Result<CSource> {
     Ok(CSource { header: text::header(forest, name), source: text::source(forest, &tables, name) })
 }
 
-/// Headers of C that the source includes, which a header of the same name would hide.
-const INCLUDED: [&str; 3] = ["float", "math", "stdint"];
+/// Headers of C that a header of the same name would hide.
+const INCLUDED: [&str; 8] = ["features", "float", "limits", "math", "stdint", "stdio", "stdlib", "string"];
 
-fn check_name(name: &str) -> Result<()> {
+/// Checks that functions and a header in C can have this name.
+///
+/// # Errors
+/// They can't.
+pub fn check_name(name: &str) -> Result<()> {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
     let goes_on = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if starts && goes_on && !INCLUDED.contains(&name) {
+    if starts && goes_on && !INCLUDED.iter().any(|included| name.eq_ignore_ascii_case(included)) {
         return Ok(());
     }
     Err(Error::Ahead(format!(
         "`{name}` is no name for functions and a header in C; give letters, digits and _, a letter first, and not \
-         float, math or stdint"
+         the name of a header of C"
     )))
 }

@@ -73,9 +73,11 @@ pub(super) fn constant(value: f64, number: Number) -> String {
     format!("{sign}0x{first}{point}{digits}p{exponent}{suffix}")
 }
 
-/// Returns a text as part of a C comment.
+/// Returns a text as part of a C comment. Compilers warn of marks that turn the direction of text.
 fn comment(text: &str) -> String {
-    let plain = |c: char| if c.is_control() || matches!(c, '*' | '?' | '\\') { '_' } else { c };
+    let turns =
+        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let plain = |c: char| if c.is_control() || turns(c) || matches!(c, '*' | '?' | '\\') { '_' } else { c };
     text.chars().map(plain).collect()
 }
 
@@ -152,6 +154,7 @@ pub(super) fn header(forest: &Forest, name: &str) -> String {
         text,
         "\n/* A value of a row. NaN is a missing value, and a category is the number that the training had for it. */\n\
          typedef {rows} {name}_value;\n/* A prediction. */\ntypedef {sums} {name}_number;\n\n\
+         /* A row and a result may not overlap. */\n\
          void {name}_margins(const {name}_value *row, {name}_number *margins);\n\
          void {name}_values(const {name}_value *row, {name}_number *values);\n"
     );
@@ -190,9 +193,13 @@ pub(super) fn source(forest: &Forest, tables: &Tables, name: &str) -> String {
     let _ = write!(
         text,
         "#include \"{name}.h\"\n\n#include <float.h>\n#include <math.h>\n\n\
-         #if defined(__FAST_MATH__)\n#error \"-ffast-math changes predictions; compile without it\"\n#endif\n\
-         #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0\n\
-         #error \"float and double have to be computed as such; compile for a target without excess precision\"\n#endif\n\n\
+         #if defined(__FAST_MATH__) || defined(_M_FP_FAST) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)\n\
+         #error \"fast mathematics change predictions; compile without -ffast-math and its like\"\n#endif\n\
+         /* 16 widens half precision alone. */\n\
+         #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16\n\
+         #error \"this target computes with excess precision, which changes predictions\"\n#endif\n\
+         #if FLT_MANT_DIG != 24 || DBL_MANT_DIG != 53\n\
+         #error \"float and double have to be those of IEEE 754\"\n#endif\n\n\
          #define OUTPUTS {}\n#define TREES {}\n\ntypedef {name}_value value;\ntypedef {name}_number number;\n\n",
         forest.outputs,
         forest.trees.len()
@@ -241,7 +248,7 @@ fn nodes(text: &mut String, tables: &Tables, (rows, sums): (Number, Number)) {
     *text += &array("uint32_t", "roots", tables.roots.iter().map(usize::to_string));
     if let Some(values) = &tables.leaf_values {
         let values = values.iter().map(|value| constant(of(*value, sums), sums));
-        *text += &array("number", "leaf_values", values);
+        *text += &array("number", "of_leaves", values);
     }
 }
 
@@ -399,20 +406,20 @@ fn margins(text: &mut String, forest: &Forest, tables: &Tables, name: &str) {
     let vector = matches!(forest.targets, Targets::All);
     let leaf = match (&tables.leaf_values, vector) {
         (None, _) => "nodes[at[k]].threshold",
-        (Some(_), false) => "leaf_values[(uint32_t)nodes[at[k]].threshold]",
-        (Some(_), true) if forest.outputs == 1 => "leaf_values[(uint32_t)nodes[at[k]].threshold]",
-        (Some(_), true) => "leaf_values[(uint32_t)nodes[at[k]].threshold * OUTPUTS + o]",
+        (Some(_), false) => "of_leaves[(uint32_t)nodes[at[k]].threshold]",
+        (Some(_), true) if forest.outputs == 1 => "of_leaves[(uint32_t)nodes[at[k]].threshold]",
+        (Some(_), true) => "of_leaves[(uint32_t)nodes[at[k]].threshold * OUTPUTS + o]",
     };
     // One sum stays in a register.
-    let place = match (vector, forest.outputs) {
+    let sum = match (vector, forest.outputs) {
         (true, 2..) => "out[o]",
         (false, 2..) => "out[targets[t + k]]",
         _ => "total",
     };
     let take = match forest.aggregate {
-        Aggregate::Sum => format!("{place} += {leaf};"),
-        Aggregate::Min => format!("if ({leaf} < {place}) {place} = {leaf};"),
-        Aggregate::Max => format!("if ({leaf} > {place}) {place} = {leaf};"),
+        Aggregate::Sum => format!("{sum} += {leaf};"),
+        Aggregate::Min => format!("if ({leaf} < {sum}) {sum} = {leaf};"),
+        Aggregate::Max => format!("if ({leaf} > {sum}) {sum} = {leaf};"),
     };
     let take = match vector && forest.outputs > 1 {
         true => format!("            for (o = 0; o < OUTPUTS; o++) {take}\n"),
@@ -460,8 +467,7 @@ fn classes(text: &mut String, forest: &Forest, sums: Number, name: &str) {
         let _ = write!(text, "const char *const {name}_labels[{}] = {{\n{all}\n}};\n\n", labels.len());
     }
     let width = forest.outputs.max(forest.transform.width(forest.outputs));
-    let counter = if rule.statements.contains("(o = ") { "    uint32_t o;\n" } else { "" };
-    let best = if rule.statements.contains("best") { "    uint32_t best = 0;\n" } else { "" };
+    let counters = rule.counters;
     let (converts, decides) = match rule.values {
         // Margins decide in double, as the reference interpreter has them.
         None => (
@@ -484,8 +490,8 @@ fn classes(text: &mut String, forest: &Forest, sums: Number, name: &str) {
     }
     let _ = write!(
         text,
-        "void {name}_classes(const value *row, uint32_t *classes)\n{{\n    number {margins}[{width}];\n{converts}{counter}\
-         {counted}{best}    {name}_margins(row, {margins});\n{decides}{}}}\n\n",
+        "void {name}_classes(const value *row, uint32_t *classes)\n{{\n    number {margins}[{width}];\n{converts}{counters}\
+         {counted}    {name}_margins(row, {margins});\n{decides}{}}}\n\n",
         rule.statements
     );
 }

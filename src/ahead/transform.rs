@@ -92,6 +92,8 @@ pub(super) struct ClassText {
     pub count: u32,
     /// The type of the values that decide; `None` if the margins decide.
     pub values: Option<Number>,
+    /// The declarations of what the statements count with.
+    pub counters: &'static str,
     /// C statements that write `classes` from `m`, the margins, and `v`, the values.
     pub statements: String,
 }
@@ -106,21 +108,26 @@ pub(super) fn classes(forest: &Forest, number: Number) -> Option<ClassText> {
         )
     };
     let over = |of: &str, from: u32, step: u32, threshold: f64| {
-        let place = match (from, step) {
+        let index = match (from, step) {
             (0, 1) => "o".to_owned(),
             _ => format!("{step} * o + {from}"),
         };
         let threshold = constant(threshold, Number::F64);
-        format!("    for (o = 0; o < OUTPUTS; o++) classes[o] = (double){of}[{place}] > {threshold};\n")
+        format!("    for (o = 0; o < OUTPUTS; o++) classes[o] = (double){of}[{index}] > {threshold};\n")
     };
-    let whole = "    classes[0] = v[0] > 0 ? (uint32_t)v[0] : 0;\n".to_owned();
-    let one = |values, statements| Some(ClassText { count: 1, values, statements });
-    let several = |values, statements| Some(ClassText { count: outputs, values, statements });
+    // C does not define the conversion of a number that is too large.
+    let whole =
+        "    classes[0] = !(v[0] > 0) ? 0 : v[0] < 4294967295.0 ? (uint32_t)v[0] : 4294967295u;\n".to_owned();
+    let with =
+        |counters| move |count, values, statements| Some(ClassText { count, values, counters, statements });
+    let alone = with("");
+    let one = |values, statements| with("    uint32_t o, best = 0;\n")(1, values, statements);
+    let several = |values, statements| with("    uint32_t o;\n")(outputs, values, statements);
     match (&*forest.producer.library, forest.classes.rule) {
         (_, ClassRule::None) => None,
         ("xgboost" | "lightgbm", ClassRule::Largest) if outputs > 1 => {
             match forest.transform.width(outputs) {
-                1 => one(Some(number), whole),
+                1 => alone(1, Some(number), whole),
                 width => one(Some(number), largest("v", width)),
             }
         }
@@ -139,7 +146,7 @@ pub(super) fn classes(forest: &Forest, number: Number) -> Option<ClassText> {
             one(None, divide + &largest("m", outputs))
         }
         (_, ClassRule::Largest) if outputs > 1 => one(None, largest("m", outputs)),
-        (_, ClassRule::Largest) => one(Some(Number::F64), whole),
+        (_, ClassRule::Largest) => alone(1, Some(Number::F64), whole),
         (_, ClassRule::Over { threshold }) => match forest.transform.is_pair() {
             true => several(Some(Number::F64), over("v", 1, 2, threshold.0)),
             false => several(Some(Number::F64), over("v", 0, 1, threshold.0)),

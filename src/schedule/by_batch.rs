@@ -21,7 +21,7 @@ pub struct BatchSchedules {
 }
 
 impl BatchSchedules {
-    /// The number of rows of a batch for which a schedule is chosen or shown where no size is given.
+    /// The number of rows of a batch if no size is given: schedules are chosen and shown for it.
     pub const USUAL_ROWS: usize = 4096;
 
     /// Makes schedules of pairs: the rows of a batch, and the schedule for such batches. Returns `None` if

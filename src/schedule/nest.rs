@@ -224,6 +224,12 @@ struct Building {
 
 /// The greatest number of loops. A program that writes a schedule with more loops has a mistake.
 const MOST_LOOPS: usize = 4096;
+/// The greatest number of loops inside each other. A program that nests more loops has a mistake.
+pub(crate) const MOST_DEPTH: usize = 32;
+/// The greatest number of terms that the start, the step or the end of a loop may be made of. Splits of
+/// splits by sizes that are not numbers add up terms, and without a limit `n` such splits take memory in
+/// proportion to `n` cubed.
+const MOST_TERMS: usize = 64;
 
 /// Refuses a size of 0, which the text form can't say.
 fn at_least_one(size: &Size) -> Result<(), String> {
@@ -232,12 +238,6 @@ fn at_least_one(size: &Size) -> Result<(), String> {
         _ => Ok(()),
     }
 }
-/// The greatest number of loops inside each other. A program that nests more loops has a mistake.
-pub(crate) const MOST_DEPTH: usize = 32;
-/// The greatest number of terms that the start, the step or the end of a loop may be made of. Splits of
-/// splits by sizes that are not numbers add up terms, and without a limit `n` such splits take memory in
-/// proportion to `n` cubed.
-const MOST_TERMS: usize = 64;
 
 impl Building {
     fn new() -> Self {

@@ -237,6 +237,11 @@ fn compile_writes_a_source_and_its_header() {
     refuses(&["compile", &from, "-o", &scratch.path("risk.cpp")], &["risk.cpp", "has to end in .c"]);
     refuses(&["compile", &from, "-o", &scratch.path("my risk.c")], &["`my risk` is no name", "give letters"]);
     refuses(&["compile", &from, "-o", &scratch.path("nowhere/risk.c")], &["nowhere", "can't be written"]);
+    // A model is no output, and a graph no forest.
+    let own = scratch.file("own.c", std::fs::read(&from).expect("a model"));
+    refuses(&["compile", &own, "-o", &own], &["own.c", "would be overwritten"]);
+    let graph = format!("{}/tests/zoo-classical/ColumnTransformer/model.onnx", env!("CARGO_MANIFEST_DIR"));
+    refuses(&["compile", &graph, "-o", &to], &["a graph of several operators", "fangorn predict"]);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn columns_that_are_missing_or_there_twice_are_refused() {
     let scratch = Scratch::new("missing");
     let (model, table) = (model("churn"), table());
     let missing = scratch.file("missing.csv", csv(&picked(&table, 2..12)));
-    let parts = ["missing.csv", "line 1", "without 2 of", "age, tenure_months", "--by-position"];
+    let parts = ["missing.csv", "line 1", "without 2 of", "age, tenure_months", "add them"];
     refuses(&["predict", &model, "--rows", &missing], &parts);
     let doubled = scratch.file("doubled.csv", csv(&picked(&table, (0..12).chain([1]))));
     refuses(&["predict", &model, "--rows", &doubled], &["doubled.csv", "more than once", "tenure_months"]);
@@ -230,7 +230,7 @@ fn one_or_two_numbers_are_a_row_or_a_header_by_the_users_word() {
     };
     let lines = |output: &std::process::Output| text(&output.stdout).lines().count();
     let remedies = ["line 1", "may be a row, or the header", "--by-position"];
-    assert_refused(&of(&one, "0\n1\n2\n", &[]), &[&remedies[..], &["write f0"]].concat());
+    assert_refused(&of(&one, "0\n1\n2\n", &[]), &[&remedies[..], &["write f0 as the header"]].concat());
     for table in ["1,0\n0.5,1\n", "2,1\n0.5,1\n"] {
         assert_refused(&of(&two, table, &[]), &[&remedies[..], &["the model's order"]].concat());
     }
@@ -287,6 +287,14 @@ fn a_made_up_name_that_is_there_twice_is_refused() {
     let rows = scratch.file("rows.csv", csv(&with_header("squared-error", &header)));
     let parts = ["rows.csv", "line 1", "`f0` more than once", "one of each"];
     refuses(&["predict", &model("squared-error"), "--rows", &rows], &parts);
+    // Some of the made-up names, beside others, are not taken by position.
+    for (at, name) in [(9, "id"), (0, "f10"), (3, "Column_3")] {
+        let mut header: Vec<String> = (0..10).rev().map(|column| format!("f{column}")).collect();
+        header[at] = name.into();
+        let rows = scratch.file("rows.csv", csv(&with_header("squared-error", &header)));
+        let parts = ["rows.csv", "line 1", "1 of the model's 10 columns", "--by-position"];
+        refuses(&["predict", &model("squared-error"), "--rows", &rows], &parts);
+    }
 }
 
 /// A file of another format that is named `.csv`.

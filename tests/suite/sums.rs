@@ -244,6 +244,7 @@ fn extremes_of_any_number_of_trees() {
                 let builder = Predictor::builder(&forest).threads(threads).check(SelfCheck::Off);
                 let predictor = builder.build().expect("a predictor");
                 let found = predictor.margins(&Rows::new(&values, 3).expect("rows")).expect("margins");
+                assert_eq!(found.len(), expected.len());
                 let close = found.iter().zip(&expected).all(|(f, e)| (f - e).abs() < 1e-6);
                 assert!(close, "{aggregate:?} of {trees} trees, {threads} threads: {found:?}, {expected:?}");
             }
@@ -266,6 +267,7 @@ fn a_row_of_a_million_outputs_has_an_exact_sum() {
     let builder = Predictor::builder(&forest).threads(1).sum(Contract::Exact).check(SelfCheck::Off);
     let predictor = builder.build().expect("a predictor");
     let found = predictor.margins(&Rows::new(&[0.0f32, 1.0], 1).expect("rows")).expect("margins");
+    assert_eq!(found.len(), 2 * outputs as usize);
     for (row, leaf) in found.chunks(outputs as usize).zip([1.25, 2.25]) {
         assert_eq!((row[0], row[1], row[outputs as usize - 1]), (leaf, 0.25, leaf));
     }

@@ -29,12 +29,16 @@ pub struct AtomicFile {
 struct PartialFile {
     path: PathBuf,
     target: PathBuf,
+    /// Whether the file is in its place. Its old name may then be another program's.
+    renamed: bool,
 }
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        // After a rename there is nothing to remove. After a failure, that failure is the one to report.
-        let _ = fs::remove_file(&self.path);
+        // After a failure, that failure is the one to report.
+        if !self.renamed {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -113,7 +117,7 @@ impl AtomicFile {
                 // Another process took the file for an abandoned one before it was locked.
                 Ok(file) if !is_locked(&file, &path) => {}
                 Ok(file) => {
-                    let part = PartialFile { path, target };
+                    let part = PartialFile { path, target, renamed: false };
                     if let Some(old) = old {
                         file.set_permissions(old.permissions())?;
                     }
@@ -129,9 +133,11 @@ impl AtomicFile {
     /// Flushes the temporary file and renames it to the target.
     fn finish(mut self) -> io::Result<()> {
         self.out.flush()?;
-        let Some(part) = &self.part else { return Ok(()) };
+        let Some(part) = &mut self.part else { return Ok(()) };
         self.out.get_ref().sync_all()?;
-        fs::rename(&part.path, &part.target)
+        fs::rename(&part.path, &part.target)?;
+        part.renamed = true;
+        Ok(())
     }
 }
 
@@ -140,6 +146,9 @@ pub fn refusal(path: &Path, e: &io::Error) -> Error {
     let remedy = match e.kind() {
         ErrorKind::NotFound => "make its folder first".to_owned(),
         ErrorKind::IsADirectory => "name a file in it".to_owned(),
+        ErrorKind::FileTooLarge if tables::journal_of_this_run(path).is_none() => {
+            "raise the limit of `ulimit -f`, or make room; an earlier file is unchanged".to_owned()
+        }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
             let remedy = match tables::journal_of_this_run(path) {
                 None => "make room, or name a file on another disk".to_owned(),
@@ -160,11 +169,28 @@ pub fn refusal(path: &Path, e: &io::Error) -> Error {
 /// it is still there.
 fn is_locked(file: &File, path: &Path) -> bool {
     match file.try_lock() {
-        Ok(()) => path.exists(),
+        Ok(()) => leads_to(path, file),
         Err(TryLockError::WouldBlock) => false,
         // Some file systems have no locks. There nobody removes another's file.
         Err(TryLockError::Error(_)) => true,
     }
+}
+
+/// Returns whether a name leads to this open file.
+#[cfg(unix)]
+fn leads_to(path: &Path, file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => identity(open) == identity(named),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn leads_to(path: &Path, _: &File) -> bool {
+    path.exists()
 }
 
 /// Removes the temporary files of a folder whose processes have ended. A file that can't be examined or removed stays.
@@ -174,23 +200,21 @@ fn is_locked(file: &File, path: &Path) -> bool {
 /// the locked file, so the name can't belong to a living process.
 #[cfg(unix)]
 fn remove_abandoned(folder: &Path) {
-    use std::os::unix::fs::MetadataExt;
-
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let is_ours = |name: &str| name.starts_with(PREFIX) && name.ends_with(SUFFIX);
+        let is_ours = |name: &str| {
+            let numbers =
+                name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX)?.split_once('-'));
+            numbers.is_some_and(|(process, n)| process.parse::<u32>().is_ok() && n.parse::<u32>().is_ok())
+        };
         // Opening a pipe would wait for its writer.
         if !name.to_str().is_some_and(is_ours) || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             continue;
         }
         let path = entry.path();
         let Ok(file) = File::open(&path) else { continue };
-        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        if file.try_lock().is_ok()
-            && let (Ok(locked), Ok(named)) = (file.metadata(), fs::symlink_metadata(&path))
-            && identity(locked) == identity(named)
-        {
+        if file.try_lock().is_ok() && leads_to(&path, &file) {
             let _ = fs::remove_file(&path);
         }
     }

@@ -1,17 +1,20 @@
 //! `fangorn compile`: compiles a model ahead of time to C99 source.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
-use fangorn::ahead::c_source;
+use fangorn::ahead::{c_source, check_name};
 
 use crate::{
     Outcome,
-    atomic_file::AtomicFile,
+    atomic_file::{AtomicFile, refusal},
     error::{Error, Result, one_line},
     library_error,
     limits::LimitsChoice,
-    load_model, output,
+    load_forest, output,
 };
 
 /// Compile a model to C99 source, which needs no library, for machines that serve this model alone
@@ -39,11 +42,30 @@ pub fn run(args: &Compile) -> Result<Outcome> {
     let header = args.o.with_extension("h");
     AtomicFile::check(&args.o)?;
     AtomicFile::check(&header)?;
-    let forest = load_model(&args.model, &args.limits)?;
     let name = args.o.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let compiled = c_source(&forest, name).map_err(library_error)?;
-    AtomicFile::write(&header, |out| out.write_all(compiled.header.as_bytes()))?;
-    AtomicFile::write(&args.o, |out| out.write_all(compiled.source.as_bytes()))?;
+    let of_file = |path: &Path, error| match error {
+        fangorn::Error::Ahead(what) => Error::file(path, what),
+        error => library_error(error),
+    };
+    check_name(name).map_err(|e| of_file(&args.o, e))?;
+    if let Ok(model) = args.model.canonicalize()
+        && [&args.o, &header].iter().any(|path| path.canonicalize().is_ok_and(|path| path == model))
+    {
+        return Err(Error::file(&args.model, "the model would be overwritten; name another output"));
+    }
+    let remedy = "`fangorn predict` predicts with it";
+    let forest = load_forest(&args.model, &args.limits, "compile takes", remedy)?;
+    let compiled = c_source(&forest, name).map_err(|e| of_file(&args.model, e))?;
+    // Both are whole before one is in its place, because they belong together.
+    let (mut source_file, mut header_file) = (AtomicFile::create(&args.o)?, AtomicFile::create(&header)?);
+    let written = |file: &mut AtomicFile, path: &Path, text: &str| {
+        let out = file.out();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| refusal(path, &e))
+    };
+    written(&mut source_file, &args.o, &compiled.source)?;
+    written(&mut header_file, &header, &compiled.header)?;
+    source_file.complete(&args.o)?;
+    header_file.complete(&header)?;
     let [source, header] = [&args.o, &header].map(|path| one_line(&path.display().to_string()));
     output::print(&format!("{source}, {header}: {} trees\n", forest.trees.len()))?;
     Ok(Outcome::Done)

@@ -178,14 +178,41 @@ fn ignore_file_size_signal() {
     unsafe extern "C" {
         fn signal(number: i32, handler: usize) -> usize;
     }
-    /// `SIGXFSZ` of Linux, macOS and the BSDs. MIPS alone has another number.
+    /// `SIGXFSZ` of the systems below.
     const SIGXFSZ: i32 = 25;
     const SIG_IGN: usize = 1;
-    if !cfg!(any(target_arch = "mips", target_arch = "mips64")) {
+    let known = cfg!(any(
+        target_os = "linux",
+        target_os = "macos",
+        target_os = "freebsd",
+        target_os = "netbsd",
+        target_os = "openbsd"
+    ));
+    let mips = cfg!(any(
+        target_arch = "mips",
+        target_arch = "mips64",
+        target_arch = "mips32r6",
+        target_arch = "mips64r6"
+    ));
+    if known && !mips {
         // SAFETY: this is C's `signal` with its types on these systems. `SIG_IGN` installs no function, so no code of
         // this program runs on a signal.
         unsafe { signal(SIGXFSZ, SIG_IGN) };
     }
+}
+
+/// Loads a model's forest for a command that serves forests only.
+///
+/// # Errors
+/// The model is wrong, or it is a graph, whose refusal says what the command does and gives the remedy.
+fn load_forest(path: &Path, limits: &LimitsChoice, does: &str, remedy: &str) -> Result<Forest> {
+    load_model(path, limits).or_else(|error| match predict_graph::load(path, limits) {
+        None => Err(error),
+        Some(graph) => graph.and_then(|_| {
+            let what = format!("{does} a forest, and this file is a graph of several operators");
+            Err(Error::file(path, format!("{what}; {remedy}, and `fangorn graph` prints what it computes")))
+        }),
+    })
 }
 
 /// Loads a model's forest.

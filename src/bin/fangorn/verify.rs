@@ -24,9 +24,8 @@ use crate::{
     compare,
     error::{Error, Result, one_line, say},
     limits::LimitsChoice,
-    load_model, output,
+    load_forest, output,
     output::{Table, Values},
-    predict_graph,
     rows::{self, Matrix, TableChoice},
     schedule::{Choice, compiled},
 };
@@ -95,7 +94,8 @@ pub fn run(args: &Verify) -> Result<Outcome> {
         let what = "--rows -: this command reads the rows more than once; write them to a file";
         return Err(Error::Request(what.into()));
     }
-    let forest = load_forest(args)?;
+    let remedy = "`fangorn predict` with --rows and --expect compares its predictions with the producer's";
+    let forest = load_forest(&args.model, &args.limits, "verify checks the engines of", remedy)?;
     let given =
         args.rows.as_deref().map(|path| rows::read_rows::<f32>(path, &forest, args.table)).transpose()?;
     // A missing file or another shape is refused before checks that take seconds.
@@ -141,26 +141,6 @@ pub fn run(args: &Verify) -> Result<Outcome> {
         (Some(expected), Some(rows)) => compare_default(&forest, rows, expected, args),
         _ => Ok(Outcome::Done),
     }
-}
-
-/// Loads the model's forest.
-///
-/// # Errors
-/// The model is wrong, or it is a graph that `fangorn predict` serves.
-fn load_forest(args: &Verify) -> Result<Forest> {
-    load_model(&args.model, &args.limits).or_else(|error| {
-        match predict_graph::load(&args.model, &args.limits) {
-            None => Err(error),
-            Some(graph) => graph.and_then(|_| {
-                Err(Error::file(
-                    &args.model,
-                    "verify checks the engines of a forest, and this file is a graph of several operators; \
-                     `fangorn predict` with --rows and --expect compares its predictions with the producer's, and \
-                     `fangorn graph` prints what it computes",
-                ))
-            }),
-        }
-    })
 }
 
 fn backends(args: &Verify) -> Result<Vec<Backend>> {
@@ -371,8 +351,7 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
     lines
 }
 
-/// Returns every preset's schedules for the device of one of burn's backends: on a GPU one for each range of batches that
-/// has its own.
+/// Returns every preset's schedules for a device of burn. On a GPU, a preset may have one for each range of batches.
 ///
 /// # Errors
 /// The device can't be opened.

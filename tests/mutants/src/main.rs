@@ -4,7 +4,8 @@
 //!
 //! All changes are built into one copy of the tree, each behind a switch, so that there is one build and not one a
 //! mutant. Each test is run alone once to see which changes it reaches and how long it takes. A mutant meets only the
-//! tests that reach it, the quick ones first.
+//! tests that reach it, the quick ones first. Where the tests take too long, a reader may judge a mutant: the verdicts
+//! `time`, `same`, `machine` and `text` of the results file are such, with the reason in the last column.
 
 mod switches;
 

@@ -16,10 +16,10 @@ pub fn binary(bytes: &[u8]) -> Option<&'static str> {
         return Some(what);
     }
     // A letter of ASCII is a zero and another byte in UTF-16.
-    match bytes.get(..2)?.iter().position(|byte| *byte == 0) {
-        Some(_) if bytes[0] != bytes[1] => Some("the text is UTF-16; save it as UTF-8"),
-        Some(_) => Some("it holds binary data and no text; give a CSV"),
-        None => None,
+    match bytes {
+        [0, 0, ..] => Some("it holds binary data and no text; give a CSV"),
+        [0, _, ..] | [_, 0, ..] => Some("the text is UTF-16; save it as UTF-8"),
+        _ => None,
     }
 }
 

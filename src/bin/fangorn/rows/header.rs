@@ -67,6 +67,8 @@ pub fn columns(
         Ok(places) if !names.names().is_empty() && !is_row => {
             return Ok(first.header_of_numbers(places, "by the model's names"));
         }
+        // A single number that is the column's name.
+        Ok(_) if names.names().len() == 1 && first.keep.is_empty() => return first.row_or_header(&names),
         Ok(places) if names.names().len() > 1 => {
             return match places.len() > 2 || places.is_sorted() || !first.keep.is_empty() {
                 true => Ok(first.header_of_numbers(places, "by the model's names")),
@@ -96,8 +98,11 @@ pub fn columns(
             let what = format!("is a header that has `{name}` more than once; keep one of each");
             return wanted.fail(format!("line {line} {what}"));
         }
-        if let Ok(places) = first.by_name(&guess, false) {
-            return Ok(first.header(places));
+        match first.by_name(&guess, false) {
+            Ok(places) => return Ok(first.header(places)),
+            // Some columns are numbered, and the others are not there or have other names.
+            Err(why) if first.has_name(&guess) => return wanted.fail(why),
+            Err(_) => {}
         }
     }
     // pandas writes the rows' index first, under an empty name.
@@ -286,7 +291,11 @@ impl First<'_> {
         let what = match self.wanted.columns {
             1 => {
                 let name = names.names().first().map_or("f0", String::as_str);
-                format!("a column without a name; give --by-position if it is a row, or write {name} as the header")
+                let remedy = match CellText::of(name) {
+                    CellText::Word => format!("write {name} as the header"),
+                    _ => "remove the line".to_owned(),
+                };
+                format!("the one column; give --by-position if it is a row, or {remedy} and give --by-position if not")
             }
             _ => "columns in another order than the model's; give --by-position if it is a row, or put the columns in \
                   the model's order"
@@ -357,7 +366,10 @@ impl First<'_> {
         }
         found.map_err(|mismatch| match mismatch {
             NameMismatch::Missing(missing) => {
-                let remedy = "add them, or give --by-position if the columns are in the model's order";
+                let remedy = match self.fields.len() == self.wanted.columns {
+                    true => "add them, or give --by-position if the columns are in the model's order",
+                    false => "add them",
+                };
                 let what =
                     format!("{} of the model's {columns} columns: {}", missing.len(), first_names(&missing));
                 format!("line {line} is a header without {what}; {remedy}")

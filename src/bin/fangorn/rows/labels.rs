@@ -21,10 +21,9 @@ use crate::{
 pub fn read_labels(path: &Path, found: &[String], columns: usize) -> Result<Vec<String>> {
     let rule = ["the output has", "give the labels of --output class"];
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
     let labels = match TableFormat::of(path) {
         Some(format) => of_table(&wanted, format)?,
-        None if path.as_os_str() == "-" || extension == "csv" => of_csv(&wanted, found)?,
+        None if path.as_os_str() == "-" || super::is_csv(path) => of_csv(&wanted, found)?,
         None => {
             return wanted.fail(
                 "the classes are texts, which are compared with those of a table; give a .csv, .parquet or .arrow file",
@@ -55,7 +54,8 @@ fn of_csv(wanted: &MatrixRequest<'_>, found: &[String]) -> Result<Vec<String>> {
     // Whether pandas wrote the rows' index before the labels, under an empty name.
     let mut has_index = false;
     for record in reader.byte_records() {
-        let record = record.map_err(|e| Error::file(wanted.path, e.to_string()))?;
+        let record =
+            record.map_err(|e| Error::file(wanted.path, format!("{e}; give a readable .csv file")))?;
         let line = record.position().map_or(0, ::csv::Position::line);
         let mut fields = Vec::with_capacity(record.len());
         for field in &record {

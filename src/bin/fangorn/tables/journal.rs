@@ -162,8 +162,14 @@ impl Journal {
     fn end(&mut self, why: &str) {
         self.ended = true;
         self.waiting = Vec::new();
-        if !self.has_pieces && self.file.take().is_some() {
+        if self.has_pieces {
+            let goes_on = "a run that is cut short goes on from the parts before this one";
+            return note(format!("{}: {goes_on}: {why}", self.path.display()));
+        }
+        // The lock goes last: another run could take the file in between.
+        if let Some(file) = self.file.take() {
             let _ = fs::remove_file(&self.path);
+            drop(file);
         }
         note(format!("{}: a run that is cut short can't be resumed: {why}", self.path.display()));
     }
