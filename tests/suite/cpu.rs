@@ -87,6 +87,8 @@ fn counted_walks_give_what_the_reference_gives() {
         "tile(tree, t0, t1, 3)\nspecialize(t0)\ninterleave(t1)\nunrollWalk(t1)",
         "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nspecialize(tree)\nunrollWalk(b1)\ncache(b0)",
         "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nspecialize(tree)\nunrollWalk(b1)",
+        "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nunrollWalk(b1, 1)\ncache(b0)",
+        "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\npeelWalk(b1, 8)\ncache(b0)",
     ];
     for forest in FORESTS.map(forest_of) {
         for text in texts {

@@ -3,7 +3,13 @@
 
 use crate::generate;
 
-use fangorn::{Predictor, check::SelfCheck, cpu::Rows, forest::reference};
+use fangorn::{
+    Forest, Predictor,
+    check::SelfCheck,
+    cpu::Rows,
+    forest::{CompareType, Side, reference},
+    schedule::Schedule,
+};
 use generate::engines::{engines, serves, usual};
 
 /// Bytes of the largest page that Linux has by default.
@@ -86,6 +92,34 @@ fn no_engine_reads_past_the_rows() {
                 assert!(found == expected, "seed {seed}, {name}, {batch} rows");
                 predictor.margins(&Rows::new(rows.values(), columns).expect("rows")).expect("margins");
             }
+        }
+    }
+}
+
+/// Columns of one threshold each are ranked in layers, whose last vector may be longer than the row.
+#[test]
+fn no_layer_reads_past_the_rows() {
+    let schedule = Schedule::parse("ranks(u8)\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
+    let schedule = schedule.expect("a schedule");
+    for columns in 2..=17u32 {
+        let mut builder = Forest::builder(columns as usize, 1);
+        for feature in 0..columns {
+            let mut tree = builder.tree(0);
+            tree.split(feature, CompareType::F32.less(0.5), Side::Left, 1, 2);
+            tree.leaf(1, &[1.0]);
+            tree.leaf(2, &[2.0]);
+        }
+        let forest = builder.build().expect("stumps");
+        let builder = Predictor::builder(&forest).schedule(schedule.clone()).threads(1);
+        let predictor = builder.check(SelfCheck::Off).build().expect("a predictor");
+        for batch in [16, 31, 64, 65, 128] {
+            let value = |i: usize| [0.0, 1.0, f32::NAN, 0.5][i * 7 % 11 % 4];
+            let values: Vec<f32> = (0..batch * columns as usize).map(value).collect();
+            let rows = AtTheEnd::new(&values);
+            let found = predictor.leaf_slots(&Rows::new(rows.values(), columns as usize).expect("rows"));
+            let expected: Vec<u32> =
+                values.chunks(columns as usize).flat_map(|row| reference::leaf_slots(&forest, row)).collect();
+            assert!(found.expect("slots") == expected, "{columns} columns, {batch} rows");
         }
     }
 }

@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn layers_count_the_thresholds_that_values_reach() {
-        for (count, columns) in [(1, 1), (20, 15), (64, 16), (64, 24), (33, 27)] {
+        for (count, columns) in [(1, 1), (64, 9), (20, 15), (64, 16), (40, 17), (64, 24), (33, 27)] {
             let values = rows(count, columns);
             let rows = Rows::new(&values, columns).expect("rows");
             let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
@@ -226,7 +226,7 @@ mod tests {
                         .map(|lane| LayeredColumn {
                             column: lane as u32,
                             lane: lane as u8,
-                            count: (lane % (of + 1)) as u8,
+                            count: ((lane + 1) % (of + 1)) as u8,
                         })
                         .collect();
                     for missing in [Missing::Least, Missing::Most] {
