@@ -99,7 +99,7 @@ fn columns_are_found_by_their_names() {
             let rows = scratch.file(name, rows);
             refuses(&["predict", &graph, "--rows", &rows], &[&[name], parts].concat());
         };
-        refused("renamed.csv", &whole.replacen("age", "years", 1), &["age", "add them"]);
+        refused("renamed.csv", &whole.replacen("age", "years", 1), &["age", "of the model's"]);
         refused("doubled.csv", &whole.replacen("id", "age", 1), &["more than once", "age"]);
     }
     let (graph, rows) = (file("named-mixed", "model.onnx"), file("named-mixed", "rows.csv"));
