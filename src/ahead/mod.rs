@@ -5,8 +5,9 @@
 //! allocates nothing and keeps no state, so that several threads may call it.
 //!
 //! One row walks eight trees side by side, so that a processor works on several walks while each waits for its nodes
-//! (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning Models", 2014, section 3.2). Nodes
-//! are data and not nested `if`s, so that the time to compile grows no faster than the model.
+//! (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning Models", 2014, do so with several
+//! rows in one tree, and call it VPred). Nodes are data and not nested `if`s, so that the time to compile grows no faster
+//! than the model.
 
 mod encode;
 mod text;

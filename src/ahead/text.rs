@@ -6,7 +6,10 @@ use super::{
     encode::{Entry, QUESTION, Question, Tables},
     transform,
 };
-use crate::forest::{Accumulator, Aggregate, CategoryRule, CompareType, Feature, Forest, Targets, ZERO_ZONE};
+use crate::forest::{
+    Accumulator, Aggregate, CategoryRule, CompareType, Feature, Forest, Targets, ZERO_ZONE,
+    reference::base_is_first,
+};
 
 /// Trees that a row walks side by side.
 const SIDE_BY_SIDE: usize = 8;
@@ -277,12 +280,6 @@ fn of(value: f64, number: Number) -> f64 {
         Number::F32 => f64::from(value as f32),
         Number::F64 => value,
     }
-}
-
-/// Returns whether the producer begins a sum with the base score.
-fn base_is_first(forest: &Forest) -> bool {
-    let library = &*forest.producer.library;
-    forest.aggregate == Aggregate::Sum && matches!(library, "xgboost" | "lightgbm" | "scikit-learn")
 }
 
 /// Returns the number that leaves no trace in an output's total; 0 if no tree adds to the output.

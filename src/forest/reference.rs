@@ -138,8 +138,7 @@ pub fn producer_margins(forest: &Forest, slots: &[u32], start: Option<&[f32]>) -
         Some(start) if library == "xgboost" => start.iter().map(|s| f64::from(*s)).collect(),
         _ => forest.base_score.iter().map(|b| rounded(b.0)).collect(),
     };
-    let sums = forest.aggregate == Aggregate::Sum;
-    let base_first = sums && matches!(library, "xgboost" | "lightgbm" | "scikit-learn");
+    let base_first = base_is_first(forest);
     let first = base.iter().map(|b| base_first.then_some(*b)).collect();
     let totals = combine_leaves(forest, slots, first, rounded);
     let end = |(total, base): (Option<f64>, &f64)| match total {
@@ -154,6 +153,12 @@ pub fn producer_margins(forest: &Forest, slots: &[u32], start: Option<&[f32]>) -
             .for_each(|(margin, start)| *margin = rounded(*margin + f64::from(*start)));
     }
     margins
+}
+
+/// Returns whether the producer begins a sum with the base score.
+pub(crate) fn base_is_first(forest: &Forest) -> bool {
+    let library = &*forest.producer.library;
+    forest.aggregate == Aggregate::Sum && matches!(library, "xgboost" | "lightgbm" | "scikit-learn")
 }
 
 /// Returns a row's values: its margins after the scale and the transform.
