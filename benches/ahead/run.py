@@ -2,8 +2,8 @@
 """Models compiled ahead of time, side by side: `fangorn compile`, tl2cgen, and the library itself.
 
 For each model it writes C by `fangorn compile` and by tl2cgen, compiles both with the same compiler and flags, and
-times single rows in turns: the median over turns of the time of a call, on rows of a pool of 16 384 that no branch
-predictor learns. It also says what each adds to a stripped program, and how long the compiler takes. The library's
+times single rows in turns: the median over turns of the time of a call, on a pool of 16 384 rows. A file of fewer rows
+fills the pool again and again, and a branch predictor may learn a few rows. It also says what each adds to a stripped program, and how long the compiler takes. The library's
 time is that of `fangorn bench --batch 1`.
 
 Needs numpy; and treelite and tl2cgen, or --without-tl2cgen. Writes Markdown to standard output.
