@@ -135,3 +135,50 @@ impl std::fmt::Display for NamedPlan<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        forest::{CompareType, Forest, Side},
+        plan::{Request, lower},
+        schedule::Schedule,
+    };
+
+    fn program(trees: u32, text: &str) -> Program {
+        let mut forest = Forest::builder(3, 1);
+        for t in 0..trees {
+            let mut tree = forest.tree(0);
+            tree.split(t % 3, CompareType::F32.less(f64::from(t % 50)), Side::Left, 1, 2);
+            tree.split(2, CompareType::F32.less(f64::from(t % 7)), Side::Left, 3, 4);
+            (2..5).for_each(|leaf| drop(tree.leaf(leaf, &[1.0])));
+        }
+        let forest = forest.build().expect("trees");
+        let schedule = Schedule::parse(text).expect("a schedule");
+        let lowered = lower(&forest, &schedule, Request::cpu()).expect("lowered");
+        Program::new(&forest, &lowered, 1).expect("a program")
+    }
+
+    /// Around the batch size up to which a schedule has a program for small batches.
+    #[test]
+    fn no_plan_is_without_a_batch() {
+        let walks = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nlayout(sparse)";
+        let blends = format!("ranks(u8)\n{walks}\ncache(b0)\nevaluate(b1, blend)");
+        let second = SchedulePrograms::new(program(300, &blends), Some(program(300, walks)));
+        let bound = second.small.as_ref().expect("walks for small batches").few_rows();
+        assert!(bound > 2, "{bound}");
+        // So few trees that they take less time in every batch, so `second` serves from its own size on.
+        let first = SchedulePrograms::new(program(1, walks), None);
+        for size in [bound - 1, bound, bound + 1, 2 * bound] {
+            assert!(second.seconds(size - 1) > first.seconds(size - 1), "{size} rows");
+            let plans = Plans::new(vec![(1, first.clone()), (size, second.clone())]).expect("two sizes");
+            let named = plans.named();
+            let mut next = 1;
+            for plan in &named {
+                assert!(*plan.rows.start() == next && plan.rows.end() >= plan.rows.start(), "{plan}");
+                next = plan.rows.end().saturating_add(1);
+            }
+            assert_eq!(named.len(), if size < bound { 3 } else { 2 }, "{size} rows, the bound is {bound}");
+        }
+    }
+}

@@ -499,6 +499,110 @@ mod tests {
         }
     }
 
+    /// Margins of slots are computed on several threads, each with rows of its own.
+    #[test]
+    fn each_thread_computes_margins_of_its_own_rows() {
+        for (aggregate, outputs) in [(Aggregate::Max, 1), (Aggregate::Max, 3), (Aggregate::Min, 2)] {
+            let mut forest = Forest::builder(7, outputs).aggregate(aggregate);
+            // So many trees that a thread takes some thirty rows at a time.
+            for t in 0..2003 {
+                let mut tree = forest.tree(t % outputs);
+                tree.split(t % 7, CompareType::F32.less(f64::from(t % 11) - 3.0), Side::Left, 1, 2);
+                tree.leaf(1, &[f64::from(t * 7919 % 2003)]);
+                tree.leaf(2, &[f64::from(t * 104_729 % 2003)]);
+            }
+            let forest = forest.build().expect("a forest");
+            let values: Vec<f32> = (0..200 * 7).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
+            let expected: Vec<f32> = values
+                .chunks(7)
+                .flat_map(|row| reference::margins(&forest, row))
+                .map(|margin| margin as f32)
+                .collect();
+            for threads in [1, 2, 3] {
+                let predictor = crate::Predictor::builder(&forest).threads(threads).build();
+                let found = predictor.expect("a predictor").margins(&Rows::new(&values, 7).expect("rows"));
+                assert_eq!(
+                    found.expect("margins"),
+                    expected,
+                    "{aggregate:?} of {outputs}, {threads} threads"
+                );
+            }
+        }
+    }
+
+    /// Each answer needs a place, and each leaf a value.
+    #[test]
+    fn buffers_of_another_size_are_refused() {
+        let forest = stumps(4);
+        let values = [1.0f32; 3 * 7];
+        let rows = Rows::new(&values, 7).expect("rows");
+        let lowered = lower(&forest, &Schedule::new(), Request::cpu()).expect("lowered");
+        let program = Program::new(&forest, &lowered, 1).expect("a program");
+        for room in [0, 3 * 4 - 1, 3 * 4 + 1] {
+            let refused = [
+                program.slots(&rows, &mut vec![0; room]),
+                program.trace(&rows, &mut vec![crate::cpu::TraceEntry::default(); room]),
+            ];
+            for refused in refused {
+                let refused = refused.expect_err("another size").to_string();
+                assert!(refused.contains("3 rows need 12"), "{refused}");
+            }
+        }
+        let leaves = program.leaves();
+        for room in [0, 5, 7] {
+            let refused = program.margins(&rows, leaves, &mut vec![0.0; room]);
+            let refused = refused.expect_err("another size").to_string();
+            assert!(refused.contains("3 rows need 6"), "{refused}");
+        }
+        for of in [&leaves[..0], &leaves[1..], &[leaves, leaves].concat()] {
+            let refused = program.margins(&rows, of, &mut [0.0; 6]);
+            let refused = refused.expect_err("other leaf values").to_string();
+            assert!(refused.contains("the forest has 12"), "{refused}");
+        }
+    }
+
+    /// A forest without trees whose trees would add to every output has its base score for each row.
+    #[test]
+    fn no_wide_leaf_vector_is_the_base_score() {
+        let base: Vec<f64> = (0..40).map(|o| f64::from(o) / 4.0).collect();
+        let mut forest = Forest::builder(3, 40).base_score(base.clone()).build().expect("a forest");
+        forest.targets = Targets::All;
+        let predictor = crate::Predictor::builder(&forest).threads(1).sum(Contract::Any);
+        let predictor = predictor.build().expect("a predictor");
+        let rows = Rows::new(&[1.0f32; 6], 3).expect("rows");
+        let expected: Vec<f32> = [&base[..], &base].concat().into_iter().map(|b| b as f32).collect();
+        assert_eq!(predictor.margins(&rows).expect("margins"), expected);
+    }
+
+    /// A row may have 2^26 partial sums, and no more.
+    #[test]
+    fn partial_sums_have_a_most() {
+        let outputs = 1 << 20;
+        for (trees, fits) in [(64, true), (65, false)] {
+            let mut forest = Forest::builder(1, outputs).base_score(vec![0.0; outputs as usize]);
+            for t in 0..trees {
+                forest.tree(t).leaf(0, &[f64::from(t + 1)]);
+            }
+            let forest = forest.build().expect("a forest");
+            let schedule = Schedule::parse("reorder(tree, batch)\nparallel(tree)").expect("a schedule");
+            let lowered =
+                lower(&forest, &schedule, Request { threads: 2, ..Request::cpu() }).expect("lowered");
+            let program = Program::new(&forest, &lowered, 2).expect("a program");
+            let mut out = vec![0.0; outputs as usize];
+            let done = program.margins(&Rows::new(&[0.5f32], 1).expect("a row"), program.leaves(), &mut out);
+            match done {
+                Ok(()) => {
+                    assert!(fits);
+                    let expected = |o: usize| if o < 64 { o as f32 + 1.0 } else { 0.0 };
+                    assert!(out.iter().enumerate().all(|(o, sum)| *sum == expected(o)));
+                }
+                Err(refused) => {
+                    assert!(!fits && refused.to_string().contains("at most 67108864"), "{refused}");
+                }
+            }
+        }
+    }
+
     /// Wide leaf vectors are added after the walks: any number of outputs around a vector, of trees and of rows.
     #[test]
     fn wide_leaf_vectors_are_added_after_the_walks() {

@@ -344,7 +344,9 @@ mod tests {
         let forest = forest();
         let builder = Predictor::builder(&forest).threads(1);
         let mut predictor = builder.clone().compile().expect("a predictor");
-        let wrong = Predictor::builder(&stumps(1.0)).threads(1).compile().expect("a predictor");
+        // Plain walks take longer than the other plan, so the batches between the two sizes go to that one.
+        let (other, plain) = (stumps(1.0), Schedule::default());
+        let wrong = Predictor::builder(&other).schedule(plain).threads(1).compile().expect("a predictor");
         let programs = |of: &Predictor| SchedulePrograms::new(of.plans.large().clone(), None);
         let right = programs(&predictor);
         predictor.plans = Plans::new(vec![(1, right.clone()), (4096, right.clone())]).expect("two sizes");
@@ -352,6 +354,7 @@ mod tests {
         let from = predictor.plans.named()[1].rows.clone();
         assert!(*from.start() > 1);
         predictor.plans = Plans::new(vec![(1, right), (1 << 20, programs(&wrong))]).expect("two sizes");
+        assert!(*predictor.plans.named()[1].rows.start() > 4096);
         assert!(builder.first_difference(&predictor, SelfCheck::Quick).is_some());
         assert!(predictor.run_check(&forest, SelfCheck::Quick, |_, _| ()).is_some());
     }

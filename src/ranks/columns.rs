@@ -195,3 +195,24 @@ impl ColumnIndex {
         self.columns.push(Column { feature, missing, asks: ColumnKind::Question { predicate } });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many thresholds that their columns are one more than a node can tell apart.
+    #[test]
+    fn more_columns_than_a_node_can_name_are_refused() {
+        let count = MOST_COLUMNS as u32 * Width::U8.largest();
+        let questions = ForestQuestions {
+            thresholds: Vec::new(),
+            sets: Sets::of(&Forest::builder(1, 1).build().expect("no tree")),
+            groups: vec![Group { feature: 0, missing: Side::Left, first: 0, count }],
+            questions: Vec::new(),
+            constant_split_feature: None,
+        };
+        let refused = questions.places(Width::U8);
+        assert!(matches!(refused, Err(RanksError::Columns { columns: MOST_COLUMNS, width: Width::U8 })));
+        assert!(questions.places(Width::U16).is_ok());
+    }
+}

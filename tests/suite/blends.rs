@@ -5,7 +5,7 @@ use crate::runs;
 
 use fangorn::{
     Forest, Predictor,
-    cpu::Rows,
+    cpu::{Program, Rows},
     forest::reference,
     plan::{Request, lower},
     schedule::{Device, Preset, Schedule},
@@ -39,6 +39,34 @@ const BATCHES: [usize; 10] = [0, 1, 15, 16, 17, 64, 65, 129, 300, 1000];
 
 fn schedule(nest: &str) -> Schedule {
     Schedule::parse(&format!("ranks(u8)\n{nest}")).unwrap_or_else(|e| panic!("{e}\n{nest}"))
+}
+
+/// A caller's own leaf values take the place of the forest's, also where a blend finds the leaves.
+#[test]
+fn leaf_values_of_the_caller_are_added() {
+    for forest in ["40 x depth 3, chain 20, depth 0; features 9", "9 x depth 6; features 5; outputs 3"] {
+        let forest = forest_of(forest);
+        let mut other = forest.clone();
+        let turned = other.leaf_values.len() - 1;
+        other.leaf_values.rotate_left(turned / 2);
+        for nest in NESTS {
+            let request = Request { threads: 2, ..Request::cpu() };
+            let programs = [&forest, &other].map(|forest| {
+                let lowered = lower(forest, &schedule(nest), request).expect("lowered");
+                Program::new(forest, &lowered, 2).expect("a program")
+            });
+            for batch in BATCHES {
+                let values = generate::rows(&forest, batch, 5);
+                let rows = Rows::new(&values, forest.features.len()).expect("rows");
+                let [found, expected] = programs.each_ref().map(|program| {
+                    let mut out = vec![0.0; batch * forest.outputs as usize];
+                    program.margins(&rows, programs[1].leaves(), &mut out).expect("margins");
+                    out
+                });
+                assert_eq!(found, expected, "{batch} rows by\n{nest}");
+            }
+        }
+    }
 }
 
 #[test]

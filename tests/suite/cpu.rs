@@ -92,7 +92,7 @@ fn counted_walks_give_what_the_reference_gives() {
     ];
     for forest in FORESTS.map(forest_of) {
         for text in texts {
-            for layout in ["sparse", "array"] {
+            for layout in ["sparse", "array", "depth_first"] {
                 for count in [1, 40, 130] {
                     check(&forest, &format!("{text}\nlayout({layout})"), count);
                 }

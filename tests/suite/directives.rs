@@ -4,9 +4,11 @@
 use crate::generate;
 use crate::runs;
 
+use std::fmt::Write;
+
 use fangorn::{
     Forest, Predictor,
-    cpu::Rows,
+    cpu::{Program, Rows},
     forest::{Node, Tree},
     plan::{
         Dialect, Lowered, Map, Op, PackedNode, Plan, Remainder, Request, Walk,
@@ -108,8 +110,8 @@ fn specialize_gives_each_depth_group_a_straight_line_walk() {
 #[test]
 fn specialize_past_the_limit_reads_the_table() {
     let forest = forest_of(&format!("{}depth 1; features 3", "chain 2, depth 3, ".repeat(140)));
-    for layout in ["sparse", "array", "reorg"] {
-        let text = format!("reorder(tree, batch)\nspecialize(tree)\nunrollWalk(batch)\nlayout({layout})");
+    for layout in ["layout(sparse)", "layout(array)", "layout(reorg)", "tileNodes(4, uniform)"] {
+        let text = format!("reorder(tree, batch)\nspecialize(tree)\nunrollWalk(batch)\n{layout}");
         let lowered = lowered(&forest, &text);
         let plan = lowered.cpu_plan().expect("a program");
         assert_eq!(steps(plan), [(0, Remainder::Counted)], "{plan}");
@@ -272,14 +274,66 @@ fn reductions_add_up_the_same() {
                     let marks = format!("vectorReduce(t0, {width})\nvectorReduce(t2, {width})");
                     assert_eq!(with(&marks), expected, "{loops}, by {width}, {threads} threads{outputs}");
                 }
-                for marks in
-                    ["", "atomicReduce(t0)", "atomicReduce(t2)", "atomicReduce(t0)\natomicReduce(t2)"]
-                {
+                for marks in [
+                    "",
+                    "atomicReduce(t0)",
+                    "atomicReduce(t2)",
+                    "atomicReduce(t0)\natomicReduce(t2)",
+                    "atomicReduce(t0)\nvectorReduce(t2, 4)",
+                    "vectorReduce(t0, 4)\natomicReduce(t2)",
+                ] {
                     assert_eq!(with(marks), expected, "{loops}\n{marks}, {threads} threads{outputs}");
                 }
             }
+            // Rows that are reduced in two parts, and rows that lie apart.
+            for nest in [
+                "tile(tree, t0, t1, 7)\nreorder(t0, batch, t1)\nsplit(batch, x, y, 20)\nparallel(t0)",
+                "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, 7)\nreorder(t0, b1, b0, t1)\nparallel(t0)",
+                "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, 7)\nreorder(b0, t0, b1, t1)\nparallel(b0)\nparallel(t0)",
+            ] {
+                assert_eq!(margins(&forest, nest, threads), expected, "{nest}, {threads} threads{outputs}");
+            }
         }
     }
+}
+
+/// Tiles of `trees/2`, `trees/3` and so on: only a call knows their sizes, and a run has a place for 64.
+#[test]
+fn a_program_has_room_for_64_sizes_that_only_a_call_knows() {
+    let forest = forest_of("150 x depth 1; features 2");
+    let mut seen = Vec::new();
+    for sizes in 50..70u32 {
+        // Parts of two trees stand side by side. The end of each is a size, and so is the tile of most.
+        let (parts, tiles) = (sizes.div_ceil(2), sizes / 2);
+        let mut text = String::new();
+        let mut rest = "tree".to_owned();
+        for k in 0..parts {
+            writeln!(text, "split({rest}, a{k}, b{k}, 2)").expect("a string");
+            if k < tiles {
+                writeln!(text, "tile(a{k}, c{k}, d{k}, trees/{})", k + 2).expect("a string");
+            }
+            rest = format!("b{k}");
+        }
+        let lowered = lowered(&forest, &text);
+        let found = lowered.cpu_plan().expect("a program").sizes.len();
+        match Program::new(&forest, &lowered, 1) {
+            Ok(program) => {
+                assert!(found <= 64, "{found} sizes");
+                let values = generate::rows(&forest, 3, 5);
+                let mut out = vec![0.0; 3];
+                let rows = Rows::new(&values, 2).expect("rows");
+                program.margins(&rows, program.leaves(), &mut out).expect("margins");
+                let expected = Predictor::builder(&forest).build().expect("a predictor").margins(&rows);
+                assert_eq!(out, expected.expect("margins"), "{found} sizes");
+            }
+            Err(refused) => {
+                assert!(found > 64, "{found} sizes: {refused}");
+                assert!(refused.to_string().contains("at most 64"), "{refused}");
+            }
+        }
+        seen.push(found);
+    }
+    assert!(seen.contains(&64) && seen.contains(&65), "{seen:?}");
 }
 
 #[test]

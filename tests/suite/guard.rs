@@ -99,8 +99,9 @@ fn no_engine_reads_past_the_rows() {
 /// Columns of one threshold each are ranked in layers, whose last vector may be longer than the row.
 #[test]
 fn no_layer_reads_past_the_rows() {
-    let schedule = Schedule::parse("ranks(u8)\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
-    let schedule = schedule.expect("a schedule");
+    // Blends read ranks by column, which layers write.
+    let text = "ranks(u8)\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)";
+    let schedule = Schedule::parse(text).expect("a schedule");
     for columns in 2..=17u32 {
         let mut builder = Forest::builder(columns as usize, 1);
         for feature in 0..columns {

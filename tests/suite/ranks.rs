@@ -253,6 +253,14 @@ fn splits_that_are_all_constant_read_a_column_of_zeros() {
     assert_eq!(ranks.columns().len(), 1);
     keeps_its_word(&forest, &ranks);
     decides_alike::<f64>("constant", &forest, &ranks, 100);
+    // Beside a split that asks something they need no column of their own.
+    for other in [(0, less(30.0), Side::Left), (2, in_set(1), Side::Right)] {
+        let forest = stumps(CompareType::F64, &[(1, Predicate::Always, Side::Left), other]);
+        let ranks = Ranks::new(&forest, Choice::U16).expect("ranks");
+        assert_eq!(ranks.columns().len(), 1, "{ranks}");
+        keeps_its_word(&forest, &ranks);
+        decides_alike::<f64>("one split", &forest, &ranks, 100);
+    }
     let leaves = stumps(CompareType::F32, &[]);
     let ranks = Ranks::new(&leaves, Choice::Auto).expect("ranks");
     assert_eq!((ranks.columns().len(), ranks.row_bytes()), (0, 0));
@@ -432,11 +440,12 @@ fn categories_around_255_are_told_apart() {
         }
     }
     let forest = builder.build().expect("stumps");
-    let odd = [f32::NAN, -1.0, -0.5, 0.0, 0.5, 253.5, 254.5, 255.5, 1e9, f32::INFINITY];
+    let odd = [f32::NAN, -1.0, -0.5, 0.0, 0.5, 125.5, 253.5, 254.5, 255.5, 1e9, f32::INFINITY];
     let values: Vec<f32> = (0..300u16).map(f32::from).chain(odd).collect();
     let expected: Vec<u32> = values.chunks(1).flat_map(|row| reference::leaf_slots(&forest, row)).collect();
-    for width in ["u8", "u16"] {
-        let text = format!("ranks({width})\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
+    for (width, walks) in [("u8", ""), ("u16", ""), ("u8", "\nevaluate(b1, blend)")] {
+        let text =
+            format!("ranks({width})\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0){walks}");
         let schedule = Schedule::parse(&text).expect("a schedule");
         let predictor = Predictor::builder(&forest).schedule(schedule).build().expect("a predictor");
         let found = predictor.leaf_slots(&Rows::new(&values, 1).expect("rows")).expect("slots");
@@ -444,7 +453,7 @@ fn categories_around_255_are_told_apart() {
         assert_eq!(
             wrong.map(|at| (values[at / forest.trees.len()], at % forest.trees.len())),
             None,
-            "{width}"
+            "{width}{walks}"
         );
     }
 }

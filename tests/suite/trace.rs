@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use fangorn::{
     Forest, Predictor,
-    cpu::Rows,
+    cpu::{Rows, worker},
     forest::{Aggregate, CompareType, Side},
     plan::{TargetPlan, lower, lower_with},
     schedule::{Device, Extents, FewRows, Preset, Schedule},
@@ -112,12 +112,40 @@ fn partial_tiles_keep_their_order() {
         "tile(batch, b0, b1, threads)\ntile(b1, b2, b3, 2)",
         "tile(tree, t0, t1, 4)\ntile(t1, t2, t3, 3)\nreorder(t0, t2, batch, t3)",
         "tile(tree, t0, t1, 5)\nsplit(t1, t2, t3, 2)\ntile(batch, b0, b1, 3)\nreorder(b0, b1)",
+        "tile(batch, a, b, 24)\ntile(b, c, d, 8)\ntile(d, e, f, 2)\nreorder(a, c, e, tree, f)",
     ] {
         let schedule = Schedule::parse(text).expect("a schedule").few_rows(FewRows::Walk);
-        for batch in [1, 9, 10, 11, 44] {
+        for batch in [1, 9, 10, 11, 30, 44] {
             assert_runs_as_prescribed(text, &forest, &schedule, batch);
         }
     }
+}
+
+/// Each block of a run has a number of its own, from 0 on, and each iteration of a parallel loop a worker.
+#[test]
+fn blocks_and_workers_have_numbers_of_their_own() {
+    let forest = forest_of("6 x depth 2; features 3");
+    let text = "tile(batch, b0, b1, 5)\ntile(tree, t0, t1, 2)\nreorder(b0, t0, b1, t1)\nparallel(b0)";
+    let schedule = Schedule::parse(text).expect("a schedule").few_rows(FewRows::Walk);
+    let values = generate::rows(&forest, 23, 5);
+    let rows = Rows::new(&values, 3).expect("rows");
+    for threads in [1, 2] {
+        let predictor = Predictor::builder(&forest).schedule(schedule.clone()).threads(threads).build();
+        let trace = predictor.expect("a predictor").trace(&rows).expect("a trace");
+        // Blocks of five rows, the last of three, and of two trees.
+        let mut tiles: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); 5 * 3];
+        for (at, visit) in trace.iter().enumerate() {
+            tiles[at / 6 / 5 * 3 + at % 6 / 2].insert(visit.block);
+        }
+        assert!(tiles.iter().all(|blocks| blocks.len() == 1), "{tiles:?}");
+        let all: BTreeSet<u32> = tiles.into_iter().flatten().collect();
+        assert_eq!(all, (0..15).collect(), "{threads} threads");
+        let workers: BTreeSet<u32> = trace.iter().map(|visit| visit.worker).collect();
+        assert_eq!(workers, (0..5).map(|k| worker([k])).collect(), "{threads} threads");
+    }
+    // A serial part of a run has the worker 0, which no iteration has.
+    assert_eq!(worker([]), 0);
+    assert!((0..100).all(|k| worker([k]) != 0 && worker([k, 0]) != worker([k])));
 }
 
 proptest! {

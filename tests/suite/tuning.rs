@@ -78,10 +78,12 @@ fn a_plan_is_named_for_every_batch_and_runs_it() {
     let block = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)";
     let blends = parse(&format!("ranks(u8)\n{block}\nevaluate(b1, blend)\nlayout(sparse)\nfewRows(auto)"));
     let walks = parse(&format!("{block}\nlayout(array)"));
+    // Takes longer for a few rows than `blends`, so that its batches begin where a bucket does.
+    let full = parse(&format!("{block}\nlayout(sparse)\nfewRows(full)"));
     for model in ["churn", "softprob", "deep-lossguide"] {
         let s = named(model);
-        for bucket in [2, 8, 12, 16, 20, 24, 28, 31, 32, 33, 40, 48, 64] {
-            for [first, second] in [[&blends, &walks], [&walks, &blends]] {
+        for bucket in (2..=40).chain([48, 64]) {
+            for [first, second] in [[&blends, &walks], [&walks, &blends], [&blends, &full]] {
                 let schedules = BatchSchedules::new([(1, first.clone()), (bucket, second.clone())]);
                 let builder =
                     Predictor::builder(&s.forest).threads(1).schedules(schedules.expect("two sizes"));

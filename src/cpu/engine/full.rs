@@ -538,9 +538,16 @@ mod tests {
                 walked += 1;
                 let slots = reference::leaf_slots(&forest, &row);
                 for full in [&full, &FullTrees { avx: false, ..full.clone() }] {
-                    for (start, step, count) in
-                        [(0, 1, 9), (0, 1, 4), (4, 1, 5), (1, 1, 7), (1, 3, 2), (8, 1, 1)]
-                    {
+                    for (start, step, count) in [
+                        (0, 1, 9),
+                        (0, 1, 4),
+                        (4, 1, 5),
+                        (1, 1, 7),
+                        (1, 3, 2),
+                        (8, 1, 1),
+                        (2, 2, 4),
+                        (5, 1, 4),
+                    ] {
                         let tree = Span { start, step, count };
                         let found = std::cell::RefCell::new(Vec::new());
                         full.block(values, 5, tree, Recorder(&found));

@@ -212,6 +212,8 @@ mod tests {
 
     #[test]
     fn layers_count_the_thresholds_that_values_reach() {
+        // One room for all, so that what one call leaves there can't show in the next.
+        let mut room = ColumnBlockRoom::EMPTY;
         for (count, columns) in [(1, 1), (64, 9), (20, 15), (64, 16), (40, 17), (64, 24), (33, 27)] {
             let values = rows(count, columns);
             let rows = Rows::new(&values, columns).expect("rows");
@@ -230,7 +232,7 @@ mod tests {
                         })
                         .collect();
                     for missing in [Missing::Least, Missing::Most] {
-                        let (mut room, apart) = (ColumnBlockRoom::EMPTY, BLOCK + 3);
+                        let apart = BLOCK + 3;
                         let mut out = vec![0xee; BLOCK_COLUMNS * apart];
                         let column_block = ColumnBlock { first, wanted: 0, ahead: Some(first) };
                         block.layered(column_block, (&layers, missing), &own, &mut room, &mut out, apart);

@@ -94,7 +94,8 @@ fn tree(leaves: usize, grows: Grows, columns: usize, random: &mut Seeded) -> For
                 tree.split(random.below(columns) as u32, predicate, Side::Right, *left, *right);
             }
             None => {
-                tree.leaf(n as u32, &[n as f64]);
+                // Thirds have bits in every byte of an `f32`.
+                tree.leaf(n as u32, &[n as f64 / 3.0]);
             }
         }
     }
