@@ -25,7 +25,7 @@ files=("${@:2}")
 [ ${#files[@]} -gt 0 ] || files=(blends:: cpu:: engines:: ranks:: tiles:: trace:: equivalence::on_the_cpu)
 check() {
   rustup target list --installed | grep -qx "$1" || rustup target add "$1"
-  run=(cargo test --locked --target "$1" -p fangorn --no-default-features --features cli)
+  run=(cargo test --locked --target "$1" -p fangorn --no-default-features --features tables)
   # A name that no test has would pass.
   "${run[@]}" --test suite -- "${files[@]}" | tee /dev/stderr | grep -c '^test .* ok$' >/dev/null
   [ ${#files[@]} -eq 1 ] || { "${run[@]}" --lib -- cpu:: ranks:: isa::; "${run[@]}" --test predictor; }

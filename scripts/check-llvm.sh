@@ -19,7 +19,7 @@ if [ -z "${FANGORN_PTXAS:-}" ]; then
 fi
 export FANGORN_PTXAS
 
-cargo test --locked -p fangorn --no-default-features --features cli,cuda,rocm,cubecl-cpu \
+cargo test --locked -p fangorn --no-default-features --features tables,cuda,rocm,cubecl-cpu \
   --test offline --test cli
-cargo test --locked -p fangorn --no-default-features --features cli,cuda,rocm,cubecl-cpu \
+cargo test --locked -p fangorn --no-default-features --features tables,cuda,rocm,cubecl-cpu \
   --test devices --test suite -- gpu:: gpu_properties:: gpu_sums:: op:: papers:: replayed:: equivalence::

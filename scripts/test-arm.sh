@@ -76,7 +76,7 @@ for target in "${targets[@]}"; do
     aarch64) triple=aarch64-unknown-linux-gnu ;;
     armv7) triple=armv7-unknown-linux-gnueabihf ;;
   esac
-  run=(cargo test --locked --target "$triple" -p fangorn --no-default-features --features cli)
+  run=(cargo test --locked --target "$triple" -p fangorn --no-default-features --features tables)
   step "$target: build"
   inside "${run[@]}" --no-run "${programs[@]}" --test cli
   step "$target: tests"

@@ -60,7 +60,7 @@ pub fn table(name: &str) -> RecordBatch {
 }
 
 /// The type of a dictionary of texts.
-fn colours_type() -> DataType {
+pub fn colours_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 

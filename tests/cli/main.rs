@@ -4,16 +4,21 @@
 
 mod answers;
 mod arguments;
+#[cfg(feature = "tables")]
 mod batches;
 mod book;
 mod contributions;
 #[allow(dead_code, reason = "`units` needs a part of it")]
 #[path = "../../src/bin/fangorn/error.rs"]
 mod error;
+#[cfg(feature = "tables")]
 mod graphs;
 mod insight;
+#[cfg(feature = "tables")]
 mod models;
+#[cfg(feature = "tables")]
 mod outputs;
+#[cfg(feature = "tables")]
 mod parts;
 mod predict;
 mod rows;
@@ -22,6 +27,8 @@ mod tables;
 mod tune;
 mod units;
 mod verify;
+#[cfg(not(feature = "tables"))]
+mod without_tables;
 
 use std::{
     io::Write as _,

@@ -7,12 +7,13 @@ use std::{
     process::Stdio,
 };
 
-use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, cast::AsArray};
+use arrow_select::concat::concat_batches;
 use npyz::Order;
 
 use crate::{
     Scratch,
-    batches::{read_parquet, table, write_parquet},
+    batches::{colours_type, read_parquet, table, write_parquet},
     command, fangorn, model, npy, read_npy, refuses, text, zoo,
 };
 
@@ -412,9 +413,25 @@ fn a_run_that_was_killed_goes_on() {
     let rows: Vec<f32> = values.iter().cycle().take(times * values.len()).copied().collect();
     let all = [shape[0] * times as u64, shape[1]];
     let npy = scratch.file("rows.npy", npy(&all, Order::C, &rows));
+    // Kept columns of Arrow's types, one of them a dictionary of its own in each row group.
+    let few = table("softprob");
+    let mut columns: Vec<ArrayRef> = few.columns().to_vec();
+    let (note, _) =
+        few.schema().column_with_name("note").map(|(at, field)| (at, field.clone())).expect("notes");
+    columns[note] = arrow_cast::cast(&columns[note], &colours_type()).expect("a dictionary");
+    let few = RecordBatch::try_from_iter(
+        few.schema().fields().iter().map(|field| field.name().clone()).zip(columns),
+    )
+    .expect("a table");
+    let times_table = all[0] as usize / few.num_rows();
+    let many = concat_batches(&few.schema(), std::iter::repeat_n(&few, times_table)).expect("a long table");
+    let parquet = scratch.path("rows.parquet");
+    write_parquet(&parquet, &many, 20_000);
     let model = model("softprob");
     let mut went_on = 0;
     for (rows, keep, name) in [
+        (&parquet, true, "kept.csv"),
+        (&parquet, true, "kept.arrow"),
         (&csv, true, "out.parquet"),
         (&csv, true, "out.csv"),
         (&npy, false, "out.arrow"),
@@ -462,7 +479,7 @@ fn a_run_that_was_killed_goes_on() {
             went_on += usize::from(left);
         }
     }
-    assert!(went_on >= 5, "{went_on} of 12 runs were killed early enough");
+    assert!(went_on >= 5, "{went_on} of 18 runs were killed early enough");
     let out = scratch.path("out.csv");
     refuses(&["predict", &model, "--rows", &csv, "--resume"], &["--resume", "-o"]);
     refuses(&["predict", &model, "--rows", "-", "--resume", "-o", &out], &["--resume", "--rows"]);

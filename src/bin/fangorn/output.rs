@@ -7,10 +7,12 @@ use std::{
 
 use npyz::WriterBuilder;
 
+#[cfg(feature = "tables")]
+use crate::table_format::TableFormat;
 use crate::{
     atomic_file::AtomicFile,
     error::{Error, Result},
-    table_format::TableFormat,
+    table_format,
 };
 
 /// The numbers or texts of a prediction, row after row.
@@ -45,6 +47,7 @@ pub enum Sink {
     /// A numpy file.
     Npy(PathBuf),
     /// A file of Parquet or Arrow.
+    #[cfg(feature = "tables")]
     Table(PathBuf, TableFormat),
 }
 
@@ -52,10 +55,12 @@ impl Sink {
     /// Returns the sink for `-o`, by the file's extension.
     ///
     /// # Errors
-    /// The extension is none of `.npy`, `.csv`, `.parquet` and `.arrow`.
+    /// The extension is none of `.npy`, `.csv`, `.parquet` and `.arrow`, or this build does not write the format.
     pub fn new(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|p| p.as_os_str() != "-") else { return Ok(Self::Stdout) };
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        table_format::require(path)?;
+        #[cfg(feature = "tables")]
         if let Some(format) = TableFormat::of(path) {
             return Ok(Self::Table(path.to_path_buf(), format));
         }
@@ -77,7 +82,9 @@ impl Sink {
     pub fn check(&self, text: bool) -> Result<()> {
         match self {
             Self::Npy(path) if text => Err(Error::file(path, TEXT_IN_NPY)),
-            Self::Npy(path) | Self::Csv(path) | Self::Table(path, _) => AtomicFile::check(path),
+            Self::Npy(path) | Self::Csv(path) => AtomicFile::check(path),
+            #[cfg(feature = "tables")]
+            Self::Table(path, _) => AtomicFile::check(path),
             Self::Stdout => Ok(()),
         }
     }

@@ -362,12 +362,13 @@ impl Scoring<'_> {
         let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
         let target = match sink {
             Sink::Stdout => None,
-            Sink::Csv(path) | Sink::Npy(path) | Sink::Table(path, _) => Some(path),
+            Sink::Csv(path) | Sink::Npy(path) => Some(path),
+            #[cfg(feature = "tables")]
+            Sink::Table(path, _) => Some(path),
         };
         let (mut journal, earlier) = match target.filter(|_| args.rows.as_os_str() != "-") {
             Some(target) => {
-                let (journal, earlier) =
-                    Journal::open(target, self.run_line.clone(), schema.clone(), args.resume)?;
+                let (journal, earlier) = Journal::open(target, self.run_line.clone(), args.resume)?;
                 (Some(journal), earlier)
             }
             None => (None, None),
@@ -406,6 +407,7 @@ impl RowsInParts<'_> {
     /// Predicts the rows with `one`, and writes the results.
     fn score<T: Cell>(&self, work: &Scoring<'_>, one: score::Predict<'_, T>) -> Result<()> {
         match self {
+            #[cfg(feature = "tables")]
             Self::Table(rows) => work.run(rows, one),
             Self::Csv(rows) => work.run(rows, one),
             Self::Npy(rows) => work.run(rows, one),

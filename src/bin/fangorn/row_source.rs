@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use arrow_array::ArrayRef;
-use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use clap::{Args, value_parser};
 use fangorn::{
     Forest,
@@ -20,7 +18,7 @@ use crate::{
     output::Table,
     rows::{self, Cell, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
     score::{self, TakesParts},
-    tables::ScoredBatch,
+    tables::{KeptColumn, ScoredBatch},
 };
 
 /// Which rows of a large table are looked at.
@@ -114,6 +112,7 @@ impl<'f> RowSource<'f> {
             one(rows)
         };
         match &self.parts {
+            #[cfg(feature = "tables")]
             Some(RowsInParts::Table(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
             Some(RowsInParts::Csv(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
             Some(RowsInParts::Npy(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
@@ -145,6 +144,7 @@ impl<'f> RowSource<'f> {
             source: self,
         };
         match &self.parts {
+            #[cfg(feature = "tables")]
             Some(RowsInParts::Table(rows)) => drawn.draw_parts(rows)?,
             Some(RowsInParts::Csv(rows)) => drawn.draw_parts(rows)?,
             Some(RowsInParts::Npy(rows)) => drawn.draw_parts(rows)?,
@@ -234,13 +234,8 @@ impl<T: Cell> Drawn<'_, '_, T> {
         let RowBatch { mut rows, kept } = batch;
         self.source.missing.mark(self.source.forest, &mut rows);
         let rows = rows.by_rows();
-        let options = FormatOptions::default();
-        let no_text = |e: arrow_schema::ArrowError| Error::file(self.source.path, e.to_string());
-        let labels: Option<ArrayFormatter<'_>> = kept
-            .first()
-            .map(|labels: &ArrayRef| ArrayFormatter::try_new(labels.as_ref(), &options))
-            .transpose()
-            .map_err(no_text)?;
+        let no_text = |e: std::io::Error| Error::file(self.source.path, e.to_string());
+        let labels = kept.first().map(KeptColumn::texts).transpose().map_err(no_text)?;
         for row in 0..rows.rows {
             let values = rows.row(row);
             if self.chosen == Some(self.sample.seen()) {
@@ -250,7 +245,7 @@ impl<T: Cell> Drawn<'_, '_, T> {
             let Some(place) = self.sample.place() else { continue };
             let label = match &labels {
                 Some(labels) => {
-                    let text = labels.value(row).try_to_string().map_err(no_text)?;
+                    let text = labels.get(row).map_err(no_text)?;
                     Some(self.source.label(&text, number)?)
                 }
                 None => None,

@@ -273,12 +273,15 @@ pub fn write_to(
             let writer = TableWriter::csv(schema, &mut out).map_err(Error::Output)?;
             return drive(writer, run, Error::Output);
         }
-        Sink::Csv(path) | Sink::Npy(path) | Sink::Table(path, _) => path,
+        Sink::Csv(path) | Sink::Npy(path) => path,
+        #[cfg(feature = "tables")]
+        Sink::Table(path, _) => path,
     };
     let refused = |e| atomic_file::refusal(path, &e);
     let mut file = AtomicFile::create(path)?;
     let writer = match sink {
         Sink::Npy(_) => TableWriter::npy(schema, rows, file.out()),
+        #[cfg(feature = "tables")]
         Sink::Table(_, format) => TableWriter::new(schema, *format, file.out()),
         Sink::Csv(_) | Sink::Stdout => TableWriter::csv(schema, file.out()),
     };

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::error::Result;
+
 /// A format of tables with a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
@@ -21,4 +23,26 @@ impl TableFormat {
             _ => None,
         }
     }
+}
+
+/// Checks that this build reads and writes the file's format.
+///
+/// # Errors
+/// The file has a schema, and the build is without the feature `tables`.
+#[cfg_attr(
+    feature = "tables",
+    allow(clippy::unnecessary_wraps, reason = "a build without tables refuses them")
+)]
+pub fn require(path: &Path) -> Result<()> {
+    #[cfg(not(feature = "tables"))]
+    if let Some(format) = TableFormat::of(path) {
+        return Err(crate::error::Error::file(
+            path,
+            format!(
+                "this build reads and writes no {format:?}; build fangorn with --features tables, or give .csv"
+            ),
+        ));
+    }
+    let _ = path;
+    Ok(())
 }

@@ -11,8 +11,6 @@ use std::{
     },
 };
 
-use arrow_array::{ArrayRef, builder::StringBuilder};
-use arrow_schema::{DataType, Field, FieldRef};
 use fangorn::table::{CellReader, CellText, first_names, plain_decimal};
 use smallvec::{SmallVec, smallvec};
 
@@ -24,7 +22,10 @@ use super::{
     parts::{self, OnError, PartedRows, RowBatch, RowBatches, SkippedRows},
     plural,
 };
-use crate::error::{Error, Result, note};
+use crate::{
+    error::{Error, Result, note},
+    tables::{KeptColumn, KeptField, Texts},
+};
 
 /// A CSV file with the model's columns in it, and columns that are kept beside the predictions.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub struct CsvRows<'a> {
     cells: Vec<CellReader<'a>>,
     columns: Columns,
     /// The kept columns: their names and field indices.
-    kept: Vec<(FieldRef, usize)>,
+    kept: Vec<(KeptField, usize)>,
     /// The use of each field of a record.
     uses: Vec<FieldUse>,
     chunks: Mutex<Chunks>,
@@ -164,13 +165,12 @@ impl<'a> CsvRows<'a> {
         if let Some(text) = &columns.note {
             note(format!("{}: {text}", wanted.path.display()));
         }
-        let field = |name: &String| Arc::new(Field::new(name, DataType::Utf8, false));
         let mut uses = vec![FieldUse::default(); columns.width];
         for column in 0..wanted.columns {
             uses[columns.places.as_ref().map_or(column, |places| places[column])].column = Some(column);
         }
         places.iter().for_each(|place| uses[*place].kept = true);
-        let kept = keep.iter().map(field).zip(places).collect();
+        let kept = keep.iter().cloned().map(KeptField::text).zip(places).collect();
         Ok(Some(Self {
             wanted,
             cells,
@@ -187,7 +187,7 @@ impl<'a> CsvRows<'a> {
     /// Returns the rows of a chunk, and the kept columns.
     fn batch<T: Number>(&self, chunk: &Chunk) -> Result<RowBatch<T>> {
         let mut rows = Matrix::of_rows(0, self.wanted.columns, Vec::new());
-        let mut kept: Vec<StringBuilder> = self.kept.iter().map(|_| StringBuilder::new()).collect();
+        let mut kept: Vec<Texts> = self.kept.iter().map(|_| Texts::default()).collect();
         if chunk.has_plain_lines() {
             let (mut rest, mut line) = (&chunk.bytes[..], chunk.line);
             while !rest.is_empty() {
@@ -210,17 +210,11 @@ impl<'a> CsvRows<'a> {
         } else {
             self.records(chunk, &mut rows, &mut kept)?;
         }
-        let array = |mut texts: StringBuilder| -> ArrayRef { Arc::new(texts.finish()) };
-        Ok(RowBatch { rows, kept: kept.into_iter().map(array).collect() })
+        Ok(RowBatch { rows, kept: kept.into_iter().map(KeptColumn::Texts).collect() })
     }
 
     /// Adds the records of a chunk, as the crate `csv` reads them.
-    fn records<T: Number>(
-        &self,
-        chunk: &Chunk,
-        rows: &mut Matrix<T>,
-        kept: &mut [StringBuilder],
-    ) -> Result<()> {
+    fn records<T: Number>(&self, chunk: &Chunk, rows: &mut Matrix<T>, kept: &mut [Texts]) -> Result<()> {
         let mut reader = reader_of(&chunk.bytes);
         let mut record = ::csv::ByteRecord::new();
         let no_csv = |e: ::csv::Error| Error::file(self.wanted.path, e.to_string());
@@ -244,12 +238,7 @@ impl<'a> CsvRows<'a> {
     /// length with its line break. If the line is empty or something in it is to be refused, adds nothing and returns
     /// `None`. Each cell is read while its end is searched for, which takes half the time of cutting records first
     /// (`benches/tables/run.py time --from csv`).
-    fn plain_row<T: Number>(
-        &self,
-        text: &[u8],
-        values: &mut Vec<T>,
-        kept: &mut [StringBuilder],
-    ) -> Option<usize> {
+    fn plain_row<T: Number>(&self, text: &[u8], values: &mut Vec<T>, kept: &mut [Texts]) -> Option<usize> {
         let (before, columns) = (values.len(), self.wanted.columns);
         if matches!(text, [b'\n' | b'\r', ..]) || values.try_reserve(columns).is_err() {
             return None;
@@ -266,7 +255,7 @@ impl<'a> CsvRows<'a> {
             values.truncate(before);
             return None;
         };
-        kept.iter_mut().zip(texts).for_each(|(kept, text)| kept.append_value(text));
+        kept.iter_mut().zip(texts).for_each(|(kept, text)| kept.push(text));
         Some(length)
     }
 
@@ -320,7 +309,7 @@ impl<'a> CsvRows<'a> {
         record: &::csv::ByteRecord,
         line: impl Fn() -> usize,
         values: &mut Vec<T>,
-        kept: &mut [StringBuilder],
+        kept: &mut [Texts],
     ) -> Result<(), String> {
         if record.len() != self.columns.width {
             let (place, width) = (format!("line {} has", line()), self.columns.width);
@@ -340,14 +329,14 @@ impl<'a> CsvRows<'a> {
             };
             values.push(T::cast(value));
         }
-        let text = |(_, at): &(FieldRef, usize)| {
+        let text = |(_, at): &(KeptField, usize)| {
             let text = std::str::from_utf8(&record[*at]);
             text.map_err(|_| {
                 format!("line {}, column {}: the text is no UTF-8; save it as UTF-8", line(), at + 1)
             })
         };
         let texts: Vec<&str> = self.kept.iter().map(text).collect::<Result<_, _>>()?;
-        kept.iter_mut().zip(texts).for_each(|(kept, text)| kept.append_value(text));
+        kept.iter_mut().zip(texts).for_each(|(kept, text)| kept.push(text));
         Ok(())
     }
 }
@@ -359,7 +348,7 @@ impl PartedRows for CsvRows<'_> {
         self.wanted.path
     }
 
-    fn kept_fields(&self) -> Vec<FieldRef> {
+    fn kept_fields(&self) -> Vec<KeptField> {
         self.kept.iter().map(|(field, _)| field.clone()).collect()
     }
 

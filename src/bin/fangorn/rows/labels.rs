@@ -2,15 +2,12 @@
 
 use std::{collections::HashSet, io::Read as _, path::Path};
 
-use arrow_array::{Array, cast::AsArray};
-use arrow_cast::cast;
-use arrow_schema::DataType;
-
+#[cfg(feature = "tables")]
+use super::label_table;
 use super::{FileContents, MatrixRequest, foreign};
 use crate::{
     error::{Error, Result, note},
-    table_format::TableFormat,
-    tables::TableFile,
+    table_format,
 };
 
 /// Reads the expected labels of a prediction of `columns` columns, row after row. `found` are the predicted ones. If a
@@ -21,10 +18,12 @@ use crate::{
 pub fn read_labels(path: &Path, found: &[String], columns: usize) -> Result<Vec<String>> {
     let rule = ["the output has", "give the labels of --output class"];
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
-    let labels = match TableFormat::of(path) {
-        Some(format) => of_table(&wanted, format)?,
-        None if path.as_os_str() == "-" || super::is_csv(path) => of_csv(&wanted, found)?,
-        None => {
+    table_format::require(path)?;
+    let labels = match table_format::TableFormat::of(path) {
+        #[cfg(feature = "tables")]
+        Some(format) => label_table::read(&wanted, format)?,
+        _ if path.as_os_str() == "-" || super::is_csv(path) => of_csv(&wanted, found)?,
+        _ => {
             return wanted.fail(
                 "the classes are texts, which are compared with those of a table; give a .csv, .parquet or .arrow file",
             );
@@ -85,45 +84,4 @@ fn of_csv(wanted: &MatrixRequest<'_>, found: &[String]) -> Result<Vec<String>> {
         note(format!("{path}: other columns are left out, 1: one without a name"));
     }
     Ok(records.into_iter().skip(usize::from(header)).flatten().collect())
-}
-
-/// Reads the labels of a file of Parquet or Arrow.
-fn of_table(wanted: &MatrixRequest<'_>, format: TableFormat) -> Result<Vec<String>> {
-    let file = TableFile::open(wanted.path, format)?;
-    let width = file.schema().fields().len();
-    wanted.check_columns("the table has", width)?;
-    let all: Vec<usize> = (0..width).collect();
-    let mut labels = Vec::new();
-    for part in 0..file.parts() {
-        for batch in file.batches(part, &all)? {
-            let batch = batch.map_err(|e| file.damaged(part, &e))?;
-            let mut columns = Vec::with_capacity(width);
-            for (at, column) in batch.columns().iter().enumerate() {
-                let texts = cast(column, &DataType::Utf8).map_err(|e| {
-                    Error::file(wanted.path, format!("column {}: {e}; write the labels as texts", at + 1))
-                })?;
-                let is_truth = *column.data_type() == DataType::Boolean;
-                columns.push((texts, is_truth));
-            }
-            for row in 0..batch.num_rows() {
-                labels.extend(columns.iter().map(|(texts, is_truth)| {
-                    let texts = texts.as_string::<i32>();
-                    match texts.is_null(row) {
-                        true => String::new(),
-                        false => label_of(texts.value(row), *is_truth),
-                    }
-                }));
-            }
-        }
-    }
-    Ok(labels)
-}
-
-/// Returns a label as Python writes it.
-fn label_of(text: &str, is_truth: bool) -> String {
-    match text {
-        "true" if is_truth => "True".into(),
-        "false" if is_truth => "False".into(),
-        other => other.to_owned(),
-    }
 }

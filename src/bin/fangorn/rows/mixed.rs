@@ -2,16 +2,14 @@
 
 use std::{io::Read as _, path::Path, sync::Arc};
 
-use arrow_array::cast::AsArray;
-use arrow_cast::cast;
-use arrow_schema::{DataType, Schema};
-use fangorn::table::{BatchReader, CellReader, ColumnMatch, ColumnNames};
+use fangorn::table::{CellReader, ColumnNames};
 
+#[cfg(feature = "tables")]
+use super::mixed_table;
 use super::{TableChoice, foreign, header::bad_cell_message, plural};
 use crate::{
     error::{Error, Result},
-    table_format::TableFormat,
-    tables::TableFile,
+    table_format,
 };
 
 /// The cells of a column.
@@ -38,14 +36,21 @@ pub struct Wanted<'g> {
 /// # Errors
 /// The file can't be read, is no table with names and rows, or has other columns.
 pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<Cells>> {
-    match TableFormat::of(path) {
-        Some(format) => read_table(path, format, wanted, table),
-        None => read_csv(path, wanted, table),
+    table_format::require(path)?;
+    #[cfg(feature = "tables")]
+    if let Some(format) = table_format::TableFormat::of(path) {
+        return mixed_table::read(path, format, wanted, table);
     }
+    read_csv(path, wanted, table)
 }
 
 /// Returns the index of each wanted column among those of a table.
-fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<usize>> {
+pub(super) fn places(
+    path: &Path,
+    names: &[&str],
+    wanted: &[Wanted<'_>],
+    table: TableChoice,
+) -> Result<Vec<usize>> {
     if !table.by_position && wanted.iter().all(|column| column.name.is_some()) {
         let mut features = super::nameless(wanted.len())?;
         for (feature, column) in features.features.iter_mut().zip(wanted) {
@@ -74,76 +79,12 @@ fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice
 }
 
 /// Returns an empty list of cells for each column.
-fn no_cells(wanted: &[Wanted<'_>]) -> Vec<Cells> {
+pub(super) fn no_cells(wanted: &[Wanted<'_>]) -> Vec<Cells> {
     let empty = |column: &Wanted<'_>| match column.texts {
         true => Cells::Texts(Vec::new()),
         false => Cells::Numbers(Vec::new()),
     };
     wanted.iter().map(empty).collect()
-}
-
-/// Reads a file of Parquet or Arrow.
-fn read_table(
-    path: &Path,
-    format: TableFormat,
-    wanted: &[Wanted<'_>],
-    table: TableChoice,
-) -> Result<Vec<Cells>> {
-    let fail = |what: String| Error::file(path, what);
-    let file = TableFile::open(path, format)?;
-    let fields = file.schema().fields();
-    let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-    let places = places(path, &names, wanted, table)?;
-    let mut columns = places.clone();
-    columns.sort_unstable();
-    columns.dedup();
-    // The index in a batch of a column of the file.
-    let at = |place: usize| columns.partition_point(|column| *column < place);
-    let of_numbers: Vec<usize> = (0..wanted.len()).filter(|column| !wanted[*column].texts).collect();
-    let numbers = Schema::new(of_numbers.iter().map(|c| fields[places[*c]].clone()).collect::<Vec<_>>());
-    let features = super::nameless(of_numbers.len())?;
-    let reader = BatchReader::new(&features, &numbers, ColumnMatch::ByPosition);
-    let reader = reader.map_err(|e| fail(e.to_string()))?.moved(|j| at(places[of_numbers[j]]));
-    for (column, place) in wanted.iter().zip(&places) {
-        let field = &fields[*place];
-        if column.texts && !is_text(field.data_type()) {
-            let (name, dtype) = (field.name(), field.data_type());
-            return Err(fail(format!(
-                "column `{name}` holds values of type {dtype}, the graph takes texts; cast the column to text"
-            )));
-        }
-    }
-    let mut cells = no_cells(wanted);
-    for part in 0..file.parts() {
-        for batch in file.batches(part, &columns)? {
-            let batch = batch.map_err(|e| file.damaged(part, &e))?;
-            let found = reader.columns(&batch).map_err(|e| fail(format!("{}: {e}", file.name_of(part))))?;
-            for (column, found) in of_numbers.iter().zip(found.columns()) {
-                if let Cells::Numbers(numbers) = &mut cells[*column] {
-                    let before = numbers.len();
-                    numbers.resize(before + batch.num_rows(), f64::NAN);
-                    found.read(0, &mut numbers[before..]);
-                }
-            }
-            for (cells, place) in cells.iter_mut().zip(&places) {
-                if let Cells::Texts(texts) = cells {
-                    let array = cast(batch.column(at(*place)), &DataType::Utf8);
-                    let array = array.map_err(|e| file.damaged(part, &e))?;
-                    let rows = array.as_string::<i32>().iter();
-                    texts.extend(rows.map(|text| Arc::from(text.unwrap_or_default())));
-                }
-            }
-        }
-    }
-    Ok(cells)
-}
-
-fn is_text(dtype: &DataType) -> bool {
-    match dtype {
-        DataType::Null | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Dictionary(_, values) => is_text(values),
-        _ => false,
-    }
 }
 
 /// Reads comma-separated text with a header.

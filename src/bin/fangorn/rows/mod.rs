@@ -1,4 +1,5 @@
-//! Reads matrices: `.npy` of any number type, CSV with or without a header, Parquet and Arrow.
+//! Reads matrices: `.npy` of any number type, CSV with or without a header, and with the feature `tables` Parquet and
+//! Arrow.
 //!
 //! | file | subject |
 //! |---|---|
@@ -10,18 +11,23 @@
 //! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
 //! | `libsvm` | libsvm's text of sparse rows |
 //! | `table` | Parquet and Arrow |
-//! | `mixed` | tables with columns of texts and columns of numbers |
-//! | `labels` | class labels that are texts |
+//! | `mixed`, `mixed_table` | tables with columns of texts and columns of numbers |
+//! | `labels`, `label_table` | class labels that are texts |
 
 mod chunks;
 mod csv;
 mod foreign;
 mod header;
+#[cfg(feature = "tables")]
+mod label_table;
 mod labels;
 mod libsvm;
 mod mixed;
+#[cfg(feature = "tables")]
+mod mixed_table;
 mod npy;
 mod parts;
+#[cfg(feature = "tables")]
 mod table;
 
 use std::{borrow::Cow, io::ErrorKind, path::Path};
@@ -30,12 +36,14 @@ use clap::Args;
 use fangorn::{
     Forest,
     forest::Feature,
-    table::{Column, ColumnNames, Number},
+    table::{ColumnNames, Number},
 };
 
+#[cfg(feature = "tables")]
+use crate::table_format::TableFormat;
 use crate::{
     error::{Error, Result},
-    table_format::TableFormat,
+    table_format,
 };
 
 pub use csv::CsvRows;
@@ -45,6 +53,7 @@ pub use mixed::{Cells, Wanted, read_mixed};
 pub use npy::NpyRows;
 pub use npy::holds_singles;
 pub use parts::{OnError, PartedRows, RowBatch};
+#[cfg(feature = "tables")]
 pub use table::TableRows;
 
 /// The order of a matrix's values in memory.
@@ -53,6 +62,7 @@ pub enum Order {
     /// Row after row.
     Rows,
     /// Column after column.
+    #[cfg_attr(not(feature = "tables"), allow(dead_code, reason = "parts of tables alone are"))]
     Columns,
 }
 
@@ -90,9 +100,10 @@ impl<T> Matrix<T> {
     }
 }
 
+#[cfg(feature = "tables")]
 impl<T: Number> Matrix<T> {
     /// Returns columns of `rows` rows as a matrix that is stored column after column.
-    pub fn of_columns(rows: usize, columns: &[Column<'_>]) -> Self {
+    pub fn of_columns(rows: usize, columns: &[fangorn::table::Column<'_>]) -> Self {
         let mut values = vec![T::cast(0.0); rows * columns.len()];
         for (column, into) in columns.iter().zip(values.chunks_exact_mut(rows.max(1))) {
             column.read(0, into);
@@ -277,6 +288,7 @@ pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) ->
 #[derive(Debug)]
 pub enum RowsInParts<'f> {
     /// A file with a schema.
+    #[cfg(feature = "tables")]
     Table(TableRows<'f>),
     /// Comma-separated text.
     Csv(CsvRows<'f>),
@@ -298,6 +310,8 @@ impl<'f> RowsInParts<'f> {
         keep: &[String],
         on_error: OnError,
     ) -> Result<Option<Self>> {
+        table_format::require(path)?;
+        #[cfg(feature = "tables")]
         if let Some(format) = TableFormat::of(path) {
             return TableRows::open(path, format, forest, table, keep).map(|rows| Some(Self::Table(rows)));
         }
@@ -320,6 +334,7 @@ impl<'f> RowsInParts<'f> {
     /// Tells whether every value is exact as `f32`.
     pub fn holds_singles(&self, path: &Path) -> bool {
         match self {
+            #[cfg(feature = "tables")]
             Self::Table(rows) => rows.reader.holds_singles(),
             Self::Csv(_) | Self::Libsvm(_) => false,
             Self::Npy(_) => holds_singles(path),
@@ -399,6 +414,8 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
     if path.as_os_str() == "-" {
         return csv::read(*wanted);
     }
+    table_format::require(path)?;
+    #[cfg(feature = "tables")]
     if let Some(format) = TableFormat::of(path) {
         return table::read(wanted, format);
     }

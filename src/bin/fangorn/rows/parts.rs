@@ -8,12 +8,13 @@ use std::{
     },
 };
 
-use arrow_array::ArrayRef;
-use arrow_schema::FieldRef;
 use fangorn::table::Number;
 
 use super::Matrix;
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    tables::{KeptColumn, KeptField},
+};
 
 /// Rows of a part of a file, and the kept columns beside them.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct RowBatch<T> {
     /// The rows.
     pub rows: Matrix<T>,
     /// The kept columns, each with an entry for each row.
-    pub kept: Vec<ArrayRef>,
+    pub kept: Vec<KeptColumn>,
 }
 
 /// The batches of a part.
@@ -36,7 +37,7 @@ pub trait PartedRows: Sync {
     fn path(&self) -> &Path;
 
     /// Returns the columns that are kept.
-    fn kept_fields(&self) -> Vec<FieldRef> {
+    fn kept_fields(&self) -> Vec<KeptField> {
         Vec::new()
     }
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::{Error, Result, note},
     table_format::TableFormat,
-    tables::TableFile,
+    tables::{KeptColumn, KeptField, TableFile},
 };
 
 /// A table file with the model's columns, and columns that are kept beside the predictions.
@@ -97,9 +97,9 @@ impl PartedRows for TableRows<'_> {
         self.file.path()
     }
 
-    fn kept_fields(&self) -> Vec<FieldRef> {
+    fn kept_fields(&self) -> Vec<KeptField> {
         let fields = self.file.schema().fields();
-        self.kept.iter().map(|at| fields[self.columns[*at]].clone()).collect()
+        self.kept.iter().map(|at| KeptField::of_arrow(&fields[self.columns[*at]])).collect()
     }
 
     fn rows(&self) -> Option<u64> {
@@ -127,7 +127,7 @@ impl PartedRows for TableRows<'_> {
             let columns = self.reader.columns(&batch).map_err(|e| self.wrong(part, first, e))?;
             first += batch.num_rows();
             let rows = Matrix::of_columns(batch.num_rows(), &columns.columns());
-            let kept = self.kept.iter().map(|at| batch.column(*at).clone()).collect();
+            let kept = self.kept.iter().map(|at| KeptColumn::Arrow(batch.column(*at).clone())).collect();
             Ok(RowBatch { rows, kept })
         })))
     }

@@ -2,8 +2,8 @@
 //! goes on from there.
 //!
 //! The journal is a file beside the file that is written. It has a line that names what the predictions depend on, and
-//! then a piece for each part of the rows: its length, its checksum, and a stream of Arrow. A reader ignores an
-//! incomplete piece and all bytes after it.
+//! then a piece for each part of the rows: its length, its checksum, and its batches. A reader ignores an incomplete
+//! piece and all bytes after it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -11,10 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::write::{ScoredBatch, ScoredSchema};
+use super::{
+    encoding::{decode, encode},
+    write::{ScoredBatch, ScoredSchema},
+};
 use crate::error::{Error, Result, note};
 
 /// The number of bytes of pieces that wait to be written. A run with fewer leaves no journal.
@@ -29,13 +31,12 @@ pub struct Journal {
     path: PathBuf,
     /// The line that names what the predictions depend on.
     run: String,
-    schema: ScoredSchema,
     /// The file, once it was created.
     file: Option<File>,
     /// Complete pieces that wait to be written.
     waiting: Vec<u8>,
-    /// The stream of the part that is being written.
-    part: Option<StreamWriter<Vec<u8>>>,
+    /// The batches of the part that is being written.
+    part: Vec<u8>,
     /// Whether the file has a complete piece, so that a later run can go on from it.
     has_pieces: bool,
     /// Whether the journal takes no more parts: one was too large, or the file could not be written.
@@ -70,22 +71,16 @@ impl Journal {
     /// # Errors
     /// The earlier run had another model, other rows or other options, another program is writing the file, or the
     /// system reports a failure.
-    pub fn open(
-        target: &Path,
-        run: String,
-        schema: ScoredSchema,
-        resume: bool,
-    ) -> Result<(Self, Option<EarlierParts>)> {
+    pub fn open(target: &Path, run: String, resume: bool) -> Result<(Self, Option<EarlierParts>)> {
         let path = path_of(target);
         let run = run.replace('\n', " ") + "\n";
         let mut journal = Self {
             target: target.to_path_buf(),
             path,
             run,
-            schema,
             file: None,
             waiting: Vec::new(),
-            part: None,
+            part: Vec::new(),
             has_pieces: false,
             ended: false,
         };
@@ -151,9 +146,11 @@ impl Journal {
         if self.ended {
             return;
         }
-        match self.try_add(scored) {
-            Ok(bytes) if bytes > MOST_PIECE => self.end("a part of it is larger than the journal takes"),
-            Ok(_) => {}
+        match encode(scored, &mut self.part) {
+            Ok(()) if self.part.len() > MOST_PIECE => {
+                self.end("a part of it is larger than the journal takes");
+            }
+            Ok(()) => {}
             Err(e) => self.end(&e.to_string()),
         }
     }
@@ -161,7 +158,7 @@ impl Journal {
     /// Ends the journal: no more is added. Without a complete piece it is of no use, and on a full disk it takes room.
     fn end(&mut self, why: &str) {
         self.ended = true;
-        self.waiting = Vec::new();
+        (self.waiting, self.part) = (Vec::new(), Vec::new());
         if self.has_pieces {
             let goes_on = "a run that is cut short goes on from the parts before this one";
             return note(format!("{}: {goes_on}: {why}", self.path.display()));
@@ -174,22 +171,9 @@ impl Journal {
         note(format!("{}: a run that is cut short can't be resumed: {why}", self.path.display()));
     }
 
-    /// Adds a batch, and returns the bytes of the part so far.
-    fn try_add(&mut self, scored: &ScoredBatch) -> io::Result<usize> {
-        let batch = self.schema.batch(scored.clone())?;
-        let part = match self.part.take() {
-            Some(part) => part,
-            None => StreamWriter::try_new(Vec::new(), &self.schema.schema()).map_err(io::Error::other)?,
-        };
-        let part = self.part.insert(part);
-        part.write(&batch).map_err(io::Error::other)?;
-        Ok(part.get_ref().len())
-    }
-
     /// Ends the part that is being written.
     pub fn end_part(&mut self) {
         if self.ended {
-            self.part = None;
             return;
         }
         if let Err(e) = self.try_end_part() {
@@ -198,13 +182,9 @@ impl Journal {
     }
 
     fn try_end_part(&mut self) -> io::Result<()> {
-        let piece = match self.part.take() {
-            Some(part) => part.into_inner().map_err(io::Error::other)?,
-            None => Vec::new(),
-        };
-        self.waiting.extend((piece.len() as u64).to_le_bytes());
-        self.waiting.extend(xxh3_64(&piece).to_le_bytes());
-        self.waiting.extend(piece);
+        self.waiting.extend((self.part.len() as u64).to_le_bytes());
+        self.waiting.extend(xxh3_64(&self.part).to_le_bytes());
+        self.waiting.append(&mut self.part);
         if self.waiting.len() < WAITING {
             return Ok(());
         }
@@ -275,12 +255,9 @@ impl EarlierParts {
         for _ in &self.lengths {
             let piece = next_piece(&mut self.file).map_err(|e| refused(&e))?;
             let piece = piece.ok_or_else(|| refused(&"it has changed"))?;
-            if piece.is_empty() {
-                continue;
-            }
-            for batch in StreamReader::try_new(&piece[..], None).map_err(|e| refused(&e))? {
-                let batch = batch.map_err(|e| refused(&e))?;
-                write(schema.scored(&batch).map_err(|e| refused(&e))?)?;
+            let mut rest = &piece[..];
+            while !rest.is_empty() {
+                write(decode(&mut rest, schema).map_err(|e| refused(&e))?)?;
             }
         }
         Ok(())

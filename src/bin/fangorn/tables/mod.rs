@@ -1,15 +1,28 @@
-//! Files of tables that are read and written in batches: Parquet, and Arrow's IPC format (Feather).
+//! Files that are read and written in batches: CSV, numpy's, and with the feature `tables` Parquet and Arrow's IPC
+//! format (Feather).
 //!
 //! | file | subject |
 //! |---|---|
-//! | `read` | the batches of a file, part by part |
+//! | `kept` | columns of a table that are kept beside the predictions |
 //! | `write` | predictions and kept columns, batch after batch |
-//! | `journal` | what a run has predicted so far, for a run that goes on from there |
+//! | `journal`, `encoding` | what a run has predicted so far, for a run that goes on from there |
+//! | `read`, `arrow` | the batches of files of Parquet and Arrow, and what is written to them |
 
+#[cfg(feature = "tables")]
+mod arrow;
+mod encoding;
 mod journal;
+mod kept;
+#[cfg(feature = "tables")]
 mod read;
 mod write;
 
 pub use journal::{Journal, journal_of_this_run};
-pub use read::{BATCH_ROWS, TableFile};
+pub use kept::{KeptColumn, KeptField, Texts};
+#[cfg(feature = "tables")]
+pub use read::TableFile;
 pub use write::{ColumnNames, ScoredBatch, ScoredSchema, TableWriter};
+
+/// The number of rows of a batch. Up to some 30 columns, a core's second-level cache holds the decoded columns of a
+/// batch and the rows that are made of them.
+pub const BATCH_ROWS: usize = 8192;

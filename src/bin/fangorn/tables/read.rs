@@ -14,14 +14,11 @@ use parquet::arrow::{
     arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
 };
 
+use super::BATCH_ROWS;
 use crate::{
     error::{Error, Result},
     table_format::TableFormat,
 };
-
-/// The number of rows of a batch. Up to some 30 columns, a core's second-level cache holds the decoded columns of a
-/// batch and the rows that are made of them.
-pub const BATCH_ROWS: usize = 8192;
 
 /// A table file, whose parts can be read at the same time.
 #[derive(Debug)]

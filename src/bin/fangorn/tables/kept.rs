@@ -1,0 +1,176 @@
+//! Columns of a table that are kept beside the predictions.
+
+use std::{borrow::Cow, io};
+
+#[cfg(feature = "tables")]
+use std::sync::Arc;
+
+#[cfg(feature = "tables")]
+use arrow_array::{ArrayRef, StringArray};
+#[cfg(feature = "tables")]
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+#[cfg(feature = "tables")]
+use arrow_schema::{DataType, Field, FieldRef};
+
+/// The name and the type of a kept column.
+#[derive(Clone, Debug)]
+pub struct KeptField {
+    name: String,
+    /// The type in Arrow, or `None` for the texts of a CSV.
+    #[cfg(feature = "tables")]
+    arrow: Option<FieldRef>,
+}
+
+impl KeptField {
+    /// Returns a column of texts, as a CSV has them.
+    pub fn text(name: String) -> Self {
+        Self {
+            name,
+            #[cfg(feature = "tables")]
+            arrow: None,
+        }
+    }
+
+    /// Returns the column's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+#[cfg(feature = "tables")]
+impl KeptField {
+    /// Returns a column of a table of Arrow.
+    pub fn of_arrow(field: &FieldRef) -> Self {
+        // Each batch may have a dictionary of its own, which an Arrow file can't hold.
+        let plain = match field.data_type() {
+            DataType::Dictionary(_, values) => {
+                Arc::new(field.as_ref().clone().with_data_type((**values).clone()))
+            }
+            _ => field.clone(),
+        };
+        Self { name: field.name().clone(), arrow: Some(plain) }
+    }
+
+    /// Returns the column as a file of Arrow or Parquet names it.
+    pub fn arrow(&self) -> FieldRef {
+        self.arrow.clone().unwrap_or_else(|| Arc::new(Field::new(&self.name, DataType::Utf8, false)))
+    }
+}
+
+/// The entries of a kept column for the rows of a batch.
+#[derive(Clone, Debug)]
+pub enum KeptColumn {
+    /// Fields of a CSV.
+    Texts(Texts),
+    /// A column of a table of Arrow or Parquet.
+    #[cfg(feature = "tables")]
+    Arrow(ArrayRef),
+}
+
+impl KeptColumn {
+    /// Returns the entries of `count` rows from row `first` on.
+    pub fn slice(&self, first: usize, count: usize) -> Self {
+        match self {
+            Self::Texts(texts) => Self::Texts(texts.slice(first, count)),
+            #[cfg(feature = "tables")]
+            Self::Arrow(array) => Self::Arrow(array.slice(first, count)),
+        }
+    }
+
+    /// Returns what gives each entry as text.
+    ///
+    /// # Errors
+    /// The column's type has no text.
+    pub fn texts(&self) -> io::Result<RowTexts<'_>> {
+        match self {
+            Self::Texts(texts) => Ok(RowTexts::Texts(texts)),
+            #[cfg(feature = "tables")]
+            Self::Arrow(array) => {
+                const OPTIONS: &FormatOptions<'static> = &FormatOptions::new();
+                let formatter = ArrayFormatter::try_new(array.as_ref(), OPTIONS).map_err(io::Error::other)?;
+                Ok(RowTexts::Arrow(Box::new(formatter)))
+            }
+        }
+    }
+
+    /// Returns the column as an array of the type of `field`.
+    ///
+    /// # Errors
+    /// The values do not have this type.
+    #[cfg(feature = "tables")]
+    pub fn to_arrow(&self, field: &FieldRef) -> io::Result<ArrayRef> {
+        match self {
+            Self::Texts(texts) => Ok(Arc::new(StringArray::from_iter_values(texts.iter()))),
+            Self::Arrow(array) => arrow_cast::cast(array, field.data_type()).map_err(io::Error::other),
+        }
+    }
+}
+
+/// Gives the entries of a kept column as texts.
+pub enum RowTexts<'c> {
+    /// Fields of a CSV.
+    Texts(&'c Texts),
+    /// Values of Arrow.
+    #[cfg(feature = "tables")]
+    Arrow(Box<ArrayFormatter<'c>>),
+}
+
+impl RowTexts<'_> {
+    /// Returns the text of a row.
+    ///
+    /// # Errors
+    /// The value has no text.
+    pub fn get(&self, row: usize) -> io::Result<Cow<'_, str>> {
+        match self {
+            Self::Texts(texts) => Ok(texts.get(row).into()),
+            #[cfg(feature = "tables")]
+            Self::Arrow(formatter) => {
+                formatter.value(row).try_to_string().map(Cow::Owned).map_err(io::Error::other)
+            }
+        }
+    }
+}
+
+/// Texts in one allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    all: String,
+    /// Where each text ends.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// Adds a text.
+    pub fn push(&mut self, text: &str) {
+        self.all.push_str(text);
+        self.ends.push(self.all.len());
+    }
+
+    /// Returns the number of texts.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns the text of a row.
+    pub fn get(&self, row: usize) -> &str {
+        let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[begin..self.ends[row]]
+    }
+
+    /// Returns all texts, row after row.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|row| self.get(row))
+    }
+
+    fn slice(&self, first: usize, count: usize) -> Self {
+        (first..first + count).map(|row| self.get(row)).collect()
+    }
+}
+
+impl<'t> FromIterator<&'t str> for Texts {
+    fn from_iter<I: IntoIterator<Item = &'t str>>(texts: I) -> Self {
+        let mut all = Self::default();
+        texts.into_iter().for_each(|text| all.push(text));
+        all
+    }
+}
