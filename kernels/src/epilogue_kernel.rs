@@ -18,7 +18,8 @@ use fangorn_ir::{Combine, EpiloguePlan, Transform};
 pub struct EpilogueStage {
     /// How leaf values become margins.
     pub combine: Combine,
-    /// Whether sums began at the sum of no leaves, so that the kernel has to add the base score.
+    /// Whether sums began at the sum of no leaves (for example at infinity for a minimum), so that the kernel
+    /// has to add the base score.
     pub add_base: bool,
     /// Number of margins of a row.
     pub outputs: u32,
@@ -37,7 +38,7 @@ pub struct EpilogueBuffers {
     pub sums: Box<[u32]>,
     /// The copies of sums that are not added up yet.
     pub partial: Box<[u32]>,
-    /// The result's f32 values, by their bits.
+    /// The bits of the result's f32 values.
     pub values: Box<[u32]>,
     /// What the steps read, and the result if it is f16 or bf16.
     pub beside: EpilogueOperands,
@@ -58,12 +59,12 @@ pub struct EpilogueCall {
     pub scale: f32,
 }
 
-/// Adds up the copies of a row's sums that `partial` still has, and writes the row's values. Each row has one
-/// unit. `values` has room for f32 even if the result has another type.
+/// Adds the copies that are left in `partial` to a row's sums, and writes the row's values. One unit computes
+/// one row. `values` has room for f32 even if the result has another type.
 #[cube(launch_unchecked)]
 pub fn epilogue(buffers: EpilogueBuffers, call: EpilogueCall, #[comptime] what: EpilogueStage) {
-    // The context has no `mut` name here: with one, each number of the epilogue would become a variable of
-    // the kernel.
+    // Do not bind the context to a `mut` name: each number of the epilogue would then become a variable of the
+    // kernel.
     finish_row(&mut EpilogueContext { buffers, call }, &what);
 }
 

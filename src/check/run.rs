@@ -343,7 +343,7 @@ impl<'f> Check<'f> {
         }
     }
 
-    /// Compares margins of `rows` rows with the sums of their leaf values. `of_row` gives a row's leaf slots.
+    /// Compares margins of `rows` rows with the sums of the rows' leaf values. `of_row` returns a row's leaf slots.
     fn compare_margins<'s>(
         &self,
         margins: &[f32],
@@ -353,10 +353,11 @@ impl<'f> Check<'f> {
     ) -> Option<(usize, Finding)> {
         let forest = self.forest;
         let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
-        // At each addition such a device may treat three denormal numbers as zero.
+        // A device that flushes denormals may treat three denormal numbers as zero at each addition: both
+        // operands and the sum.
         let denormal = if flushes_denormals { 3.0 * (trees + 1) as f64 } else { 0.0 };
         let denormal = denormal * f64::from(f32::MIN_POSITIVE);
-        // Of a large batch some rows are compared, the last one always among them.
+        // In a large batch, only some rows are compared. The last row is always one of them.
         let apart = (rows * trees * forest.leaf_width()).div_ceil(SUMMED).max(1);
         let last = (rows - 1) % apart;
         for (r, found) in margins.chunks_exact(outputs).enumerate().skip(last).step_by(apart) {
@@ -372,7 +373,8 @@ impl<'f> Check<'f> {
         None
     }
 
-    /// Compares values of `rows` rows with those of the reference. `of_row` gives a row's leaf slots.
+    /// Compares values of `rows` rows with those of the reference interpreter. `of_row` returns a row's leaf
+    /// slots.
     fn compare_values<'s>(
         &self,
         values: &[f32],
@@ -393,10 +395,10 @@ impl<'f> Check<'f> {
     }
 }
 
-/// The slots that the reference finds for each of the different rows, in some trees.
+/// The leaf slots that the reference interpreter finds for each distinct row, in the trees that it walks.
 struct ExpectedSlots {
     trees: usize,
-    /// The slots, `rows x trees`, of which only those of walked trees are set.
+    /// The slots, `rows x trees`. A tree that was not walked has [`NOT_WALKED`].
     slots: Vec<u32>,
 }
 

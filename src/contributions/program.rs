@@ -81,7 +81,7 @@ pub(crate) struct TreeProgram {
     pub(crate) passes: Vec<Pass>,
 }
 
-/// A split, for a register of rows.
+/// A split, as a kernel evaluates it on a register of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Split {
     pub(crate) question: Question,
@@ -110,15 +110,16 @@ pub(crate) struct Step {
     pub(crate) split: u32,
     /// The feature, as an index into [`Group::features`].
     pub(crate) feature: u32,
-    /// The split's index among those of [`Pass::parts`], or [`FIRST`] if no split above has the same feature.
+    /// The split's index among the splits of [`Pass::parts`], or [`FIRST`] if no split above has the same feature.
     pub(crate) parts: u32,
-    /// The share of the left child in the cover.
+    /// The left child's share of the split's cover.
     pub(crate) share: f32,
     /// The values of children that are leaves.
     pub(crate) leaves: [f32; 2],
 }
 
-/// What a step does. `path` and `below` are stacks; a split's `path` is on top when its steps begin.
+/// What a step does. A kernel has a stack of `path` and a stack of `below`, which the module's documentation defines.
+/// When the steps of a split begin, the split's `path` is on top of its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// Pushes the path of the left child.
@@ -127,28 +128,28 @@ pub(crate) enum StepKind {
     Right,
     /// Pops the path of a child.
     Back,
-    /// Ends a split with two leaves: pushes `below`.
+    /// Ends a split with two leaves: pushes the split's `below`.
     Leaves,
-    /// Ends a split whose right child is a leaf: replaces the left child's `below` by its own.
+    /// Ends a split whose right child is a leaf: replaces the left child's `below` with the split's.
     RightLeaf,
-    /// Ends a split whose left child is a leaf: replaces the right child's `below` by its own.
+    /// Ends a split whose left child is a leaf: replaces the right child's `below` with the split's.
     LeftLeaf,
-    /// Ends a split without leaves: replaces the children's two `below` by its own.
+    /// Ends a split without leaves: replaces the `below` of both children with the split's.
     Join,
 }
 
 /// The value of [`Step::parts`] if no split above has the same feature.
 pub(crate) const FIRST: u32 = u32::MAX;
 
-/// The points of one pass, and what depends on them.
+/// The quadrature points of one pass, and the numbers that depend on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Pass {
     pub(crate) at: Vec<f32>,
     pub(crate) weights: Vec<f32>,
     /// For each split with the same feature above it, four lists with a number for each point: the left part if the row
     /// goes left, the left part if it goes right, the change if it goes left, and the change if it goes right. All are
-    /// for rows that took the path's sides before. For other rows the left part is the share of the cover, and the
-    /// change is 0.
+    /// for rows that took the path's sides at the feature's splits above. For other rows the left part is the left
+    /// child's share of the cover, and the change is 0.
     pub(crate) parts: Vec<f32>,
 }
 

@@ -86,8 +86,8 @@ pub fn interactions_by_subsets(forest: &Forest, row: &[impl reference::Input]) -
     })
 }
 
-/// Returns the interactions of one row leaf by leaf, in time `leaves x depth^4` a tree. The result is
-/// `outputs x (features + 1) x (features + 1)`, the bias last.
+/// Returns the interactions of one row. It adds them up leaf by leaf, in time `leaves x depth^4` a tree. The
+/// result is `outputs x (features + 1) x (features + 1)`, the bias last.
 ///
 /// The forest must have covers.
 pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
@@ -121,10 +121,10 @@ pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> 
     })
 }
 
-/// Returns the contributions of one row against background rows by the definition: for each background row, all subsets
-/// of the features of each tree, where a walk takes the row's side at splits on features of the subset, and the
-/// background row's side elsewhere. The time doubles with each feature of a tree, so it is for tiny trees. The result
-/// is `outputs x (features + 1)`, the bias last.
+/// Returns the contributions of one row against background rows, computed from the definition. For each background row,
+/// it walks each tree once for every subset of the tree's features. A walk takes the row's side at splits on features
+/// of the subset, and the background row's side at all other splits. The time doubles with each feature of a tree, so
+/// use it for tiny trees only. The result is `outputs x (features + 1)`, the bias last.
 pub fn interventional_by_subsets<T: reference::Input>(
     forest: &Forest,
     row: &[T],

@@ -29,12 +29,12 @@ pub struct Executable {
     ranks: Option<RankTables>,
     /// The leaf values as integers, if the kernel adds up integers.
     leaves: Option<Buffer>,
-    /// The numbers that are added in the producer's tree order, and what a run then writes, if sums have that
-    /// order. The plan then writes leaf slots.
+    /// The leaf values and base scores to add, and what a run writes, if a launch after the walks adds in the
+    /// producer's tree order. The plan itself then writes leaf slots.
     ordered: Option<(Leaves, Emit)>,
     /// The epilogue of sums that are added in the producer's tree order.
     ordered_epilogue: EpiloguePlan,
-    /// Maximum number of rows of a launch, if it is smaller than the device allows.
+    /// The caller's limit of rows in a launch, if there is one. The device's own limit holds, too.
     most_rows: Option<u32>,
 }
 
@@ -176,8 +176,8 @@ impl Executable {
     /// into `out`. Nothing is read back.
     ///
     /// `leaves` holds the leaf values by leaf slot. It may be any buffer of one value if the executable
-    /// writes leaf slots or a trace, or if its sums are exact or in the producer's order: these are sums of
-    /// the forest's own leaf values. `out` has room for [`Emit::width`] words for each row.
+    /// writes leaf slots or a trace, or if its sums are exact or in the producer's order: such sums use the
+    /// forest's own leaf values. `out` has room for [`Emit::width`] words for each row.
     pub fn run(&self, rows: &Rows, leaves: &Buffer, out: &Buffer) {
         self.run_with(rows, leaves, &EpilogueInputs::default(), out);
     }
@@ -206,8 +206,9 @@ impl Executable {
         }
     }
 
-    /// Whether the kernel can run operations that burn's fusion recorded after the forest, over these rows:
-    /// one launch writes each value, and writes it once, and the plan's epilogue is recorded operations.
+    /// Whether the kernel can run, over these rows, the operations that burn's fusion recorded after the forest.
+    /// It can if the plan's epilogue consists of recorded operations, and one launch writes every value exactly
+    /// once.
     pub(crate) fn takes_recorded(&self, rows: &Rows) -> bool {
         self.ordered.is_none()
             && self.plan.own.epilogue.recorded
@@ -230,7 +231,8 @@ impl Executable {
         Job { client: &self.client, plan: &self.plan, model: &self.model, leaves }
     }
 
-    /// Returns the maximum number of rows of a launch of the kernel, for rows as the kernel reads them.
+    /// Returns the maximum number of rows of a launch of the kernel. `rows` have the form that the kernel reads:
+    /// ranks, if the plan reads ranks.
     fn most_walked(&self, rows: &Rows) -> u32 {
         let bytes = self.client.properties().memory.max_page_size;
         let most = most_rows(&self.plan, rows, self.model.trees, bytes);

@@ -23,7 +23,7 @@ pub(super) struct ModelWords {
 
 /// The parts of a node before they are packed into words.
 struct NodeWords {
-    /// The threshold's key, or the place of a question.
+    /// The threshold's key, or the index of a question in the words of questions.
     asked: u32,
     column: u32,
     flags: u32,
@@ -46,7 +46,8 @@ impl NodeWords {
             }
             1 => {
                 let missing_left = u32::from(flags & MISSING_LEFT != 0) << (format.column_bits + 1);
-                // `asked` has 1 added if a missing value goes left. A node of one word does without.
+                // If a missing value goes left, `asked` is the threshold's key plus 1. A node of one word holds the
+                // key itself.
                 let asked = if asked == u32::MAX { asked } else { asked - (flags >> 31) };
                 words.push(asked & !spare | missing_left | leaf | column);
             }
@@ -60,7 +61,8 @@ impl NodeWords {
     }
 }
 
-/// The lists of columns that nodes' columns are indices into, if the row cache does not hold all columns.
+/// The lists of columns that the row cache holds, if it does not hold all columns. A node then names a column with
+/// its index in such a list.
 struct Columns {
     /// One list for each group of trees, or one list for all trees.
     lists: Vec<Vec<u32>>,
@@ -77,7 +79,8 @@ impl Columns {
         }
     }
 
-    /// Returns the column that a node of the tree at `position` names for a feature.
+    /// Returns the number with which a node of the tree at `position` names the column `feature`: the index in
+    /// the tree's list of columns, or the column itself if there are no lists.
     fn place(&self, position: u32, feature: u32) -> u32 {
         let list = self.lists.get((position / self.group) as usize);
         list.map_or(feature, |list| list.binary_search(&feature).unwrap_or(0) as u32)

@@ -141,7 +141,8 @@ pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Lengths, St
         });
     }
     if let Some(open) = open {
-        // Lengths that stay are left out of both products, so that a batch of no rows has a width.
+        // Dimensions that stay are left out of both products. Otherwise both would be 0 for a batch of no rows,
+        // and the length of -1 would be unknown.
         let stays = |at: &usize| lengths.get(*at) == Some(&0);
         let product = |shape: &[usize]| {
             let changed: Lengths = (0..shape.len()).filter(|at| !stays(at)).map(|at| shape[at]).collect();

@@ -240,11 +240,11 @@ pub struct Ngrams {
     weighing: Weighing,
     /// The least and the greatest number of tokens of an n-gram that is counted.
     lengths: [usize; 2],
-    /// The most tokens that are skipped between one token of an n-gram and the next.
+    /// The maximum number of tokens that are skipped between one token of an n-gram and the next.
     skips: usize,
     /// The tokens of all n-grams, integers or texts: first the n-grams of one token, then those of two, and so on.
     pool: Elements,
-    /// Where in the pool the n-grams of each length begin.
+    /// For each length, the index in `pool` at which the n-grams of this length begin.
     starts: Vec<usize>,
     /// The column of each n-gram.
     columns: Vec<usize>,
@@ -254,17 +254,18 @@ pub struct Ngrams {
 
 /// N-grams as a tree of their tokens.
 struct NgramTree {
-    /// For a node and a token, the node after it.
+    /// For a node and a token, the child that the token leads to.
     next: HashMap<(u32, u32), u32>,
     /// For each node, the n-gram that ends there.
     ngrams: Vec<Option<u32>>,
 }
 
 impl Ngrams {
-    /// Makes n-grams. `lengths` are the least and the greatest number of tokens of an n-gram that is counted;
-    /// `skips` is the most tokens that may be skipped between one token and the next. `pool` holds the tokens of all
-    /// n-grams, n-grams of one token first. `starts` holds where in `pool` the n-grams of each length begin.
-    /// `columns` has an entry for each n-gram. `weights` has one for each, or is empty.
+    /// Makes n-grams. `lengths` are the least and the greatest number of tokens of an n-gram that is counted.
+    /// `skips` is the maximum number of tokens that may be skipped between one token and the next. `pool` holds the
+    /// tokens of all n-grams, n-grams of one token first. `starts` holds, for each length, the index in `pool` at which
+    /// the n-grams of this length begin. `columns` has an entry for each n-gram. `weights` has an entry for each n-gram
+    /// or is empty.
     ///
     /// # Errors
     /// The tokens are neither integers nor texts, `lengths` is out of range, or the lists' lengths do not agree.

@@ -52,7 +52,7 @@ impl Metric {
         use Transform as T;
         match forest.transform {
             T::Sigmoid | T::Softmax | T::SoftmaxZero | T::SigmoidPair | T::ComplementPair => true,
-            // Averaged leaves of scikit-learn's forests.
+            // The averaged leaves of scikit-learn's classifiers are shares of classes.
             T::Identity => {
                 forest.classes.rule == ClassRule::Largest && &*forest.producer.library == "scikit-learn"
             }

@@ -1,10 +1,10 @@
 //! MIR: loops over rows and trees, walks, caches and reductions, without any decision on how nodes lie in
 //! memory.
 //!
-//! [`LoopNest::build`] turns a schedule's loops into statements. Its `reduce` stands for an atomic addition,
-//! which is right whatever runs in parallel. [`LoopNest::legalise`] replaces it by plain additions: a
-//! *conflicting* loop, a parallel loop over trees around a reduce, gets private partial sums, and stages at
-//! the end of the loop add them up (SilvanForge, section 5; the reduction draft, section 4).
+//! [`LoopNest::build`] turns a schedule's loops into statements. A `reduce` among them stands for an atomic
+//! addition, which is right whatever runs in parallel. [`LoopNest::legalise`] replaces each `reduce` with plain
+//! additions. A *conflicting* loop is a parallel loop over trees around a reduce. It gets private partial
+//! sums, and stages at the end of the loop add them up (SilvanForge, section 5; the reduction draft, section 4).
 
 mod build;
 mod legalise;
@@ -75,7 +75,7 @@ pub struct Walk {
     pub atomic: bool,
 }
 
-/// A choice among several bodies, by the offset of an enclosing loop.
+/// A choice among several bodies, according to the offset of an enclosing loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cases {
     /// Depth of the enclosing loop whose offset decides.

@@ -29,7 +29,7 @@ pub enum Format {
     Csr,
 }
 
-/// Declares an enum of operators with the name that each has in texts.
+/// Declares an enum of operators, with the name that each operator has in the text of a graph.
 macro_rules! named {
     ($(#[$doc:meta])* $kind:ident { $($(#[$each:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -42,7 +42,7 @@ macro_rules! named {
             /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Returns the name that stands in the text of a graph.
+            /// Returns the operator's name in the text of a graph.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),+
@@ -214,8 +214,8 @@ impl Aggregation {
         }
     }
 
-    /// Tells whether zeros leave the aggregate as it is, so that elements that a matrix in CSR does not store may be
-    /// left out.
+    /// Tells whether adding a zero leaves an aggregate unchanged. If it does, a run may skip the elements that a matrix
+    /// in CSR does not store.
     pub fn skips_zeros(self) -> bool {
         matches!(self, Self::Sum | Self::SumOfSquares)
     }

@@ -1,4 +1,5 @@
-//! Programs over the elements of a sparse driver: elements that are 0 in the driver are neither read nor computed.
+//! Programs over the elements of a sparse driver, which is an input in CSR. An element that is 0 in the driver is
+//! neither read from the other inputs nor computed.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,10 +17,11 @@ use crate::{
     select::PlannedOperator,
 };
 
-/// The least number of elements of a batch but the last. Its registers stay in the first-level cache.
+/// The minimum number of elements of a batch, except for the last one. The registers for this many elements stay in the
+/// first-level cache.
 const BATCH: usize = 512;
 
-/// The part of a root that one thread's rows compute.
+/// The part of a root that one thread computes from its rows.
 struct Part {
     /// Elements of a result in CSR, rows of a dense one, or sums over the rows.
     values: Vec<f64>,
@@ -30,12 +32,12 @@ struct Elements<'a> {
     operator: &'a PlannedOperator,
     values: &'a Values,
     driver: Arc<SparseMatrix<f64>>,
-    /// For each covered node that is an outer product: its left-hand side, and its right-hand side
-    /// transposed.
+    /// For each covered node, the left-hand side and the transposed right-hand side if it is an outer product.
+    /// Otherwise `None`.
     factors: Vec<Option<[Arc<DenseMatrix>; 2]>>,
 }
 
-/// The rows, columns and driver's values of a batch of elements.
+/// A batch of elements: the row, the column and the driver's value of each.
 #[derive(Default)]
 struct Places {
     rows: Vec<usize>,
@@ -71,7 +73,7 @@ fn sparse(matrix: &Matrix) -> Arc<SparseMatrix<f64>> {
         Matrix::Csr(sparse) => sparse.clone(),
         Matrix::Dense(held) => {
             let (rows, columns) = held.shape();
-            // Graphs have fewer than 2^32 columns, and a matrix has as many elements as its shape.
+            // A graph's matrices have fewer than 2^32 columns, and as many elements as their shapes say.
             let made = SparseMatrix::of_dense([rows, columns], held.values());
             Arc::new(made.expect("a matrix of a graph"))
         }

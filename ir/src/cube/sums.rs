@@ -15,7 +15,7 @@ pub enum EpiloguePlace {
 }
 
 impl EpiloguePlace {
-    /// Returns the words for it in a plan's text.
+    /// Returns the words with which a plan's text names this choice.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "as sums are written",
@@ -35,8 +35,8 @@ fn added_to(op: &Op<Cube>) -> Option<Sum> {
 }
 
 impl Plan<Cube> {
-    /// Whether every row's result is written exactly once, starting from the base score, so that it needs no
-    /// initial value.
+    /// Whether each row's result is written exactly once, as a sum that starts from the base score. The result
+    /// then needs no initial value.
     pub fn sums_once(&self) -> bool {
         let again = |sum: Sum| matches!(sum, Sum::Result { first: false } | Sum::Atomic);
         self.own.partials.is_empty() && !self.ops().into_iter().filter_map(added_to).any(again)

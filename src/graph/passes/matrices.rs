@@ -17,9 +17,10 @@ use crate::{
 /// The maximum number of elements of the matrix from splits to leaves.
 const MOST_ELEMENTS: usize = 1 << 22;
 
-/// Forests become products of matrices (CMLCompiler, section 3.3, with the columns of splits gathered, since a
-/// product with zeros and ones turns all columns of a row with a missing value into NaN). If `every` is set, every
-/// forest that can is rewritten, and otherwise those whose products take less time than their walks on the target.
+/// Rewrites forests to products of matrices (CMLCompiler, section 3.3). Unlike the paper, it gathers the columns of
+/// splits: a product with zeros and ones turns all columns of a row with a missing value into NaN. If `every` is set,
+/// it rewrites each forest that can become products, otherwise each one whose products take less time than its walks on
+/// the target.
 pub(super) fn of_forests(old: &Graph, target: GraphTarget, every: bool) -> Result<Graph, GraphError> {
     let wants_class = wants_class(old);
     let mut new = Rebuild::of(old);
@@ -56,17 +57,17 @@ fn wants_class(old: &Graph) -> Vec<bool> {
 /// A forest of a graph, the estimates of its walks and of products of matrices, and the choice between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestWays {
-    /// The name of its node.
+    /// The name of the forest's node.
     pub name: String,
-    /// The numbers that describe it.
+    /// The numbers from which the forest's times are estimated.
     pub facts: ForestFacts,
-    /// Number of the forest's margins of a row.
+    /// Number of margins of a row.
     pub outputs: usize,
-    /// The estimates of both ways for a batch.
+    /// The estimated times of walks and of products for a batch.
     pub choice: ForestChoice,
     /// Why the forest can't become products of matrices. `None` if it can.
     pub refused: Option<&'static str>,
-    /// Whether it becomes products of matrices.
+    /// Whether the pass rewrites the forest to products of matrices.
     pub products: bool,
 }
 

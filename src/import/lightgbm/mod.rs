@@ -3,7 +3,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `lines` | lines, fields and lists of the text, with their places |
+//! | `lines` | lines, fields and lists of the text, each with its line and column |
 //! | `objective` | the transform of a sum of leaf values |
 //! | `tree` | one tree |
 //! | `linear` | trees whose leaves are linear models, as a graph |

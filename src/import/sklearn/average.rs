@@ -23,8 +23,8 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
     if classifier { votes(file, &fitted, chosen) } else { means(file, &fitted, chosen) }
 }
 
-/// Refuses a forest or bag whose members are not scikit-learn's own trees, or are regressors in a classifier
-/// or the reverse.
+/// Refuses a forest or bag if a member is not one of scikit-learn's own trees. Also refuses a regressor in a
+/// classifier, and a classifier in a regressor.
 fn check_trees(file: &File<'_>, classifier: bool) -> Result<(), ImportError> {
     let sort = if classifier { "Classifier" } else { "Regressor" };
     let known = TREES.map(|name| name.ends_with(sort).then_some(name));

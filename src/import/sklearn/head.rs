@@ -1,4 +1,4 @@
-//! Reads the JSON text: the estimator's class, its release, and the scalars that it holds.
+//! Reads the JSON text: the estimator's class, scikit-learn's release, and the estimator's scalars.
 
 use serde::Deserialize;
 

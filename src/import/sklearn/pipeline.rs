@@ -219,8 +219,8 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         }
     }
 
-    /// Adds a step, and returns the rows that it computes. Returns `None` after a predictor, whose results become
-    /// the graph's outputs. Only the last step (`last`) may be a predictor.
+    /// Adds a step, and returns the rows that it computes. Returns `None` for `drop`, and after a predictor, whose
+    /// results become the graph's outputs. Only the last step (`last`) may be a predictor.
     fn transformed(
         &mut self,
         step: &Step,

@@ -13,7 +13,7 @@ const NONE: i32 = -1;
 
 /// A tree's arrays. Arrays with an entry for each node all have `nodes` entries.
 pub(super) struct Columns<'b> {
-    /// Number of the tree.
+    /// The index of the tree in the file.
     pub tree: usize,
     pub nodes: usize,
     kind: &'b [[u8; 1]],
