@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Anything that can go wrong with a user's input.
 ///
-/// Each message is one line that names the thing, the place in it and the remedy.
+/// Each message is one line that names the file or value, where in it the error is, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

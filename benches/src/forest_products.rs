@@ -18,7 +18,7 @@ const TREES: [usize; 4] = [1, 10, 30, 100];
 const DEPTHS: [u32; 4] = [1, 2, 3, 4];
 /// Rows of a batch.
 const ROWS: [usize; 3] = [1, 64, 512];
-/// Calls of each way.
+/// Number of calls of each graph.
 const CALLS: usize = 11;
 /// Steps of the fit. Each goes once through all costs.
 const STEPS: usize = 20_000;
@@ -29,7 +29,7 @@ struct Sample {
     counts: [f64; 4],
 }
 
-/// Prints microseconds of a row both ways, and the costs that follow, beside the shipped ones.
+/// Prints the microseconds of a row with walks and with matrix products, and the fitted costs beside the shipped ones.
 ///
 /// # Errors
 /// A graph does not run.

@@ -1,5 +1,5 @@
-//! `fangorn-benches sparse-rows MODEL`: sparse rows beside the same rows written out, and rows that stand column by column
-//! beside rows that stand one after the other, in turns, on one thread.
+//! `fangorn-benches sparse-rows MODEL`: times row-major dense rows, column-major dense rows and sparse rows of the same
+//! values, in turns, on one thread.
 
 use std::{error::Error, path::Path};
 
@@ -8,9 +8,9 @@ use fangorn::{Predictor, cpu::Rows, import, sparse::SparseMatrix};
 
 /// Rows of a batch: far more than a cache holds.
 const ROWS: usize = 16_384;
-/// Parts of the values that rows hold.
+/// The fractions of the values that sparse rows hold.
 const DENSITIES: [f64; 6] = [0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
-/// Calls of each way.
+/// Number of calls for each kind of rows.
 const CALLS: usize = 11;
 
 /// A seeded number between 0 and 1.
@@ -19,7 +19,7 @@ fn number(seed: &mut u64) -> f64 {
     (*seed >> 40) as f64 / f64::from(1 << 24)
 }
 
-/// Prints, for each density, nanoseconds of a row each way.
+/// Prints, for each density, the nanoseconds of a row of each kind.
 ///
 /// # Errors
 /// The model can't be read or does not predict.

@@ -42,10 +42,10 @@ const LAST_ROUND: usize = 25;
 /// A candidate that takes this many times as long as the default schedule in its first measurement is not measured
 /// again.
 const HOPELESS: f64 = 2.0;
-/// The winner has to take less than this part of the default schedule's time; otherwise noise may have
+/// The winner has to take less than this fraction of the default's time; otherwise noise may have
 /// chosen it.
 const GAIN: f64 = 0.98;
-/// The part of a batch's time budget in which candidates are screened.
+/// The fraction of a batch's time budget in which candidates are screened.
 const SCREENING: f64 = 0.6;
 
 /// Finds fast schedules for a forest on this machine's CPU, by batch size.

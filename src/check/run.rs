@@ -78,11 +78,11 @@ const FULL_ROWS: usize = 1024;
 const FULL_VALUES: usize = 1 << 23;
 /// Largest number of slots that the reference finds in a round of a full check.
 const FULL_SLOTS: usize = 1 << 24;
-/// Number of rows of a block.
+/// Number of rows of a row block.
 const BLOCK: usize = 64;
-/// Number of rows of a part of a block that fills no vector.
+/// Number of rows of a partial row block that fills no vector.
 const PART: usize = 17;
-/// Number of rows of two blocks and a part.
+/// Number of rows of two row blocks and a partial one.
 const TWO_BLOCKS: usize = 2 * BLOCK + PART;
 /// Seconds for which the code under check may run the blocks of a quick check that are not necessary.
 const QUICK_SECONDS: f64 = 6e-5;
@@ -175,7 +175,7 @@ impl Plan {
                 let steps = if forest.compare == CompareType::F64 { steps / 2 } else { steps };
                 let least = if whole || 16 * columns > QUICK_BATCH { 3 } else { 16 };
                 let distinct = (steps / of_a_row).min(QUICK_VALUES / columns).clamp(least, 512);
-                // Two blocks of leaf slots, and a part of a block for everything else, are always run.
+                // Two row blocks of leaf slots, and a partial row block for all else, are always run.
                 let slow = 4.0 * engines.seconds(BLOCK) > QUICK_SECONDS;
                 let large = if slow { 2 * BLOCK } else { distinct.max(TWO_BLOCKS) };
                 let others = if slow { PART } else { BLOCK + PART };
@@ -536,7 +536,7 @@ mod tests {
         assert!(leaf(found(|r, _| if r / 64 == 1 { r - 64 } else { r }, |_, _| {})));
         // The engine takes the row before for the last row of a batch.
         assert!(leaf(found(|r, count| if r + 1 == count { r.saturating_sub(1) } else { r }, |_, _| {})));
-        // The engine walks a part of a block that fills no vector from the part's first row.
+        // The engine walks a partial row block that fills no vector from its first row.
         assert!(leaf(found(|r, count| if r >= count / 16 * 16 { count / 16 * 16 } else { r }, |_, _| {})));
         // The engine's table of one tree is off by one place.
         assert!(leaf(found(|r, _| r, |t, slot| *slot = if t == 31 { *slot ^ 1 } else { *slot })));

@@ -228,7 +228,7 @@ fn join(chain: &[NestLoop], below: &[&Limit]) -> Vec<NestLoop> {
 
 fn joined(outer: &NestLoop, inner: &NestLoop) -> Option<NestLoop> {
     let tile = Limit { end: outer.range.step, minus: Vec::new() };
-    // Otherwise the last step inside a tile is cut short, which a single loop can't express.
+    // If `part` does not divide `whole`, a tile ends with a partial step, which a single loop can't express.
     let divides = |whole: Value, part: Value| match (whole, part) {
         (_, Value::Const(1)) => true,
         (Value::Const(whole), Value::Const(part)) => whole.is_multiple_of(part.max(1)),

@@ -96,7 +96,7 @@ pub enum Ranking {
 }
 
 impl Ranking {
-    /// All ways of ranking.
+    /// All methods of ranking.
     pub const ALL: [Self; 2] = [Self::Chosen, Self::Columns];
 
     /// Returns the name of the ranking in messages.

@@ -28,9 +28,9 @@ pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug
     const LEAST: Self;
     /// Returns the threshold of this type that decides the type's values as `t` does.
     fn threshold(t: f64) -> Self;
-    /// Stores a question's place where a threshold would be.
+    /// Stores a question's index where a threshold would be.
     fn from_place(place: u32) -> Self;
-    /// Returns the question's place that [`Self::from_place`] stored.
+    /// Returns the question's index that [`Self::from_place`] stored.
     fn place(self) -> usize;
     /// Returns values as `f32`, or `None` if `Self` is another type.
     fn singles(_values: &[Self]) -> Option<&[f32]> {
@@ -73,7 +73,7 @@ impl Compare for f64 {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Node<C = f32> {
-    /// The threshold, or a question's place in [`Nodes::questions`].
+    /// The threshold, or a question's index in [`Nodes::questions`].
     pub(super) threshold: C,
     /// The column and the flags.
     pub(super) meta: u32,
@@ -92,7 +92,7 @@ pub struct LinkedNode<C = f32> {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ShortNode {
-    /// The threshold, or a question's place.
+    /// The threshold, or a question's index.
     threshold: f32,
     /// From the highest bits down: flags (4 bits), column (12 bits), and the distance to the left child (16
     /// bits), which is 0 in a leaf.

@@ -239,7 +239,7 @@ mod tests {
     use super::{FEW_COLUMNS, FEW_ROWS, Number, RUN, in_runs, product};
     use crate::check::Random;
 
-    /// Products of all shapes around the limits of each way, compared with sums in doubles. A row has the same bits
+    /// Products of all shapes around the limits of each kernel, compared with sums in doubles. A row has the same bits
     /// alone and among others.
     fn all_shapes<T: Number + PartialEq + std::fmt::Debug>(unit: f64) {
         let mut random = Random(3);

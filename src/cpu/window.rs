@@ -9,7 +9,7 @@ use super::{
     rows::{Row, Rows},
 };
 
-/// Rows of a block of a window, whose values of a column lie side by side.
+/// Number of rows of a row block. Their values of a column lie side by side in a window.
 pub(super) use super::ranking::column_block::BLOCK;
 
 /// A copy of the rows `first` to `first + count`, column by column.
@@ -18,7 +18,7 @@ pub(super) struct Window<'a, T = f32> {
     pub(super) first: usize,
     pub(super) count: usize,
     pub(super) columns: usize,
-    /// The values, `[block][column][row of the block]`.
+    /// The values, `[row block][column][row of the row block]`.
     pub(super) data: &'a [T],
     /// Like `data`, with the highest bit of each rank flipped, for blends that need that. Empty if no blend
     /// does.
@@ -31,12 +31,12 @@ impl<'a, T: Row> Window<'a, T> {
         rows.start >= self.first && rows.end() <= self.first + self.count
     }
 
-    /// Returns whether all of these rows lie in one block. The window has to hold them.
+    /// Returns whether all of these rows lie in one row block. The window has to hold them.
     pub(super) fn together(&self, rows: Span) -> bool {
         rows.count == 0 || (rows.start - self.first) / BLOCK == (rows.end() - 1 - self.first) / BLOCK
     }
 
-    /// Returns the data from the row's block on, and the row's place in the block.
+    /// Returns the data from the row's row block on, and the row's index in the row block.
     pub(super) fn block(&self, row: usize) -> (&'a [T], usize) {
         let row = row - self.first;
         (&self.data[row / BLOCK * self.columns * BLOCK..], row % BLOCK)
@@ -47,7 +47,7 @@ impl<'a, T: Row> Window<'a, T> {
         Self { data: self.flipped, ..*self }.block(row)
     }
 
-    /// Returns the rows of the block that holds `row`, and the place of `row` among them.
+    /// Returns the rows of the row block that holds `row`, and the index of `row` among them.
     pub(super) fn rows(&self, row: usize) -> (Rows<'a, T>, usize) {
         let (data, place) = self.block(row);
         let rows = Rows::strided(data, [BLOCK, self.columns], [1, BLOCK]);

@@ -43,9 +43,9 @@ pub struct TreeBuilder<'b> {
 }
 
 impl Forest {
-    /// Returns a builder of a forest for rows of `features` columns and `outputs` margins. Until the builder
-    /// is told otherwise, base scores are 0, leaf values are summed, values are compared in `f32`, and there
-    /// is no transform.
+    /// Returns a builder of a forest that reads rows of `features` columns and gives each row `outputs`
+    /// margins. Without further calls, base scores are 0, leaf values are summed, values are compared in
+    /// `f32`, and there is no transform.
     pub fn builder(features: usize, outputs: u32) -> ForestBuilder {
         let forest = Self::empty(features, outputs);
         ForestBuilder {

@@ -18,7 +18,7 @@ use crate::forest::{Forest, reference};
 /// Why a graph can't be read, verified or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct GraphError {
-    /// The place of the error: a node, an input, an output, or a line.
+    /// Where the error is: at a node, an input or an output, or in a line.
     pub place: String,
     /// What is wrong.
     pub cause: String,

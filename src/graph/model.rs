@@ -121,7 +121,7 @@ impl Graph {
     /// operator has as many operands as it takes, of types and shapes that it takes, and there is an output.
     ///
     /// # Errors
-    /// The error names the first thing that is wrong, and its place.
+    /// The error names the first thing that is wrong, and where it is.
     pub fn verify(&self) -> Result<(), GraphError> {
         self.types().map(drop)
     }

@@ -25,13 +25,13 @@ use crate::{
     predictor::{ClassDecision, Predictor},
 };
 
-/// The least and the greatest number of rows of a part of a batch.
+/// The least and the greatest number of rows of a row block.
 const PART_ROWS: [usize; 2] = [64, 4096];
 
 /// A graph that is rewritten by [`Passes`], and whose forests are compiled for this machine's CPU.
 ///
-/// If each row's outputs depend on that row alone, a batch is evaluated in parts, whose tensors stay in a cache, and
-/// several threads evaluate parts at the same time. Products of matrices of floats with eight columns or more are
+/// If each row's outputs depend on that row alone, a batch is evaluated in row blocks, whose tensors stay in a cache.
+/// Several threads evaluate row blocks at the same time. Products of matrices of floats with eight columns or more are
 /// summed in floats, forests under the contract [`Any`](crate::sum::Contract::Any), and all other sums in doubles.
 ///
 /// ```

@@ -148,7 +148,7 @@ pub trait Layout {
 }
 
 /// The questions of a forest that are no thresholds, stored as words one after the other. A node refers to a
-/// question by its place: the index of its first word.
+/// question by the index of its first word.
 ///
 /// A category set is one word, with the number of its words and the [`question`] bits that say how a value is
 /// read, followed by the words of the set. Any other question is a word of [`question`] bits followed by the
@@ -186,7 +186,7 @@ impl Questions {
         questions
     }
 
-    /// Returns the place of a predicate's question, and the side of the values that satisfy it. Adds the
+    /// Returns the index of a predicate's question, and the side of the values that satisfy it. Adds the
     /// question if it is new. Returns `None` if the predicate is a threshold or always holds.
     pub fn place<const N: usize>(
         &mut self,

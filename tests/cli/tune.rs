@@ -158,7 +158,7 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
     let run = |arguments: &[&str]| printed(with_cache(&cache, arguments));
     let tune = ["tune", &model, "--rows", &rows, "--batch", "1,64", "--budget", "200ms", "--json"];
     let first = run(&tune);
-    // Times differ from run to run, so equal ones were kept.
+    // Measured times differ from run to run, so equal times come from the cache.
     assert_eq!(run(&tune), first);
     assert_ne!(run(&[&tune[..], &["--fresh"]].concat()), first);
     let kept = run(&tune);
@@ -177,7 +177,7 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
     assert_eq!(predict("tuned"), predict("default"));
     run(&["cache", "export", &model, "-o", &plan]);
     assert_eq!(predict(&plan), predict("default"));
-    // The contract of sums chooses between kept schedules: only those for `any` know a batch of one row.
+    // The contract selects the kept plan file: only the one for `any` has a bucket of one row.
     let exported = |sum: &str| {
         run(&["cache", "export", &model, "-o", &plan, "--sum", sum]);
         std::fs::read_to_string(&plan).expect("a plan file").matches("[[batch]]").count()
@@ -193,7 +193,7 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
     assert!(run(&["cache", "list"]).starts_with("0 plan file(s) in "));
 }
 
-/// Whatever is killed, what is kept stays whole, and a process that comes later is not held up.
+/// A process that is killed leaves kept plan files whole, and does not block a later process.
 #[test]
 fn processes_that_tune_at_once_and_are_killed_leave_whole_plans() {
     let scratch = Scratch::new("killed");

@@ -54,7 +54,7 @@ enum Move {
     FewRows(FewRows),
 }
 
-/// A move that makes other loops.
+/// Draws a move that replaces or reorders loops.
 fn shape() -> impl Strategy<Value = Move> {
     prop_oneof![
         8 => any::<(u8, u8)>().prop_map(|(v, s)| Move::Tile(v, s)),
@@ -63,7 +63,7 @@ fn shape() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// A move that says how loops run, or what is made of the model.
+/// Draws a move that marks a loop, or a directive without a loop, such as `layout` or `sort`.
 fn mark(kind: Kind) -> impl Strategy<Value = Move> {
     let threads = if kind == Kind::MappedLoop { 1 } else { 3 };
     let dim = prop_oneof![1 => Just(Dim::Batch), 1 => Just(Dim::Tree)];
@@ -98,7 +98,7 @@ fn mark(kind: Kind) -> impl Strategy<Value = Move> {
 
 /// A schedule that keeps the language's rules.
 pub fn schedule(kind: Kind) -> impl Strategy<Value = Schedule> {
-    // Loops mostly before marks, since a marked loop is neither tiled nor split.
+    // Most moves of loops come before the marks, because a marked loop can be neither tiled nor split.
     let mixed = prop_oneof![1 => shape(), 1 => mark(kind)];
     let moves = (
         prop::collection::vec(shape(), 0..5),

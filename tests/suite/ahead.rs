@@ -138,14 +138,14 @@ fn program(cc: &str, folder: &Path, forest: &Forest, flags: &[&str]) -> PathBuf 
     folder.join("program")
 }
 
-/// Compiles a forest, runs it on rows of `f64`, and compares all that it says with the reference interpreter.
+/// Compiles a forest, runs it on rows of `f64`, and compares all that it prints with the reference interpreter.
 fn check(what: &str, forest: &Forest, rows: &[f64], count: usize, flags: &[&str]) {
     let Some(cc) = compiler() else { return };
     let folder = folder();
     let columns = forest.features.len();
     let mut bytes = Vec::new();
     for row in 0..count {
-        // The program reads one value more, so that a model of no columns has rows, too.
+        // The program reads one more value in each row, so that a model without columns has rows, too.
         for value in rows[row * columns..][..columns].iter().chain([&0.0]) {
             match forest.compare {
                 CompareType::F32 => bytes.extend((*value as f32).to_ne_bytes()),
@@ -179,7 +179,7 @@ fn check(what: &str, forest: &Forest, rows: &[f64], count: usize, flags: &[&str]
         assert_eq!(found.values.len(), expected.len(), "{what}");
         for (value, expected) in found.values.iter().zip(&expected) {
             let relative = if Accumulator::of(forest) == Accumulator::F32 { 1e-6 } else { 1e-13 };
-            // The other transforms subtract what may be nearly equal.
+            // The other transforms may subtract nearly equal numbers, so their values have larger relative errors.
             let keeps_size =
                 matches!(forest.transform, Transform::Sigmoid | Transform::Exp | Transform::Softmax);
             let least = if keeps_size { 1e-30 } else { 1.0 };

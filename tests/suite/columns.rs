@@ -1,4 +1,5 @@
-//! Tables whose columns have types and steps of their own, and gaps, against the reference interpreter leaf by leaf.
+//! Compares predictions with the reference interpreter, leaf by leaf, for tables whose columns have their own types and
+//! strides, and missing values.
 
 use crate::generate;
 
@@ -26,11 +27,11 @@ enum Held {
     Bool(Vec<bool>),
 }
 
-/// The types in turn.
+/// The names of the types, in the order of [`Held`].
 const TYPES: [&str; 11] = ["f64", "f32", "f16", "bf16", "i32", "i16", "i8", "u32", "u16", "u8", "bool"];
 
 impl Held {
-    /// Returns values as a type, if it holds all of them. A missing value is whatever `garbage` says.
+    /// Returns the values in a type, or `None` if the type can't hold all of them. With `garbage`, NaN becomes 1.
     fn new(values: &[f64], dtype: &str, garbage: bool) -> Option<Self> {
         let there: Vec<f64> = values.iter().map(|v| if garbage && v.is_nan() { 1.0 } else { *v }).collect();
         macro_rules! whole {
@@ -81,7 +82,8 @@ impl Held {
     }
 }
 
-/// A column as it is held: its values `step` apart from `from` on, and the bits of those that are there.
+/// A column in memory: the value of row `i` is `held[from + i * step]`. `bits` is a bitmap of the values that are not
+/// missing, with the index of its first bit.
 struct Kept {
     held: Held,
     dtype: &'static str,

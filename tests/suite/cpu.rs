@@ -124,7 +124,8 @@ fn caches_say_what_they_are() {
     assert!(trees.contains("cacheTrees 2: nothing"), "{trees}");
 }
 
-/// Whether the machine has been said to gather fast: only one with AVX2 does at all.
+/// Returns whether `FANGORN_GATHERS` says that the machine gathers fast, or `None` if it says nothing. A machine
+/// without AVX2 never gathers fast.
 fn gathers_fast() -> Option<bool> {
     #[cfg(target_arch = "x86_64")]
     let able = is_x86_feature_detected!("avx2") && std::env::var(ISA).as_deref() != Ok("portable");
@@ -137,7 +138,7 @@ fn gathers_fast() -> Option<bool> {
     }
 }
 
-/// The next test once more for each way, whichever this machine takes.
+/// Runs the next test with slow and with fast gathers, whatever this machine has.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_few_wide_rows_go_either_way() {
@@ -171,7 +172,7 @@ fn a_few_wide_rows_give_what_the_reference_gives() {
         let predictor =
             Predictor::builder(&forest).schedule(schedule.clone()).threads(1).build().expect("a predictor");
         let program = predictor.program().to_string();
-        // Which it is where the machine is asked, only the machine knows.
+        // Unless `FANGORN_GATHERS` is set, the program measures how fast the machine gathers. The test expects nothing.
         if let Some(expected) = if trees < 8 { Some(false) } else { gathers_fast() } {
             assert_eq!(program.contains("64 trees abreast"), expected, "{program}");
         }
@@ -216,7 +217,7 @@ fn without_a_number_of_threads_a_predictor_has_those_of_its_pool() {
     assert_eq!(stated.program().threads(), 2);
 }
 
-/// Values are computed from margins in tasks of 4096 rows, in place where a row has as many of both.
+/// Values are computed from margins in tasks of 4096 rows, in place if a row has as many values as margins.
 #[test]
 fn values_of_many_rows_are_those_of_their_margins() {
     let cases = [

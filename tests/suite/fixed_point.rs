@@ -100,7 +100,7 @@ proptest! {
             values.extend(trees.map(|t| (order[t], fixed.leaves()[2 * t + sides[t]])));
             values.sort();
             let words = values.iter().map(|(_, v)| fixed.split(*v)).fold([0u32; 2], |sum, v| {
-                // The lows never carry; the highs wrap as two's complement does.
+                // The sum of the low words never carries. That of the high words wraps in two's complement.
                 [sum[0].checked_add(v[0]).expect("room for the lows"), sum[1].wrapping_add(v[1])]
             });
             prop_assert_eq!(fixed.join(words), values.iter().map(|(_, v)| v).sum::<i64>());
@@ -113,7 +113,7 @@ proptest! {
         total in prop_oneof![
             any::<i64>().prop_map(|v| v >> 3),
             (any::<i32>(), 0..29u32).prop_map(|(v, by)| i64::from(v) << by),
-            // Halfway between two floats, and one beside it.
+            // Totals halfway between two floats, and one unit below and above.
             ((1i64 << 23)..(1 << 24), 0..35u32, -1..2i64).prop_map(|(v, by, d)| ((2 * v + 1) << by) + d),
         ],
     ) {
@@ -136,7 +136,7 @@ proptest! {
             let total = trees().map(|t| fixed.leaves()[2 * t + sides[t]]).sum::<i64>() + fixed.base()[o];
             let margin = fixed.round(total, o);
             let real = || trees().map(|t| leaves[t][sides[t]]).chain([bases[o]]);
-            // Sums past the largest f64 have no oracle here.
+            // `exact_sum` is no reference for sums beyond the largest f64.
             let magnitude: f64 = real().map(f64::abs).sum();
             if !margin.is_finite() || magnitude > 1e300 {
                 continue;
@@ -151,17 +151,17 @@ proptest! {
 
 #[test]
 fn units_follow_the_range() {
-    // One tree and a base of at most 1.5 together: two values meet, so the low word has 31 bits.
+    // A sum has two values, a leaf value and a base score, of at most 1.5 together. So the low word has 31 bits.
     let fixed = FixedPoint::new(&forest(&[[1.0, -0.25]], &[0.5])).expect("fixed point");
     assert_eq!((fixed.low_bits(), fixed.exponents()), (31, &[59][..]));
     assert_eq!((fixed.leaves(), fixed.base()), (&[1 << 59, -1 << 57][..], &[1 << 58][..]));
     assert_eq!(fixed.split(-1), [(1 << 31) - 1, u32::MAX]);
     assert_eq!(fixed.join([(1 << 31) - 1, u32::MAX]), -1);
-    // Each output has its own unit; the one with the most trees sets the words.
+    // Each output has its own unit. The output with the most trees determines the number of low bits.
     let fixed =
         FixedPoint::new(&forest(&[[1.0; 2], [1e-40; 2], [4.0; 2]], &[0.0, 0.0])).expect("fixed point");
     assert_eq!((fixed.low_bits(), fixed.exponents()), (30, &[56, 126][..]));
-    // No values but zeros: the finest unit, and a margin of +0.
+    // If all values are zero, the unit is the finest, and the margin is +0.
     let fixed = FixedPoint::new(&forest(&[], &[-0.0])).expect("fixed point");
     assert_eq!((fixed.low_bits(), fixed.exponents(), fixed.base()), (31, &[126][..], &[0][..]));
     assert_eq!(fixed.round(0, 0).to_bits(), 0);
@@ -173,7 +173,7 @@ fn margins_past_the_largest_float_are_infinite() {
         FixedPoint::new(&forest(&[[f64::MAX, -f64::MAX], [f64::MAX, 3e38]], &[0.0])).expect("fixed point");
     let [a, b, c, _] = fixed.leaves() else { panic!("four leaves") };
     assert_eq!([fixed.round(a + c, 0), fixed.round(*b, 0)], [f32::INFINITY, f32::NEG_INFINITY]);
-    // What is largest cancels, and nothing has overflowed on the way.
+    // The largest leaf values cancel without an overflow.
     assert_eq!(fixed.round(b + c, 0), 0.0);
     let fixed = FixedPoint::new(&forest(&[[f64::from(f32::MAX); 2]], &[0.0])).expect("fixed point");
     assert_eq!(fixed.round(fixed.leaves()[0], 0), f32::MAX);

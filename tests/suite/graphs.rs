@@ -459,7 +459,7 @@ fn operators_mean_what_numpy_means() {
     ] {
         assert!((erf(x) - expected).abs() < 1e-10 && erf(-x) == -erf(x), "erf {x} is {}", erf(x));
     }
-    // Of equal elements the first, or the last; a NaN is the extreme.
+    // Of equal extremes the first is found, or the last with `last`. A NaN is the extreme, and the first NaN is found.
     let ties = floats(&[2, 4], &[3.0, 1.0, 3.0, 1.0, 0.0, NAN, 9.0, NAN]);
     for (greatest, last, expected) in
         [(true, false, [0, 1]), (true, true, [2, 1]), (false, false, [1, 1]), (false, true, [3, 1])]

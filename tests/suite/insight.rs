@@ -368,7 +368,7 @@ fn the_index_is_what_its_definition_says() {
     assert!(Drift::new(&forest, &bins, [&none, &none], 10).is_err());
 }
 
-/// A forest that is `x[1] < 0.5`, in percent, and another tree on `x[2]` that adds nothing.
+/// Returns a forest whose margin is 1 if `x[1] < 0.5`, else 0. Its second tree splits on `x[2]` and adds 0.
 fn indicator(transform: Transform, rule: ClassRule) -> Forest {
     let classes = Classes { rule, ..Classes::default() };
     let mut builder = Forest::builder(4, 1).transform(transform).classes(classes);
@@ -397,7 +397,7 @@ fn permutations_show_what_predictions_depend_on() {
     let found = of(8, 0, Metric::SquaredError);
     assert_eq!(found.baseline, 0.0);
     assert_eq!([found.mean[0], found.mean[2], found.mean[3]], [0.0; 3]);
-    // Two of two random rows differ in half of all cases.
+    // After a permutation, a row has the `x[1]` of a random row, and so a wrong prediction in half of all cases.
     assert!((found.mean[1] - 0.5).abs() < 0.03 && found.deviation[1] > 0.0, "{found:?}");
     assert!(found.deviation[1] < 0.03);
     assert_eq!(of(8, 0, Metric::SquaredError), found);
@@ -410,7 +410,7 @@ fn permutations_show_what_predictions_depend_on() {
     assert!(permutation(&forest, &predictor, &rows, &labels[1..], wrong, |_| ()).is_err());
 }
 
-/// The rows are as they were after each feature, so a feature's importance does not depend on those before it.
+/// `permutation` restores the rows after each feature, so the importance of a feature does not depend on earlier ones.
 #[test]
 fn a_features_permutations_are_its_own() {
     let forest = with_gains("churn");
@@ -428,7 +428,7 @@ fn a_features_permutations_are_its_own() {
         |_| (),
     )
     .expect("importances");
-    // The loss of the rows themselves, by the definition.
+    // The log loss of the rows without permutation, from its definition.
     let loss: f64 = (0..specimen.count)
         .map(|row| {
             let p = reference::values(&forest, specimen.row(row))[0];
@@ -438,7 +438,7 @@ fn a_features_permutations_are_its_own() {
     assert!((all.baseline - loss).abs() < 1e-5, "{} for {loss}", all.baseline);
     let last = *forest.used_columns().last().expect("a column") as usize;
     let mut constant = specimen.rows.clone();
-    // With all other columns the same in all rows, only the last one's permutations matter.
+    // If every other column is constant, only permutations of the last one change predictions.
     for row in 1..specimen.count {
         for column in (0..columns).filter(|column| *column != last) {
             constant[row * columns + column] = constant[column];

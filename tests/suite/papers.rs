@@ -333,7 +333,7 @@ fn loop_orders_are_those_of_the_prose() {
     assert_eq!(walks(FOUR_ROWS_TWO_TREES), four_rows);
 }
 
-/// Twenty that go wrong on the way from paper to file, and the directive that the message names.
+/// Twenty schedules copied from papers with an error, and the directive or line that the message names.
 const WRONG: [(&str, &[&str]); 20] = [
     ("tile(batch, b0, b1)", &["line 1", "tile(variable, outer, inner, size)"]),
     ("tile(batch, b0, b1, CHUNK)", &["line 1", "`CHUNK` is no size"]),

@@ -347,7 +347,7 @@ fn columns_come_by_feature() {
     for width in Width::ALL {
         assert_eq!(Ranks::columns_of(&forest, width).expect("numbers"), (2, 3), "{width:?}");
     }
-    // Two columns of 300 thresholds: four bytes either way, of which single bytes are the usual.
+    // Two columns of 300 thresholds: four bytes in either width, of which single bytes are the usual.
     let splits: Vec<_> = (0..600).map(|i| (i % 2, less(f64::from(i / 2)), Side::Left)).collect();
     let forest = stumps(CompareType::F32, &splits);
     assert_eq!(Ranks::new(&forest, Choice::Auto).expect("ranks").width(), Width::U8);

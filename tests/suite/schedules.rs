@@ -289,7 +289,7 @@ fn contradictions_are_named_with_a_remedy() {
     cpu("interleave(batch)", &["directive 1", "`batch` is not an innermost loop", "reorder"]);
     cpu("unrollWalk(batch, 2)", &["directive 1", "`batch` is not an innermost loop", "reorder"]);
     cpu("parallel(batch)\nparallel(batch)", &["directive 2", "`batch` is mapped already", "once"]);
-    // Which mark is in the way is said.
+    // The message names the mark that forbids the directive.
     cpu(
         "parallel(batch)\ntile(batch, b0, b1, 8)",
         &["directive 2", "a mark of `parallel`", "tile and split first"],

@@ -68,7 +68,7 @@ fn a_few_rows_of_a_window_go_one_by_one() {
     }
 }
 
-/// A batch too small to divide its rows among threads divides its trees: the trace has the shares that the run has.
+/// If a batch has too few rows for the threads, they share the trees. The trace says which share each visit belongs to.
 #[test]
 fn a_trace_has_the_shares_of_a_small_batch() {
     let stumps = |aggregate| {
@@ -95,14 +95,14 @@ fn a_trace_has_the_shares_of_a_small_batch() {
         assert_eq!(shares.len() as u32, expected, "{what}");
         assert!(shares.contains(&0) && *shares.last().expect("a share") == expected - 1, "{what}");
         assert_eq!(trace.iter().map(|visit| visit.block).min(), Some(0), "{what}");
-        // A share's trees follow each other.
+        // The trees of a share are adjacent.
         for row in trace.chunks(forest.trees.len()) {
             assert!(row.is_sorted_by_key(|visit| visit.share), "{what}");
         }
     }
 }
 
-/// Tiles that divide nothing, seen in the order of walks: a tile's last, partial step ends with the tile.
+/// If sizes of tiles do not divide their loops, the order of walks shows that a partial step ends with its tile.
 #[test]
 fn partial_tiles_keep_their_order() {
     let forest = forest_of("7 x depth 1");
@@ -121,7 +121,7 @@ fn partial_tiles_keep_their_order() {
     }
 }
 
-/// Each block of a run has a number of its own, from 0 on, and each iteration of a parallel loop a worker.
+/// Each block of a run has its own number, counted from 0. Each iteration of a parallel loop has its own worker.
 #[test]
 fn blocks_and_workers_have_numbers_of_their_own() {
     let forest = forest_of("6 x depth 2; features 3");
@@ -132,7 +132,7 @@ fn blocks_and_workers_have_numbers_of_their_own() {
     for threads in [1, 2] {
         let predictor = Predictor::builder(&forest).schedule(schedule.clone()).threads(threads).build();
         let trace = predictor.expect("a predictor").trace(&rows).expect("a trace");
-        // Blocks of five rows, the last of three, and of two trees.
+        // A block has two trees, and five rows, or three at the end of the batch.
         let mut tiles: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); 5 * 3];
         for (at, visit) in trace.iter().enumerate() {
             tiles[at / 6 / 5 * 3 + at % 6 / 2].insert(visit.block);
@@ -143,7 +143,7 @@ fn blocks_and_workers_have_numbers_of_their_own() {
         let workers: BTreeSet<u32> = trace.iter().map(|visit| visit.worker).collect();
         assert_eq!(workers, (0..5).map(|k| worker([k])).collect(), "{threads} threads");
     }
-    // A serial part of a run has the worker 0, which no iteration has.
+    // Visits outside all parallel loops have worker 0, which no iteration of a parallel loop has.
     assert_eq!(worker([]), 0);
     assert!((0..100).all(|k| worker([k]) != 0 && worker([k, 0]) != worker([k])));
 }
@@ -151,7 +151,7 @@ fn blocks_and_workers_have_numbers_of_their_own() {
 proptest! {
     #![proptest_config(Config { cases: 1500, failure_persistence: None, ..Config::default() })]
 
-    /// The nest of a GPU, too, has every walk once.
+    /// A loop nest for a GPU, too, has each pair of a row and a tree once.
     #[test]
     fn mapped_nests_visit_each_pair_once(case in generate::case(Kind::MappedLoop)) {
         let request = request(Device::PORTABLE_GPU, 1);

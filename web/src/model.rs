@@ -174,7 +174,7 @@ impl Model {
         let forest = &self.forest;
         let splits = forest.trees.iter().any(|tree| tree.nodes.len() > 1);
         match forest.aggregate != Aggregate::Sum || forest.covers.is_none() && splits {
-            // This fails before it does anything that takes time.
+            // Here `Explainer::new` fails before it does any work that takes long.
             true => Explainer::new(forest).err().map(|error| error.to_string()),
             false => None,
         }

@@ -21,7 +21,7 @@ pub enum Error {
     File {
         /// The file's path as the user gave it.
         file: String,
-        /// The place in the file, what is wrong there and what to do.
+        /// Where in the file the error is, what is wrong there, and what to do.
         what: String,
     },
     /// Options that don't exist, or that don't fit each other or the model.

@@ -27,7 +27,7 @@ pub const MOST_NAMED_COLUMNS: usize = 1 << 16;
 pub enum RowExplainer {
     /// The covers of the nodes say what to expect of a feature that is not known.
     Paths(Explainer),
-    /// The rows of a background say what to expect of such a feature.
+    /// The rows of a background say what to expect of a feature that is not known.
     Background(Interventional),
 }
 
@@ -75,7 +75,7 @@ impl RowExplainer {
         Ok((backend == Backend::Cpu).then_some(Self::Paths(explainer)))
     }
 
-    /// Prepares contributions against a file of rows, whose missing values are marked as those of the rows are.
+    /// Prepares contributions against a background file, which marks missing values like the file of rows.
     ///
     /// # Errors
     /// The background can't be read, or the model can't be explained.

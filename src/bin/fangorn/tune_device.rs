@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const WITH_SHARED_SUMS: usize = 3;
 /// How often the default schedule and the fastest one are timed at the end, in turns.
 const TURNS: usize = 5;
-/// The fastest schedule has to take less than this part of the default schedule's time.
+/// The fastest schedule has to take less than this fraction of the default schedule's time.
 const GAIN: f64 = 0.98;
 
 /// The options of a search.

@@ -57,7 +57,7 @@ impl BlockEngine for Walks {
             }
             Source::Copy(window) => by_block(window, block.row, |rows, row, by| {
                 // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows
-                // have the forest's columns. `row` counts rows of this block of the window.
+                // have the forest's columns. `row` counts rows of this row block of the window.
                 hand_over(Block { row, ..block }, by, found, sink, &mut |row, tree, found| unsafe {
                     portable(trees, rows, Block { row, tree, ..block }, found);
                 });
@@ -73,8 +73,8 @@ impl BlockEngine for Walks {
     }
 }
 
-/// Calls `f` for each block of a window that holds some of the rows. `f` gets the rows of the block,
-/// the span of the wanted ones among them, and the number of the block's first row.
+/// Calls `f` for each row block of a window that holds some of the rows of `row`. `f` gets all rows of the
+/// row block, the span of the wanted rows among them, and the index of the row block's first row.
 fn by_block<T: Row>(window: Window<'_, T>, row: Span, mut f: impl FnMut(&Rows<'_, T>, Span, usize)) {
     let mut done = 0;
     while done < row.count {

@@ -4,7 +4,7 @@
 //! The copy of a column block of 64 rows takes the same time whether one column is wanted or all sixteen. A
 //! column with one threshold needs no copy: one compare finds, for sixteen columns of a row, which of their
 //! values reach their thresholds. A column with more thresholds takes one such compare for each threshold.
-//! The way that [costs](crate::cost) least is chosen for each column block.
+//! The method with the least [cost](crate::cost) is chosen for each column block.
 
 use super::{
     super::cache_line::CacheLine,

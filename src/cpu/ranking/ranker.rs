@@ -127,7 +127,7 @@ impl Ranker {
         Self::by(ranks, Ranking::Chosen)
     }
 
-    /// Like [`Self::new`], but ranks in the given way only.
+    /// Like [`Self::new`], but ranks by the given method only.
     pub fn by(ranks: &Ranks, ranking: Ranking) -> Self {
         let singles = RankSources::new(ranks);
         Self {

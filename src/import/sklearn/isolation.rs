@@ -11,7 +11,7 @@ use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
 /// Euler's constant.
 const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
 
-/// The relative part of a score that may be rounding. The offset is often, to the last bit, the score of many
+/// A bound of a score's relative rounding error. The offset is often, to the last bit, the score of many
 /// rows, which are no outliers. A sum in another order than scikit-learn's is off by less than this.
 const ROUNDING: f64 = 1.0 / (1u64 << 40) as f64;
 

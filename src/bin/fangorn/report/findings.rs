@@ -52,7 +52,7 @@ pub struct Findings {
     pub splits: SplitImportances,
     /// Contributions, or why there are none.
     pub explained: Result<Explained, String>,
-    /// The permutation importances, where there are labels, with their options.
+    /// The permutation importances with their options, or `None` without labels.
     pub permuted: Option<(PermutationOptions, PermutationImportances)>,
     /// The columns that some split reads, the most important one first.
     pub order: Vec<usize>,
@@ -65,7 +65,7 @@ pub struct Findings {
 
 /// Contributions of the rows that were drawn.
 pub struct Explained {
-    /// The end of a sentence of the page: from what the expectation for an unknown feature comes.
+    /// The end of a sentence of the page: the source of the expectation for a feature that is not known.
     pub expected: String,
     pub means: MeanContributions,
     /// The contributions to one output, `rows x (features + 1)`.
@@ -150,11 +150,11 @@ fn progress(forest: &Forest, has_labels: bool) -> ProgressBar {
     }
 }
 
-/// Values of contributions that are held at a time: a row of many outputs has many.
+/// The maximum number of contributions in memory at a time. A row of many outputs has many contributions.
 const VALUES_AT_A_TIME: usize = 1 << 22;
 
-/// Returns what explains rows, and what its expectations come from: the background, else the covers, else some of the
-/// rows.
+/// Returns an explainer, and a text that names the source of its expectations: the background, else the covers, else
+/// some of the rows.
 fn explainer<T: Cell>(
     args: &Report,
     forest: &Forest,

@@ -141,7 +141,7 @@ pub fn misfit_message(
     }
 }
 
-/// Returns the place and the first characters of a cell.
+/// Returns the line, the column and the first characters of a cell.
 fn cell(line: usize, at: usize, text: &str) -> String {
     format!("line {line}, column {}: `{}`", at + 1, shortened(text))
 }

@@ -18,10 +18,10 @@ use crate::{
 
 kernels!("avx512f,avx512dq", 16);
 
-/// Returns a bit for each lane, set where the row goes right at the lane's split.
+/// Returns a bit for each lane, set if the row goes right at the lane's split.
 ///
 /// # Safety
-/// The machine has AVX-512 F and DQ. `at` has the addresses of as many tiles as a register has room for. Each
+/// The machine has AVX-512 F and DQ. `at` holds the addresses of as many tiles as a register has room for. Each
 /// offset leads from `data` to a row with the forest's columns.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
