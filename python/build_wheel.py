@@ -22,7 +22,7 @@ def build_command():
     """Build the command line, and put it into the folder of scripts."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target"))
     manifest = HERE.parent / "Cargo.toml"
-    options = ["--release", "--locked", "-p", "fangorn", "--no-default-features", "--features", "cli", "--bin", "fangorn"]
+    options = ["--release", "--locked", "-p", "fangorn", "--no-default-features", "--features", "tables", "--bin", "fangorn"]
     command = ["cargo", "build", "--manifest-path", str(manifest), "--target-dir", str(target), *options]
     subprocess.run(command, check=True, env={**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "true"})
     name = "fangorn.exe" if sys.platform == "win32" else "fangorn"

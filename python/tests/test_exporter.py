@@ -9,9 +9,9 @@ import pytest
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/export_sklearn.py"
 
 
-def run(*arguments, before=None):
+def run(*arguments, before=None, options=()):
     """The status and the lines of standard error."""
-    command = [sys.executable, SCRIPT, *arguments]
+    command = [sys.executable, *options, SCRIPT, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=before)
     return done.returncode, done.stderr.splitlines()
 
@@ -45,6 +45,13 @@ def test_a_full_disk_leaves_the_earlier_file(model):
     assert status == 1 and len(lines) == 1 and "can't be written" in lines[0] and "make room" in lines[0], lines
     assert output.read_text() == "old"
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.joblib", "model.npz"]
+
+
+def test_a_package_that_is_not_there_is_named_and_help_needs_none():
+    # Without `site`, Python finds no installed packages.
+    status, lines = run("model.joblib", "model.npz", options=["-I", "-S"])
+    assert status == 1 and len(lines) == 1 and "the package joblib is not installed" in lines[0], lines
+    assert run("--help", options=["-I", "-S"]) == (0, [])
 
 
 def test_a_refusal_is_one_line(model):
