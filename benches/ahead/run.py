@@ -3,8 +3,9 @@
 
 For each model it writes C by `fangorn compile` and by tl2cgen, compiles both with the same compiler and flags, and
 times single rows in turns: the median over turns of the time of a call, on a pool of 16 384 rows. A file of fewer rows
-fills the pool again and again, and a branch predictor may learn a few rows. It also says what each adds to a stripped program, and how long the compiler takes. The library's
-time is that of `fangorn bench --batch 1`.
+fills the pool again and again, and a branch predictor may learn a few rows. It also says what each adds to a stripped
+program, how long the compiler takes, and what each adds to the time of a program that starts, predicts one row and
+ends. The library's time is that of `fangorn bench --batch 1`.
 
 Needs numpy; and treelite and tl2cgen, or --without-tl2cgen. Writes Markdown to standard output.
 
@@ -26,6 +27,8 @@ import numpy as np
 
 POOL = 1 << 14
 TURNS = 15
+# Programs that are started to time a start.
+STARTS = 300
 MAIN = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +36,10 @@ MAIN = """
 {include}
 static double now(void) {{ struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }}
 int main(int argc, char **argv) {{
-    size_t i, j, rows = {rows}, columns = {columns};
+    size_t i, j, rows = argc > 2 ? 1 : {rows}, columns = {columns};
     float *all = malloc(rows * columns * sizeof *all);
     FILE *file = fopen(argv[1], "rb");
     double begin, sum = 0;
-    (void)argc;
     if (!file || fread(all, sizeof *all, rows * columns, file) != rows * columns) return 1;
     {prepare}
     for (j = 0; j < 2; j++) {{
@@ -84,6 +86,21 @@ def seconds_of(program, rows):
     """Seconds of a call, and a sum of margins."""
     output = subprocess.run([program, rows], check=True, capture_output=True, text=True).stdout
     return [float(part) for part in output.split()]
+
+
+def starts(programs, rows):
+    """Milliseconds that each program takes longer than one that does nothing, predicting one row."""
+    folder = next(iter(programs.values()))[0].parent
+    commands = {name: [program, rows, "1"] for name, (program, _, _) in programs.items()}
+    commands["empty"] = [folder / "empty"]
+    times = {name: [] for name in commands}
+    for _ in range(STARTS):
+        for name, command in commands.items():
+            begin = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            times[name].append(time.perf_counter() - begin)
+    medians = {name: statistics.median(own) * 1e3 for name, own in times.items()}
+    return {name: medians[name] - medians["empty"] for name in programs}
 
 
 def library(fangorn, model, rows):
@@ -138,14 +155,15 @@ def row(options, folder, scratch):
     if "tl2cgen" in sums and abs(sums["ours"] - sums["tl2cgen"]) > 1e-3 * POOL:
         sys.exit(f"{folder.name}: margins differ: {sums}")
     times = {name: statistics.median(own) for name, own in times.items()}
+    begun = starts(programs, pool)
     native = library(options.fangorn, model, rows)
     cells = [folder.name]
     for name in ("ours", "tl2cgen"):
         if name not in programs:
-            cells += ["", "", ""]
+            cells += ["", "", "", ""]
             continue
         _, size, seconds = programs[name]
-        cells += [f"{times[name] * 1e6:.2f}", f"{size / 1000:.0f}", f"{seconds:.1f}"]
+        cells += [f"{times[name] * 1e6:.2f}", f"{size / 1000:.0f}", f"{begun[name]:.2f}", f"{seconds:.1f}"]
     return [*cells, f"{native * 1e6:.2f}"]
 
 
@@ -156,8 +174,9 @@ def main():
     options.add_argument("--flags", default="-O3 -march=native", help="of the compiler (default: -O3 -march=native)")
     options.add_argument("--without-tl2cgen", action="store_true")
     options = options.parse_args()
-    print("| model | us a row | KB | compiler, s | tl2cgen: us a row | KB | compiler, s | library: us a row |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    own = "us a row | KB | start, ms | compiler, s"
+    print(f"| model | {own} | tl2cgen: {own} | library: us a row |")
+    print("|---" + "|---:" * 9 + "|")
     for folder in options.folders:
         with tempfile.TemporaryDirectory() as scratch:
             print(f"| {' | '.join(row(options, folder, pathlib.Path(scratch)))} |", flush=True)

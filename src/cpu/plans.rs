@@ -151,7 +151,9 @@ mod tests {
             let mut tree = forest.tree(0);
             tree.split(t % 3, CompareType::F32.less(f64::from(t % 50)), Side::Left, 1, 2);
             tree.split(2, CompareType::F32.less(f64::from(t % 7)), Side::Left, 3, 4);
-            (2..5).for_each(|leaf| drop(tree.leaf(leaf, &[1.0])));
+            for leaf in 2..5 {
+                tree.leaf(leaf, &[1.0]);
+            }
         }
         let forest = forest.build().expect("trees");
         let schedule = Schedule::parse(text).expect("a schedule");

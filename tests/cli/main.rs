@@ -14,9 +14,7 @@ mod error;
 #[cfg(feature = "tables")]
 mod graphs;
 mod insight;
-#[cfg(feature = "tables")]
 mod models;
-#[cfg(feature = "tables")]
 mod outputs;
 #[cfg(feature = "tables")]
 mod parts;

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::{Scratch, assert_refused, fangorn, model, npy, prints, read_npy, refuses, text, zoo};
+use crate::{
+    Scratch, assert_refused, command, csv, fangorn, model, npy, prints, read_npy, refuses, text, zoo,
+};
 
 #[test]
 fn models_that_can_not_be_read_are_refused() {
@@ -127,15 +129,17 @@ fn labels_that_are_texts_are_compared_as_texts() {
         let expect = |file: &str| fangorn(&[&predict[..], &["--expect", file]].concat());
         let mut indexed = String::from(",0\n");
         plain.lines().enumerate().for_each(|(row, label)| indexed += &format!("{row},{label}\n"));
-        let parquet = scratch.path("own.parquet");
-        prints(&[&predict[..], &["-o", &parquet]].concat());
-        for file in [
+        let mut files = vec![
             scratch.file("own.csv", &plain),
             scratch.file("named.csv", format!("class\n{plain}")),
             scratch.file("numbered.csv", format!("0\n{plain}")),
             scratch.file("indexed.csv", indexed),
-            parquet,
-        ] {
+        ];
+        if cfg!(feature = "tables") {
+            files.push(scratch.path("own.parquet"));
+            prints(&[&predict[..], &["-o", &files[4]]].concat());
+        }
+        for file in files {
             let found = expect(&file);
             let said = text(&found.stderr);
             assert_eq!(found.status.code(), Some(0), "{file}: {said}");
@@ -234,7 +238,7 @@ fn compile_writes_a_source_and_its_header() {
     let [source, header] =
         ["risk.c", "risk.h"].map(|name| std::fs::read_to_string(scratch.path(name)).expect("C"));
     assert!(source.contains("#include \"risk.h\"") && header.contains("void risk_values("), "{header}");
-    refuses(&["compile", &from, "-o", &scratch.path("risk.cpp")], &["risk.cpp", "has to end in .c"]);
+    refuses(&["compile", &from, "-o", &scratch.path("risk.cpp")], &["risk.cpp", "has to end in .a or .c"]);
     refuses(&["compile", &from, "-o", &scratch.path("my risk.c")], &["`my risk` is no name", "give letters"]);
     refuses(&["compile", &from, "-o", &scratch.path("nowhere/risk.c")], &["nowhere", "can't be written"]);
     // A model is no output, and a graph no forest.
@@ -242,6 +246,70 @@ fn compile_writes_a_source_and_its_header() {
     refuses(&["compile", &own, "-o", &own], &["own.c", "would be overwritten"]);
     let graph = format!("{}/tests/zoo-classical/ColumnTransformer/model.onnx", env!("CARGO_MANIFEST_DIR"));
     refuses(&["compile", &graph, "-o", &to], &["a graph of several operators", "fangorn predict"]);
+}
+
+/// The library that the compiler and the archiver of `CC` and `AR` make predicts what the command line predicts.
+#[test]
+#[cfg(unix)]
+fn compile_writes_a_static_library() {
+    let answers = |program: &str| {
+        std::process::Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success())
+    };
+    if !answers("cc") || !answers("ar") {
+        assert!(std::env::var("FANGORN_REQUIRE_CC").is_err(), "no compiler of C answers to cc");
+        eprintln!("skipped: no compiler of C answers to cc");
+        return;
+    }
+    let scratch = Scratch::new("compile-library");
+    let (from, to) = (model("churn"), scratch.path("librisk.a"));
+    // Words of a compiler's name are arguments, and so are those of CFLAGS.
+    let mut compile = command(&["compile", &from, "-o", &to]);
+    let output =
+        compile.env("CC", "cc -std=c99").env("CFLAGS", "-DRISK_LEAVES -Wall").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("risk.h: 100 trees"), "{}", text(&output.stdout));
+    let main = "#include \"risk.h\"\n#include <stdio.h>\n\
+        int main(void) { risk_value row[RISK_FEATURES]; risk_number values[RISK_VALUES];\n\
+        while (1) { for (int c = 0; c < RISK_FEATURES; c++) if (scanf(\"%f,\", &row[c]) != 1) return 0;\n\
+        risk_values(row, values); printf(\"%.9g\\n\", values[0]); } }\n";
+    let main = scratch.file("main.c", main);
+    let program = scratch.path("main");
+    let mut link = std::process::Command::new("cc");
+    let linked = link.args([&main, &to, "-lm", "-o", &program]).output().expect("a compiler");
+    assert!(linked.status.success(), "{}", text(&linked.stderr));
+    let (shape, rows) = read_npy::<f32>(&zoo("churn", "rows.npy"));
+    let row = |row: &[f32]| row.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(",");
+    let lines: String = rows.chunks(shape[1] as usize).map(|values| row(values) + "\n").collect();
+    let input = scratch.file("rows.txt", lines);
+    let input = std::fs::File::open(input).expect("rows");
+    let found = std::process::Command::new(&program).stdin(input).output().expect("it runs");
+    let found: Vec<f32> = csv(&text(&found.stdout)).concat();
+    let expected: Vec<f32> = csv(&prints(&["predict", &from, "--rows", &zoo("churn", "rows.npy")])).concat();
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() <= 1e-6, "{found} is not {expected}");
+    }
+    // What fails leaves the earlier library, and no folder.
+    let before = std::fs::read(&to).expect("a library");
+    let folder = scratch.path("temporary");
+    std::fs::create_dir(&folder).expect("a folder");
+    for (variable, program, parts) in [
+        ("CC", "/nowhere/cc", ["/nowhere/cc", "set CC"]),
+        ("CC", "cc -no-such-option-of-cc", ["no-such-option", "set CC"]),
+        ("AR", "/nowhere/ar", ["/nowhere/ar", "set AR"]),
+        ("AR", "true", ["has written no library", "set AR"]),
+    ] {
+        let mut compile = command(&["compile", &from, "-o", &to]);
+        let output = compile.env(variable, program).env("TMPDIR", &folder).output().expect("it runs");
+        assert_refused(&output, &parts);
+        assert!(std::fs::read(&to).expect("a library") == before);
+        assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0, "{program}");
+    }
+    let mut compile = command(&["compile", &from, "-o", &to]);
+    let output = compile.env("TMPDIR", scratch.path("nowhere")).output().expect("it runs");
+    assert_refused(&output, &["nowhere", "set TMPDIR"]);
+    refuses(&["compile", &from, "-o", &scratch.path("lib.a")], &["lib.a", "is no name"]);
 }
 
 #[test]

@@ -58,7 +58,9 @@ fn a_full_disk_leaves_the_old_file() {
         ("trap '' XFSZ;", "out.npy"),
         ("", "out.npy"),
         ("", "out.csv"),
+        #[cfg(feature = "tables")]
         ("", "out.parquet"),
+        #[cfg(feature = "tables")]
         ("", "out.arrow"),
     ] {
         let out = scratch.file(name, "old");

@@ -428,7 +428,7 @@ fn a_run_that_was_killed_goes_on() {
     let parquet = scratch.path("rows.parquet");
     write_parquet(&parquet, &many, 20_000);
     let model = model("softprob");
-    let mut went_on = 0;
+    let mut went_on: Vec<&str> = Vec::new();
     for (rows, keep, name) in [
         (&parquet, true, "kept.csv"),
         (&parquet, true, "kept.arrow"),
@@ -476,10 +476,11 @@ fn a_run_that_was_killed_goes_on() {
             assert!(std::fs::read(&out).expect("predictions") == expected, "{name}, {pieces} MiB");
             assert!(!Path::new(&journal).exists());
             std::fs::remove_file(&out).expect("predictions");
-            went_on += usize::from(left);
+            went_on.extend(left.then_some(name));
         }
     }
-    assert!(went_on >= 5, "{went_on} of 18 runs were killed early enough");
+    assert!(went_on.len() >= 5, "{went_on:?} of 18 runs were killed early enough");
+    assert!(went_on.iter().any(|name| name.starts_with("kept")), "{went_on:?}");
     let out = scratch.path("out.csv");
     refuses(&["predict", &model, "--rows", &csv, "--resume"], &["--resume", "-o"]);
     refuses(&["predict", &model, "--rows", "-", "--resume", "-o", &out], &["--resume", "--rows"]);

@@ -1,4 +1,4 @@
-//! `fangorn compile`: compiles a model ahead of time to C99 source.
+//! `fangorn compile`: compiles a model ahead of time to C99 source, or to a static library.
 
 use std::{
     io::Write,
@@ -14,17 +14,20 @@ use crate::{
     error::{Error, Result, one_line},
     library_error,
     limits::LimitsChoice,
-    load_forest, output,
+    load_forest, output, static_library,
 };
 
-/// Compile a model to C99 source, which needs no library, for machines that serve this model alone
+/// Compile a model to C99 source or to a static library, for machines that serve this model alone
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  fangorn compile model.ubj -o risk.c\n  cc -O2 -c risk.c")]
+#[command(
+    after_help = "Example:\n  fangorn compile model.ubj -o librisk.a\n  fangorn compile model.ubj -o risk.c"
+)]
 pub struct Compile {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The source to write; its name ends in .c. The header is written beside it, with .h. The name without .c begins
-    /// the names of the functions
+    /// The file to write: a static library, whose name ends in .a, or the source, whose name ends in .c. A header is
+    /// written beside it. The name without lib and the ending begins the names of the functions, and names the header.
+    /// For a library, the environment variables CC, CFLAGS and AR choose the compiler, its arguments and the archiver
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
     #[command(flatten)]
@@ -36,13 +39,15 @@ pub struct Compile {
 /// # Errors
 /// The options or the model are wrong, the model can't be compiled, or a file can't be written.
 pub fn run(args: &Compile) -> Result<Outcome> {
-    if args.o.extension().is_none_or(|e| e != "c") {
-        return Err(Error::file(&args.o, "its name has to end in .c; rename the output"));
-    }
-    let header = args.o.with_extension("h");
+    let extension = args.o.extension().and_then(|extension| extension.to_str());
+    let (name, is_library) = match extension {
+        Some("c") => (args.o.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default(), false),
+        Some("a") => (static_library::name_of(&args.o), true),
+        _ => return Err(Error::file(&args.o, "its name has to end in .a or .c; rename the output")),
+    };
+    let header = args.o.with_file_name(format!("{name}.h"));
     AtomicFile::check(&args.o)?;
     AtomicFile::check(&header)?;
-    let name = args.o.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let of_file = |path: &Path, error| match error {
         fangorn::Error::Ahead(what) => Error::file(path, what),
         error => library_error(error),
@@ -56,17 +61,21 @@ pub fn run(args: &Compile) -> Result<Outcome> {
     let remedy = "`fangorn predict` predicts with it";
     let forest = load_forest(&args.model, &args.limits, "compile takes", remedy)?;
     let compiled = c_source(&forest, name).map_err(|e| of_file(&args.model, e))?;
-    // Both are whole before one is in its place, because they belong together.
-    let (mut source_file, mut header_file) = (AtomicFile::create(&args.o)?, AtomicFile::create(&header)?);
-    let written = |file: &mut AtomicFile, path: &Path, text: &str| {
-        let out = file.out();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| refusal(path, &e))
+    let bytes = match is_library {
+        true => static_library::of_source(&compiled, name)?,
+        false => compiled.source.into_bytes(),
     };
-    written(&mut source_file, &args.o, &compiled.source)?;
-    written(&mut header_file, &header, &compiled.header)?;
-    source_file.complete(&args.o)?;
+    // Both are whole before one is in its place, because they belong together.
+    let (mut main_file, mut header_file) = (AtomicFile::create(&args.o)?, AtomicFile::create(&header)?);
+    let written = |file: &mut AtomicFile, path: &Path, bytes: &[u8]| {
+        let out = file.out();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| refusal(path, &e))
+    };
+    written(&mut main_file, &args.o, &bytes)?;
+    written(&mut header_file, &header, compiled.header.as_bytes())?;
+    main_file.complete(&args.o)?;
     header_file.complete(&header)?;
-    let [source, header] = [&args.o, &header].map(|path| one_line(&path.display().to_string()));
-    output::print(&format!("{source}, {header}: {} trees\n", forest.trees.len()))?;
+    let [main, header] = [&args.o, &header].map(|path| one_line(&path.display().to_string()));
+    output::print(&format!("{main}, {header}: {} trees\n", forest.trees.len()))?;
     Ok(Outcome::Done)
 }

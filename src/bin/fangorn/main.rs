@@ -35,6 +35,7 @@ mod rows;
 mod schedule;
 mod score;
 mod sql;
+mod static_library;
 mod sum;
 mod svg;
 mod table_format;

@@ -67,10 +67,10 @@ impl Sink {
         match extension.as_str() {
             "npy" => Ok(Self::Npy(path.to_path_buf())),
             "csv" => Ok(Self::Csv(path.to_path_buf())),
-            _ => Err(Error::file(
-                path,
-                "its name has to end in .npy, .csv, .parquet or .arrow; rename the output",
-            )),
+            _ => {
+                let endings = table_format::OUTPUTS;
+                Err(Error::file(path, format!("its name has to end in {endings}; rename the output")))
+            }
         }
     }
 

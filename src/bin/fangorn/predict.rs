@@ -28,6 +28,7 @@ use crate::{
     schedule::Choice,
     score::{self, TakesParts},
     sum::SumChoice,
+    table_format::NAMED_TABLES,
     tables::{ColumnNames, Journal, ScoredBatch, ScoredSchema},
     text::feature_name,
 };
@@ -161,10 +162,10 @@ impl Predict {
             false if whole => refused("keep", AT_ONCE),
             false if nameless => refused(
                 "keep",
-                "the rows' columns have no names; give .csv, .parquet or .arrow, or leave the option out",
+                &format!("the rows' columns have no names; give {NAMED_TABLES}, or leave the option out"),
             ),
             false if matches!(sink, Sink::Npy(_)) => {
-                refused("keep", ".npy holds only predictions; name the output .csv, .parquet or .arrow")
+                refused("keep", &format!(".npy holds only predictions; name the output {NAMED_TABLES}"))
             }
             false => Ok(false),
         }

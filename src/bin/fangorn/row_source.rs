@@ -18,6 +18,7 @@ use crate::{
     output::Table,
     rows::{self, Cell, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
     score::{self, TakesParts},
+    table_format::NAMED_TABLES,
     tables::{KeptColumn, ScoredBatch},
 };
 
@@ -77,7 +78,7 @@ impl<'f> RowSource<'f> {
         missing: MissingChoice,
     ) -> Result<Self> {
         if label.is_some() && !rows::has_named_columns(path) {
-            let what = "--label: the file's columns have no names; give .csv, .parquet or .arrow";
+            let what = format!("--label: the file's columns have no names; give {NAMED_TABLES}");
             return Err(Error::file(path, what));
         }
         let keep: Vec<String> = label.map(str::to_owned).into_iter().collect();

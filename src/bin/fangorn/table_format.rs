@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A format of tables with a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +25,23 @@ impl TableFormat {
     }
 }
 
+/// The endings of files whose columns have names, for messages.
+pub const NAMED_TABLES: &str = if cfg!(feature = "tables") { ".csv, .parquet or .arrow" } else { ".csv" };
+
+/// The endings of outputs, for messages.
+pub const OUTPUTS: &str =
+    if cfg!(feature = "tables") { ".npy, .csv, .parquet or .arrow" } else { ".npy or .csv" };
+
 /// Checks that this build reads and writes the file's format.
 ///
 /// # Errors
 /// The file has a schema, and the build is without the feature `tables`.
-#[cfg_attr(
-    feature = "tables",
-    allow(clippy::unnecessary_wraps, reason = "a build without tables refuses them")
-)]
 pub fn require(path: &Path) -> Result<()> {
-    #[cfg(not(feature = "tables"))]
-    if let Some(format) = TableFormat::of(path) {
-        return Err(crate::error::Error::file(
-            path,
-            format!(
-                "this build reads and writes no {format:?}; build fangorn with --features tables, or give .csv"
-            ),
-        ));
+    match TableFormat::of(path) {
+        Some(format) if !cfg!(feature = "tables") => {
+            let remedy = "build fangorn with --features tables, or give .csv";
+            Err(Error::file(path, format!("this build reads and writes no {format:?}; {remedy}")))
+        }
+        _ => Ok(()),
     }
-    let _ = path;
-    Ok(())
 }

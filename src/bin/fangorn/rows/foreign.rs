@@ -1,5 +1,12 @@
 //! What a file holds that is named `.csv` and is something else.
 
+/// What a Parquet file under another name is, and what to do.
+const PARQUET: &str = if cfg!(feature = "tables") {
+    "it is a Parquet file; give it a name that ends in .parquet"
+} else {
+    "it is a Parquet file, which this build does not read; build fangorn with --features tables, and name it .parquet"
+};
+
 /// Returns what a file is and what to do, if its first bytes can't begin a CSV.
 pub fn binary(bytes: &[u8]) -> Option<&'static str> {
     let begins = |with: &[u8]| bytes.starts_with(with);
@@ -9,7 +16,7 @@ pub fn binary(bytes: &[u8]) -> Option<&'static str> {
     let formats: [(&[u8], &str); 4] = [
         (b"\x1f\x8b", "it is compressed by gzip; unpack it, for example with gunzip"),
         (b"PK\x03\x04", "it is a zip file, as .xlsx files are; unpack it, or save the table as CSV"),
-        (b"PAR1", "it is a Parquet file; give it a name that ends in .parquet"),
+        (b"PAR1", PARQUET),
         (b"\x93NUMPY", "it is a file of numpy; give it a name that ends in .npy"),
     ];
     if let Some((_, what)) = formats.into_iter().find(|(begin, _)| begins(begin)) {

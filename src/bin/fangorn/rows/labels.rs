@@ -24,9 +24,9 @@ pub fn read_labels(path: &Path, found: &[String], columns: usize) -> Result<Vec<
         Some(format) => label_table::read(&wanted, format)?,
         _ if path.as_os_str() == "-" || super::is_csv(path) => of_csv(&wanted, found)?,
         _ => {
-            return wanted.fail(
-                "the classes are texts, which are compared with those of a table; give a .csv, .parquet or .arrow file",
-            );
+            let remedy = format!("give a {} file", table_format::NAMED_TABLES);
+            return wanted
+                .fail(format!("the classes are texts, which are compared with those of a table; {remedy}"));
         }
     };
     let [rows, expected] = [found.len(), labels.len()].map(|count| count / columns.max(1));

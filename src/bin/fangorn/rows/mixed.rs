@@ -96,7 +96,8 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
         _ if path.as_os_str() == "-" => std::io::stdin().lock().read_to_end(&mut bytes),
         "csv" => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
         _ => {
-            let remedy = "give a .csv file with a header, .parquet or .arrow, or - for standard input";
+            let tables = table_format::NAMED_TABLES;
+            let remedy = format!("give {tables}, a .csv with a header, or - for CSV from standard input");
             return fail(format!("the graph takes texts, which this file can't hold; {remedy}"));
         }
     };

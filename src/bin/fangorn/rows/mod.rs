@@ -62,7 +62,7 @@ pub enum Order {
     /// Row after row.
     Rows,
     /// Column after column.
-    #[cfg_attr(not(feature = "tables"), allow(dead_code, reason = "parts of tables alone are"))]
+    #[cfg_attr(not(feature = "tables"), allow(dead_code, reason = "only parts of tables are stored so"))]
     Columns,
 }
 

@@ -1,18 +1,24 @@
 //! Batches of predictions as bytes, for the journal.
 //!
 //! A batch is its numbers of rows, of predictions a row and of kept columns, the predictions row after row, and the
-//! kept columns. A number has 8 bytes, the lowest first. A text is its length and its bytes. A kept column is a byte
-//! that says what it is, and then its texts, or the length of a stream of Arrow and the stream.
+//! kept columns. A count and a length have 8 bytes, a predicted number has 4, the lowest byte first. A text is its
+//! length and its bytes. A kept column is a byte that says what it is, and then its texts, or the length of a stream of
+//! Arrow and the stream.
 
 use std::io;
 
 #[cfg(feature = "tables")]
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch, cast::AsArray};
+#[cfg(feature = "tables")]
+use arrow_cast::cast;
 #[cfg(feature = "tables")]
 use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
+#[cfg(feature = "tables")]
+use arrow_schema::DataType;
 
 use super::{
-    kept::{KeptColumn, Texts},
+    BATCH_ROWS,
+    kept::{KeptColumn, KeptField, Texts},
     write::{ScoredBatch, ScoredSchema},
 };
 use crate::output::{Table, Values};
@@ -44,7 +50,7 @@ pub fn encode(scored: &ScoredBatch, out: &mut Vec<u8>) -> io::Result<()> {
             #[cfg(feature = "tables")]
             KeptColumn::Arrow(array) => {
                 out.push(ARROW);
-                let stream = stream_of(array)?;
+                let stream = stream_of(&plain(array)?)?;
                 number(stream.len(), out);
                 out.extend(stream);
             }
@@ -68,7 +74,7 @@ fn text(text: &str, out: &mut Vec<u8>) {
 /// The bytes are no batch of the schema's columns.
 pub fn decode(bytes: &mut &[u8], schema: &ScoredSchema) -> io::Result<ScoredBatch> {
     let [rows, columns, kept] = [take_number(bytes)?, take_number(bytes)?, take_number(bytes)?];
-    if columns != schema.predicted().len() || kept != schema.kept().len() {
+    if columns != schema.predicted().len() || kept != schema.kept().len() || rows > BATCH_ROWS {
         return Err(io::Error::other("it has other columns"));
     }
     let count = rows.checked_mul(columns).ok_or_else(cut_short)?;
@@ -79,7 +85,7 @@ pub fn decode(bytes: &mut &[u8], schema: &ScoredSchema) -> io::Result<ScoredBatc
             Values::Words((0..count).map(|_| take_text(bytes).map(str::to_owned)).collect::<io::Result<_>>()?)
         }
     };
-    let kept = (0..kept).map(|_| take_kept(bytes, rows)).collect::<io::Result<_>>()?;
+    let kept = schema.kept().iter().map(|field| take_kept(bytes, rows, field)).collect::<io::Result<_>>()?;
     Ok(ScoredBatch { kept, table: Table { rows, columns, values } })
 }
 
@@ -109,18 +115,34 @@ fn take_words<'b>(bytes: &mut &'b [u8], count: usize) -> io::Result<impl Iterato
     Ok(taken.as_chunks().0.iter().copied())
 }
 
-fn take_kept(bytes: &mut &[u8], rows: usize) -> io::Result<KeptColumn> {
+fn take_kept(bytes: &mut &[u8], rows: usize, field: &KeptField) -> io::Result<KeptColumn> {
     match take(bytes, 1)? {
-        [TEXTS] => {
+        [TEXTS] if field.is_text() => {
             let texts = (0..rows).map(|_| take_text(bytes)).collect::<io::Result<Texts>>()?;
             Ok(KeptColumn::Texts(texts))
         }
         #[cfg(feature = "tables")]
-        [ARROW] => {
+        [ARROW] if !field.is_text() => {
             let length = take_number(bytes)?;
-            array_of(take(bytes, length)?, rows).map(KeptColumn::Arrow)
+            let array = array_of(take(bytes, length)?, rows)?;
+            match array.data_type() == field.arrow().data_type() {
+                true => Ok(KeptColumn::Arrow(array)),
+                false => Err(io::Error::other("it has a column of another type")),
+            }
         }
         _ => Err(io::Error::other("it has a column of another kind")),
+    }
+}
+
+/// Returns an array that holds its own values only. A dictionary belongs to a whole row group, and so do the buffers of a
+/// view of texts, so each batch would repeat them.
+#[cfg(feature = "tables")]
+fn plain(array: &ArrayRef) -> io::Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Dictionary(_, values) => cast(array, values).map_err(io::Error::other),
+        DataType::Utf8View => Ok(std::sync::Arc::new(array.as_string_view().gc())),
+        DataType::BinaryView => Ok(std::sync::Arc::new(array.as_binary_view().gc())),
+        _ => Ok(array.clone()),
     }
 }
 

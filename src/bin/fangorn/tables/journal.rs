@@ -25,6 +25,9 @@ const WAITING: usize = 1 << 20;
 /// The maximum number of bytes of a piece. A part with more is not in the journal, and neither is any part after it.
 const MOST_PIECE: usize = 256 << 20;
 
+/// The version of the pieces' format. Journals of other formats are refused.
+const FORMAT: u32 = 2;
+
 /// The journal of a file that is being written.
 pub struct Journal {
     target: PathBuf,
@@ -73,7 +76,7 @@ impl Journal {
     /// system reports a failure.
     pub fn open(target: &Path, run: String, resume: bool) -> Result<(Self, Option<EarlierParts>)> {
         let path = path_of(target);
-        let run = run.replace('\n', " ") + "\n";
+        let run = format!("journal {FORMAT} {}\n", run.replace('\n', " "));
         let mut journal = Self {
             target: target.to_path_buf(),
             path,
@@ -108,8 +111,8 @@ impl Journal {
         if reader.read_exact(&mut run).is_err() || run != self.run.as_bytes() {
             return Err(Error::file(
                 &self.target,
-                "--resume: the run that was cut short had another model, other rows or other options; repeat its \
-                 command, or begin anew without --resume",
+                "--resume: the run that was cut short had another model, other rows, other options or another build \
+                 of fangorn; repeat its command, or begin anew without --resume",
             ));
         }
         let mut lengths = Vec::new();
@@ -182,10 +185,11 @@ impl Journal {
     }
 
     fn try_end_part(&mut self) -> io::Result<()> {
-        self.waiting.extend((self.part.len() as u64).to_le_bytes());
-        self.waiting.extend(xxh3_64(&self.part).to_le_bytes());
-        self.waiting.append(&mut self.part);
-        if self.waiting.len() < WAITING {
+        let part = std::mem::take(&mut self.part);
+        self.waiting.extend((part.len() as u64).to_le_bytes());
+        self.waiting.extend(xxh3_64(&part).to_le_bytes());
+        if self.waiting.len() + part.len() < WAITING {
+            self.waiting.extend(part);
             return Ok(());
         }
         if self.file.is_none() {
@@ -197,6 +201,7 @@ impl Journal {
         }
         if let Some(file) = &mut self.file {
             file.write_all(&self.waiting)?;
+            file.write_all(&part)?;
             self.has_pieces = true;
         }
         self.waiting.clear();

@@ -31,6 +31,14 @@ impl KeptField {
         }
     }
 
+    /// Tells whether its entries are the texts of a CSV.
+    pub fn is_text(&self) -> bool {
+        #[cfg(feature = "tables")]
+        return self.arrow.is_none();
+        #[cfg(not(feature = "tables"))]
+        true
+    }
+
     /// Returns the column's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -51,7 +59,7 @@ impl KeptField {
         Self { name: field.name().clone(), arrow: Some(plain) }
     }
 
-    /// Returns the column as a file of Arrow or Parquet names it.
+    /// Returns the column's name and type in a file of Arrow or Parquet.
     pub fn arrow(&self) -> FieldRef {
         self.arrow.clone().unwrap_or_else(|| Arc::new(Field::new(&self.name, DataType::Utf8, false)))
     }
@@ -77,7 +85,7 @@ impl KeptColumn {
         }
     }
 
-    /// Returns what gives each entry as text.
+    /// Returns the entries as texts, row by row.
     ///
     /// # Errors
     /// The column's type has no text.
