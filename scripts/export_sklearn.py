@@ -6,17 +6,12 @@ import json
 import os
 import shutil
 import sys
-
 try:
     import joblib
     import numpy as np
     import sklearn
 except ImportError as error:
-    if __name__ != "__main__":
-        raise
-    missing = error.name
-else:
-    missing = None
+    joblib, missing = None, error.name
 
 HEAD = "n_features_in_ feature_names_in_ classes_ loss learning_rate init_ is_categorical_ offset_ _max_samples".split()
 TREE = "children_left children_right feature threshold missing_go_to_left value n_node_samples".split()
@@ -104,6 +99,8 @@ def write(archive, path):
 
 def main(model, output):
     """Export a file, and return the error of what fails."""
+    if joblib is None:
+        return f"the package {missing} is not installed; use a Python that has scikit-learn and the model's packages"
     try:
         estimator = joblib.load(model)
     except Exception as error:  # A file that is no pickle fails in many ways.
@@ -125,7 +122,5 @@ if __name__ == "__main__":
     parser.add_argument("model", help="a file of joblib or pickle; loading it can run any program, so take your own")
     parser.add_argument("output", help="the .npz file to write")
     arguments = parser.parse_args()
-    if missing:
-        sys.exit(f"the package {missing} is not installed; use a Python that has scikit-learn and the model's packages")
     failure = main(arguments.model, arguments.output)
     sys.exit(failure and " ".join(failure.split()))
