@@ -121,6 +121,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, epilog="Example: export_sklearn.py model.joblib model.npz")
     parser.add_argument("model", help="a file of joblib or pickle; loading it can run any program, so take your own")
     parser.add_argument("output", help="the .npz file to write")
-    arguments = parser.parse_args()
-    failure = main(arguments.model, arguments.output)
-    sys.exit(failure and " ".join(failure.split()))
+    failure = main(**vars(parser.parse_args())) or ""
+    sys.exit(" ".join(failure.split()) or None)
