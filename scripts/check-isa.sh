@@ -22,7 +22,7 @@ export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="qemu-x86_64-static -cpu max
 # Emulation is slow: fewer random cases than on the machine itself.
 export PROPTEST_CASES=${PROPTEST_CASES:-16}
 files=("${@:2}")
-[ ${#files[@]} -gt 0 ] || files=(blends:: cpu:: engines:: ranks:: tiles:: trace:: equivalence::on_the_cpu)
+[ ${#files[@]} -gt 0 ] || files=(blends:: cpu:: engines:: ranks:: tiles:: trace:: schedule_on_the_cpu schedules_on_the_cpu)
 check() {
   rustup target list --installed | grep -qx "$1" || rustup target add "$1"
   run=(cargo test --locked --target "$1" -p fangorn --no-default-features --features tables)

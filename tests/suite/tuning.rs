@@ -78,7 +78,7 @@ fn a_plan_is_named_for_every_batch_and_runs_it() {
     let block = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)";
     let blends = parse(&format!("ranks(u8)\n{block}\nevaluate(b1, blend)\nlayout(sparse)\nfewRows(auto)"));
     let walks = parse(&format!("{block}\nlayout(array)"));
-    // Takes longer for a few rows than `blends`, so that its batches begin where a bucket does.
+    // Each has another engine for a few rows.
     let full = parse(&format!("{block}\nlayout(sparse)\nfewRows(full)"));
     for model in ["churn", "softprob", "deep-lossguide"] {
         let s = named(model);
