@@ -97,7 +97,7 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
         "csv" => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
         _ => {
             let tables = table_format::NAMED_TABLES;
-            let remedy = format!("give {tables}, a .csv with a header, or - for CSV from standard input");
+            let remedy = format!("give {tables}, or - for CSV from standard input");
             return fail(format!("the graph takes texts, which this file can't hold; {remedy}"));
         }
     };
