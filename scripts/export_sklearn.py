@@ -74,27 +74,27 @@ def export(estimator, path):
     else:
         raise TypeError(f"{type(estimator)} is unfitted or unsupported; of a search export best_estimator_. {__doc__}")
     head = json.dumps(head, default=lambda it: it.tolist() if hasattr(it, "tolist") else f"{type(it)} {it}")
-    joined = {name: np.concatenate([np.ravel(part) for part in parts] or [[]]) for name, parts in arrays.items()}
-    sizes = {f"{name}.sizes": [np.size(part) for part in parts] for name, parts in arrays.items()}
+    joined = {name: np.concatenate([np.ravel(entry) for entry in entries] or [[]]) for name, entries in arrays.items()}
+    sizes = {f"{name}.sizes": [np.size(entry) for entry in entries] for name, entries in arrays.items()}
     np.savez_compressed(path, fangorn=np.frombuffer(head.encode(), np.uint8), **joined, **sizes)
 
 
 def write(archive, path):
     """Write a file beside the target and rename it, so that after a failure an earlier file is as it was."""
     target = os.path.realpath(path)
-    part = os.path.join(os.path.dirname(target), f".export-sklearn-{os.getpid()}.tmp")
+    temporary = os.path.join(os.path.dirname(target), f".export-sklearn-{os.getpid()}.tmp")
     try:
-        with open(part, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(archive)
             file.flush()
             os.fsync(file.fileno())
         if os.path.exists(target):
             open(target, "r+b").close()  # A file that may not be written is not replaced.
-            shutil.copymode(target, part)
-        os.replace(part, target)
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
     finally:
-        if os.path.exists(part):
-            os.remove(part)
+        if os.path.exists(temporary):
+            os.remove(temporary)
 
 
 def main(model, output):

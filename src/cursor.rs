@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// A place in a line.
+/// What is left of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'t> {
     rest: &'t str,

@@ -54,7 +54,7 @@ pub enum Error {
     Graph(#[from] crate::graph::GraphError),
     /// A plan file that can't be read or that is for another model.
     #[error("plan file: {0}")]
-    Plan(#[from] crate::auto::PlanFileError),
+    PlanFile(#[from] crate::auto::PlanFileError),
     /// A stage handed over data that breaks its rules: a defect of Fangorn, not of the input.
     #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
     Internal(String),
@@ -72,7 +72,7 @@ pub enum Error {
     /// A forest whose margins can't be explained.
     #[error("contributions: {0}")]
     Contributions(String),
-    /// A question about a model over many rows that can't be answered.
+    /// An analysis of a model over many rows that can't be made.
     #[error("insight: {0}")]
     Insight(String),
     /// An epilogue that can't follow the forest.

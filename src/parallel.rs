@@ -1,6 +1,6 @@
 //! Loops on the threads of the current rayon pool.
 //!
-//! Each takes its body as a `dyn` function, so that rayon's part of a loop is compiled once for all bodies. With a copy
+//! Each takes its body as a `dyn` function, so that rayon's code of a loop is compiled once for all bodies. With a copy
 //! for each body, it was a thirteenth of the crate's code.
 
 use rayon::prelude::*;

@@ -23,7 +23,7 @@ pub struct SparseMatrix<T> {
 }
 
 impl<T: Copy + Default + PartialEq> SparseMatrix<T> {
-    /// Makes a matrix of its parts: where the elements of each row begin and the last row's end, the column of
+    /// Makes a matrix of its arrays: where the elements of each row begin and the last row's end, the column of
     /// each element, and the elements. Returns `None` if a column is not below the number of columns, columns of
     /// a row don't ascend, or the lengths don't fit.
     pub fn new(shape: [usize; 2], offsets: Vec<usize>, columns: Vec<u32>, values: Vec<T>) -> Option<Self> {

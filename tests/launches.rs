@@ -85,7 +85,7 @@ fn what_follows_a_forest_is_no_launch() {
             forest_with_epilogue(rows.clone(), op.leaf_values(&device), vec![], &op, &epilogue).expect("rows")
         });
         assert_eq!(followed.len(), bare.len() + more, "{}: {bare:?}, {followed:?}", preset.name());
-        // The objective's own softmax is in the same place.
+        // The objective's own softmax runs there, too.
         let values = launches(|| op.values(rows.clone()).expect("rows"));
         assert_eq!(values.len(), bare.len() + more, "{}: {bare:?}, {values:?}", preset.name());
     }

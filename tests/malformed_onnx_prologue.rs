@@ -78,10 +78,10 @@ fn chain(op: &'static str, length: usize, bytes: &[u8], claimed: i64) -> Graph {
 }
 
 #[track_caller]
-fn refused(graph: &Graph, options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+fn refused(graph: &Graph, options: &LoadOptions, kind: ErrorKind, location: &str, cause: &str) {
     let (parsed, most) = parsed(graph, options);
     let error = parsed.expect_err("a model that must be refused");
-    assert_eq!((error.kind(), error.place().to_string().as_str()), (kind, place), "{error}");
+    assert_eq!((error.kind(), error.location().to_string().as_str()), (kind, location), "{error}");
     assert!(error.cause().contains(cause), "{error}");
     assert!(!error.remedy().is_empty() && most < 4 << 20, "{error}: {most} bytes");
 }

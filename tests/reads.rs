@@ -82,7 +82,7 @@ fn margins_values_leaves_gradients_and_what_follows_are_issued_without_a_read() 
         let tensors = vec![burn::tensor::Tensor::zeros([s.count, outputs], &public)];
         forest_with_epilogue(rows.clone(), op.leaf_values(&public), tensors, &op, &epilogue).expect(model);
         op.leaf_slots(rows).expect(model);
-        let step = || {
+        let issue = || {
             let margins = CubeBackend::forest_margins(x.clone(), leaves.clone(), op.clone());
             let values = CubeBackend::forest_values(x.clone(), leaves.clone(), op.clone());
             let gradients = CubeBackend::forest_leaf_gradients(x.clone(), grad.clone(), op.clone());
@@ -99,8 +99,8 @@ fn margins_values_leaves_gradients_and_what_follows_are_issued_without_a_read() 
             use burn::backend::ops::IntTensorOps;
             (floats, burn::tensor::read_sync(CubeBackend::int_into_data(slots)).expect("integers"))
         };
-        let expected = read(step());
-        let (in_time, issued) = while_held(&device, Duration::from_secs(60), step);
+        let expected = read(issue());
+        let (in_time, issued) = while_held(&device, Duration::from_secs(60), issue);
         assert!(in_time, "{model}: the operator waits for the device");
         assert_eq!(read(issued), expected, "{model}");
     }

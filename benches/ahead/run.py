@@ -67,10 +67,10 @@ THEIRS = {
 }
 
 
-def compiled(folder, sources, parts, shape, flags):
+def compiled(folder, sources, snippets, shape, flags):
     """Compiles a program of a model; returns it, the bytes that the model adds, and the seconds of the compiler."""
     main = folder / "main_of_bench.c"
-    main.write_text(MAIN.format(rows=shape[0], columns=shape[1], **parts))
+    main.write_text(MAIN.format(rows=shape[0], columns=shape[1], **snippets))
     empty = folder / "empty_of_bench.c"
     empty.write_text(EMPTY)
     begin = time.perf_counter()
@@ -85,7 +85,7 @@ def compiled(folder, sources, parts, shape, flags):
 def seconds_of(program, rows):
     """Seconds of a call, and a sum of margins."""
     output = subprocess.run([program, rows], check=True, capture_output=True, text=True).stdout
-    return [float(part) for part in output.split()]
+    return [float(word) for word in output.split()]
 
 
 def starts(programs, rows):
@@ -144,8 +144,8 @@ def row(options, folder, scratch):
         sources = sorted(theirs.glob("*.c"))
         # LightGBM's sums are doubles.
         result = "double" if model.suffix == ".txt" else "float"
-        parts = {name: text.replace("RESULT", result) for name, text in THEIRS.items()}
-        programs["tl2cgen"] = compiled(theirs, sources, parts, (POOL, values.shape[1]), flags)
+        snippets = {name: text.replace("RESULT", result) for name, text in THEIRS.items()}
+        programs["tl2cgen"] = compiled(theirs, sources, snippets, (POOL, values.shape[1]), flags)
     times = {name: [] for name in programs}
     sums = {}
     for _ in range(TURNS):

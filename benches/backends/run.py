@@ -156,7 +156,7 @@ class Run:
             why = str(error).removeprefix("fangorn-benches: ")
             note(f"{model}: {backend}: {why}; left out")
             self.table.row(**facts, check=f"left out: {why}")
-            self.progress.step(model, len(self.args.batches) * self.args.rounds)
+            self.progress.advance(model, len(self.args.batches) * self.args.rounds)
             return
         software = any(name in hello["device"].lower() for name in SOFTWARE)
         facts |= {key: hello[key] for key in ("device", "schedule", "trees", "features", "outputs")}
@@ -175,7 +175,7 @@ class Run:
                 continue
             self.agree &= answer["kind"] != "differs"
             self.without(backend, facts, answer, programs)
-            self.progress.step(facts["model"], args.rounds)
+            self.progress.advance(facts["model"], args.rounds)
         # In turns, each round begun by another, so that what disturbs the machine disturbs all alike.
         order = list(opened)
         for turn in range(args.rounds):
@@ -184,7 +184,7 @@ class Run:
                 if backend not in opened:
                     continue
                 facts, times = opened[backend]
-                self.progress.step(f"{facts['model']}, batch {batch}: round {turn + 1} of {args.rounds}, {backend}")
+                self.progress.advance(f"{facts['model']}, batch {batch}: round {turn + 1} of {args.rounds}, {backend}")
                 answer = self.ask(programs[backend][0], f"time {args.seconds / args.rounds}")
                 if answer["kind"] == "timed":
                     for name, values in answer["times"].items():

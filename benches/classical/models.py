@@ -55,12 +55,12 @@ def data(count, seed):
     rows = factors @ weights + 0.6 * random.normal(size=(count, COLUMNS))
     rows[:, 12:] = np.sinh(rows[:, 12:])
     rows = rows * scale + offset
-    # The year's place in the order of years follows the factors, bent, and mostly chance.
+    # The year's quantile follows the factors, bent, and mostly chance.
     signal = np.tanh(factors) @ taste + 0.5 * factors[:, 0] * factors[:, 1]
     score = 0.5 * signal / signal.std() + np.sqrt(0.75) * random.normal(size=count)
-    place = (np.argsort(np.argsort(score)) + 0.5) / count
+    quantile = (np.argsort(np.argsort(score)) + 0.5) / count
     frequent = np.where(YEARS <= 2007, np.exp((YEARS - 2007) / 11), np.exp((2007 - YEARS) / 2))
-    years = YEARS[np.searchsorted(np.cumsum(frequent) / frequent.sum(), place)]
+    years = YEARS[np.searchsorted(np.cumsum(frequent) / frequent.sum(), quantile)]
     return np.ascontiguousarray(rows, dtype=np.float32), years.astype(np.int64)
 
 

@@ -293,10 +293,10 @@ def plot(args, results):
             width = 0.8 / len(args.engines)
             for at, engine in enumerate(args.engines):
                 x, y = [], []
-                for place, model in enumerate(args.only):
+                for index, model in enumerate(args.only):
                     all_of = [took for (m, _), took in times.items() if m == model]
                     if (model, engine) in times:
-                        x.append(place + (at - (len(args.engines) - 1) / 2) * width)
+                        x.append(index + (at - (len(args.engines) - 1) / 2) * width)
                         y.append(times[model, engine] / times.get((model, OURS), min(all_of)))
                 axis.bar(x, y, width, label=engine)
             axis.set_yscale("log")
@@ -369,7 +369,7 @@ def arguments():
         add("--only", metavar="NAME,…", help="algorithms (default: all 14)")
         add("--work", type=pathlib.Path, default=ROOT / "target" / "classical-bench", help="environments and scratch")
         add("--python", action="append", default=[], metavar="ENVIRONMENT=FILE",
-            help="a Python in place of an environment: peers or hummingbird")
+            help="a Python in index of an environment: peers or hummingbird")
         if name == "make":
             continue
         add("--fangorn", type=pathlib.Path, default=ROOT / "target/release/fangorn", metavar="FILE",

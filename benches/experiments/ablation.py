@@ -33,7 +33,7 @@ def main():
     fangorn = experiment.Fangorn(arguments)
     batches = [int(batch) for batch in arguments.batch.split(",")]
     lacking = list(VARIANTS)[1:]
-    parts = {}
+    ratios = {}
     print("| model | rows | default, us a row | " + " | ".join(lacking) + " |")
     print("|---|---:|---:|" + "---:|" * len(lacking))
     for folder, model, rows in experiment.models(arguments):
@@ -47,14 +47,14 @@ def main():
                 if (batch, name) not in times:
                     shown.append("-")
                     continue
-                part = times[batch, name] / default
-                parts.setdefault((batch, name), []).append(part)
-                shown.append(f"{part:.2f}")
+                ratio = times[batch, name] / default
+                ratios.setdefault((batch, name), []).append(ratio)
+                shown.append(f"{ratio:.2f}")
             print(f"| {folder} | {batch} | {default:.4f} | " + " | ".join(shown) + " |", flush=True)
     for batch in batches:
         means = []
         for name in lacking:
-            found = parts.get((batch, name), [])
+            found = ratios.get((batch, name), [])
             means.append(f"{math.exp(sum(map(math.log, found)) / len(found)):.2f}" if found else "-")
         print(f"| geometric mean | {batch} | | " + " | ".join(means) + " |")
 

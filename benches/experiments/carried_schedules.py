@@ -6,9 +6,10 @@
 
 ZOO has a folder for each model, with a file `model.*` and the rows, `rows.npy`. Tunes each model at each batch size.
 Then times, in turns, the schedules of all batch sizes at each batch size of the same model, and the schedules of all
-models at the largest batch size of each model. Writes Markdown tables to standard output: times as parts of the time
-by the schedule that was tuned for the place. A schedule that a model can't run is a dash. `--plot NAME` writes
-NAME-batches.svg and NAME-models.svg as well, and needs matplotlib. What the user's cache keeps is used and added to.
+models at the largest batch size of each model. Writes Markdown tables to standard output: times as multiples of the
+time by the schedule that was tuned for the same model and batch size. A schedule that a model can't run is a dash.
+`--plot NAME` writes NAME-batches.svg and NAME-models.svg as well, and needs matplotlib. What the user's cache keeps is
+used and added to.
 """
 
 import statistics
@@ -22,8 +23,9 @@ ROUNDS = 5
 def table(title, names, rows):
     print(f"\n| {title} | " + " | ".join(map(str, names)) + " |")
     print("|---|" + "---:|" * len(names))
-    for name, parts in rows:
-        print(f"| {name} | " + " | ".join("-" if part is None else f"{part:.2f}" for part in parts) + " |", flush=True)
+    for name, ratios in rows:
+        cells = ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def plot(path, title, names, rows, across):
@@ -33,15 +35,15 @@ def plot(path, title, names, rows, across):
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(1.5 + 0.8 * len(names), 1.5 + 0.5 * len(rows)))
-    values = [[float("nan") if part is None else part for part in parts] for _, parts in rows]
+    values = [[float("nan") if ratio is None else ratio for ratio in ratios] for _, ratios in rows]
     axes.imshow(values, cmap="YlOrRd", vmin=1, vmax=3, aspect="auto")
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.set_xlabel(across)
     axes.set_title(title, fontsize=10)
-    for y, parts in enumerate(values):
-        for x, part in enumerate(parts):
-            axes.text(x, y, "-" if part != part else f"{part:.1f}", ha="center", va="center", fontsize=8)
+    for y, ratios in enumerate(values):
+        for x, ratio in enumerate(ratios):
+            axes.text(x, y, "-" if ratio != ratio else f"{ratio:.1f}", ha="center", va="center", fontsize=8)
     figure.tight_layout()
     figure.savefig(path)
 
@@ -65,13 +67,13 @@ def main():
         sys.exit(f"{arguments.zoo}: no models with rows")
     batches = sorted(int(batch) for batch in arguments.batch.split(","))
     # Of a schedule that was tuned for one batch size at another: medians over models.
-    parts = {(of, at): [] for of in batches for at in batches}
+    ratios = {(of, at): [] for of in batches for at in batches}
     for name, (model, rows) in models.items():
         times = fangorn.times(model, rows, arguments.batch, tuned[name], ROUNDS)
-        for of, at in parts:
+        for of, at in ratios:
             if (at, of) in times and (at, at) in times:
-                parts[of, at].append(times[at, of] / times[at, at])
-    rows = [(of, [statistics.median(parts[of, at]) if parts[of, at] else None for at in batches]) for of in batches]
+                ratios[of, at].append(times[at, of] / times[at, at])
+    rows = [(of, [statistics.median(ratios[of, at]) if ratios[of, at] else None for at in batches]) for of in batches]
     table("tuned for batches of", [f"run at {at}" for at in batches], rows)
     largest = batches[-1]
     schedules = {name: of_model[largest] for name, of_model in tuned.items()}

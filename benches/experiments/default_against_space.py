@@ -5,9 +5,9 @@
         [--model NAME ...] [--batch 1,16,64,1024,16384] [--budget 5s] [--threads 1] [--plot NAME.svg] [--json FILE]
 
 ZOO has a folder for each model, with a file `model.*` and the rows, `rows.npy`. Runs `fangorn tune --exhaustive` on each
-model and writes a Markdown table to standard output: times as parts of the best candidate's, and geometric means. The
-column "Treebeard's" is the best candidate that walks values, tiled, interleaved or unrolled, which is what Treebeard
-explores; it is left out under 64 rows, where engines of ours run a few rows.
+model and writes a Markdown table to standard output: times as multiples of the best candidate's, and geometric means.
+The column "Treebeard's" is the best candidate that walks values, tiled, interleaved or unrolled, which is what
+Treebeard explores; it is left out under 64 rows, where engines of ours run a few rows.
 
 `--plot` draws how the times of all candidates are distributed (SilvanForge, figure 5), a panel for each batch size,
 and needs matplotlib. `--json` keeps what was measured; given as ZOO, such a file is read instead of measuring. What the
@@ -39,11 +39,11 @@ def treebeard(result):
     """The least time of the candidates that Treebeard explores; none under 64 rows."""
     if result["batch"] < MANY_ROWS:
         return None
-    walks = [c["us_per_row"] for c in result["candidates"] if not {"ranks(", "evaluate("} & parts(c["schedule"])]
+    walks = [c["us_per_row"] for c in result["candidates"] if not {"ranks(", "evaluate("} & directives(c["schedule"])]
     return min(walks, default=None)
 
 
-def parts(schedule):
+def directives(schedule):
     return {directive.split("(")[0] + "(" for directive in schedule.split("; ")}
 
 
@@ -56,13 +56,13 @@ def plot(path, results):
     batches = sorted({result["batch"] for found in results.values() for result in found})
     figure, all_axes = pyplot.subplots(len(batches), 1, figsize=(9, 2.4 * len(batches)), sharex=True, squeeze=False)
     for axes, batch in zip(all_axes[:, 0], batches):
-        for place, found in enumerate(results.values()):
+        for x, found in enumerate(results.values()):
             for result in (result for result in found if result["batch"] == batch):
                 best = min([c["us_per_row"] for c in result["candidates"]] + [result["best"]["us_per_row"]])
                 times = [candidate["us_per_row"] / best for candidate in result["candidates"]]
-                axes.scatter([place] * len(times), times, s=5, alpha=0.35, color="#777777", linewidths=0)
+                axes.scatter([x] * len(times), times, s=5, alpha=0.35, color="#777777", linewidths=0)
                 for name, color, marker in (("auto", "#d55e00", "_"), ("tuned", "#009e73", "x")):
-                    axes.scatter([place], [result[name]["us_per_row"] / best], color=color, marker=marker, s=60)
+                    axes.scatter([x], [result[name]["us_per_row"] / best], color=color, marker=marker, s=60)
         axes.set_yscale("log")
         axes.set_ylabel("time / best")
         axes.set_title(f"batches of {batch}", fontsize=10)

@@ -63,4 +63,4 @@ class Fangorn:
                         continue
                 for result in results:
                     found.setdefault((result["batch"], name), []).append(result["wall_us_per_row_median"])
-        return {place: statistics.median(times) for place, times in found.items()}
+        return {key: statistics.median(times) for key, times in found.items()}

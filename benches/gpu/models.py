@@ -89,7 +89,7 @@ def _(np, rng):
 def _(np, rng):
     x = (rng.normal(size=(30_000, 968)) * 0.2).astype(np.float32)
     score = mixed(np, x * 5, rng, 40)
-    # Parts pass some stations only: blocks of columns are missing together, and that says something.
+    # Parts pass some stations only: groups of columns are missing together, and that says something.
     for first in range(0, 968, 22):
         gone = rng.random(len(x)) < 0.6
         x[gone, first : first + 22] = np.nan

@@ -145,11 +145,11 @@ def fill(np, rows, count, file):
     present = np.where(np.isfinite(rows), rows, 0)
     moves = (present != np.rint(present)).any(axis=0)
     for first in range(0, count, len(rows)):
-        part = rows[: count - first]
+        more = rows[: count - first]
         if first:
-            part = part.copy()
-            part[:, moves] *= 1 + rng.uniform(-1e-3, 1e-3, (len(part), int(moves.sum()))).astype(np.float32)
-        out[first : first + len(part)] = part
+            more = more.copy()
+            more[:, moves] *= 1 + rng.uniform(-1e-3, 1e-3, (len(more), int(moves.sum()))).astype(np.float32)
+        out[first : first + len(more)] = more
     out.flush()
 
 

@@ -239,8 +239,8 @@ def markdown(rows, about):
         "Models: " + "; ".join(models) + ".",
         "",
     ]
-    parts = comparison(rows, engines) + presets(rows) + loading(rows, engines) + remarks(rows)
-    return "\n".join(lines + parts).rstrip() + "\n"
+    sections = comparison(rows, engines) + presets(rows) + loading(rows, engines) + remarks(rows)
+    return "\n".join(lines + sections).rstrip() + "\n"
 
 
 def plot(rows, stem):

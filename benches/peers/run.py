@@ -74,18 +74,18 @@ def note(text):
 class Progress:
     """A line of what is done, on a terminal."""
 
-    def __init__(self, steps):
-        self.steps, self.done, self.begin = steps, 0, time.perf_counter()
+    def __init__(self, turns):
+        self.turns, self.done, self.begin = steps, 0, time.perf_counter()
 
     def show(self, text):
         if sys.stderr.isatty():
             passed = time.perf_counter() - self.begin
-            left = passed / self.done * (self.steps - self.done) / 60 if self.done else 0
+            left = passed / self.done * (self.turns - self.done) / 60 if self.done else 0
             about = f", about {left:.0f} min left" if self.done > 20 else ""
-            share = 100 * self.done // max(1, self.steps)
+            share = 100 * self.done // max(1, self.turns)
             print(f"\r\033[K{share:3}% {text}{about}", end="", file=sys.stderr, flush=True)
 
-    def step(self, text, count=1):
+    def advance(self, text, count=1):
         self.done += count
         self.show(text)
 
@@ -502,7 +502,7 @@ class Run:
             for engine in order[shift:] + order[:shift]:
                 if engine not in opened:
                     continue
-                self.progress.step(f"{name}, batch {batch}: round {turn + 1} of {args.rounds}, {engine}")
+                self.progress.advance(f"{name}, batch {batch}: round {turn + 1} of {args.rounds}, {engine}")
                 try:
                     program = programs[engine][0]
                     program.ask(f"time {args.seconds / args.rounds}")
@@ -515,7 +515,7 @@ class Run:
                 for clock, times in answer["times"].items():
                     opened[engine][1][clock] += times
         # Those that are left out take no turns.
-        self.progress.step(f"{name}, batch {batch}", args.rounds * (len(args.engines) - len(order)))
+        self.progress.advance(f"{name}, batch {batch}", args.rounds * (len(args.engines) - len(order)))
         self.progress.clear()
         for engine, (own, times) in opened.items():
             self.write(own, times, batch)

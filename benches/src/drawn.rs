@@ -36,10 +36,9 @@ impl Random {
 pub enum Shape {
     /// All leaves at this depth.
     Full(u32),
-    /// This many full levels. The first place below them has three more full levels, the other places are
-    /// leaves.
+    /// This many full levels. The first node below them has three more full levels, the other nodes are leaves.
     OneSided(u32),
-    /// About this many leaves, with splits at random places, and another number in each tree. Trees of
+    /// About this many leaves, with random splits, and another number in each tree. Trees of
     /// boosting look like this.
     Grown(u32),
     /// Half of the rows end after eight levels, the other half after nine. Only two leaves lie at the ninth

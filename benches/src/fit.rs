@@ -8,7 +8,7 @@ use cpu_time::ThreadTime;
 use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
-    cost::{BLOCK, Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk},
+    cost::{Blend, ColumnBlock, Hardware, Machine, ROW_BLOCK, Ranking, Registers, Walk},
     cpu::{Engine, Ranker, Rows},
     forest::{ForestBuilder, Predicate, Real, Side},
     ranks::{Choice, Ranks},
@@ -94,13 +94,13 @@ fn walk(shipped: &Walk) -> Result<Walk> {
             few(COLUMNS, Shape::Full(DEPTH), how, engine)?.map_or(old, |tree| tree / steps),
         )
     };
-    // A block of many rows waits for the longest of its walks through a tree, so these trees differ in depth.
+    // A row block waits for the longest of its walks through a tree, so these trees differ in depth.
     let forest = forest(4 * TREES, 32 * COLUMNS, Shape::Grown(64))?;
     let tested = WALKS.replace("unrollWalk(b1)\n", "");
     let walks = format!("{tested}\nfewRows(walk)");
     let steps_of_all = steps_of(&forest);
     // The fewest rows that vectors take.
-    let least = (shipped.block / shipped.one).round().clamp(1.0, BLOCK as f64) as usize;
+    let least = (shipped.block / shipped.one).round().clamp(1.0, ROW_BLOCK as f64) as usize;
     let by_vectors = match row(&forest, &walks, least, Engine::Vectors)? {
         Some(row) => Some(row),
         None => row(&forest, &walks, least, Engine::Walks)?,
@@ -111,11 +111,11 @@ fn walk(shipped: &Walk) -> Result<Walk> {
         abreast: by(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
         full: by(FewRows::Full, Engine::FullTrees, shipped.full)?,
         tiled_rows: tiled_rows(shipped)?,
-        places: shipped.places,
+        complete_ratio: shipped.complete_ratio,
     })
 }
 
-/// Returns how many rows, each alone through tiles, take as long as the smallest block of rows through tiles.
+/// Returns how many rows, each alone through tiles, take as long as the smallest row block through tiles.
 fn tiled_rows(shipped: &Walk) -> Result<usize> {
     let forest = forest(TREES, 16, Shape::Grown(64))?;
     let schedule = format!("{}\ntileNodes(8, uniform)", WALKS.replace("unrollWalk(b1)\n", ""));
@@ -125,9 +125,9 @@ fn tiled_rows(shipped: &Walk) -> Result<usize> {
     Ok(alone.zip(block).map_or(least, |(alone, block)| rows_of(block * least as f64, alone)))
 }
 
-/// Returns how many rows, each alone, take as long as a block. Both arguments are in seconds.
+/// Returns how many rows, each alone, take as long as a row block. Both arguments are in seconds.
 fn rows_of(block: f64, alone: f64) -> usize {
-    ((block / alone).round() as usize).clamp(1, BLOCK)
+    ((block / alone).round() as usize).clamp(1, ROW_BLOCK)
 }
 
 fn registers(shipped: &Registers) -> Result<Registers> {
@@ -142,13 +142,13 @@ fn registers(shipped: &Registers) -> Result<Registers> {
             trees.push((one - *tile).max(0.0));
         }
     }
-    // A whole block of rows, in vectors, through trees of the same shape.
+    // A whole row block, in vectors, through trees of the same shape.
     let schedule = format!("{WALKS}\nfewRows({})", FewRows::Registers.name());
-    let block = |trees| row(&forest(trees, 32, Shape::Full(8))?, &schedule, BLOCK, Engine::Vectors);
+    let block = |trees| row(&forest(trees, 32, Shape::Full(8))?, &schedule, ROW_BLOCK, Engine::Vectors);
     if let (Some(alone), Some((more, fewer))) =
         (tree(32, Shape::Full(8))?, block(2 * TREES)?.zip(block(TREES)?))
     {
-        new.rows = rows_of((more - fewer) / TREES as f64 * BLOCK as f64, alone);
+        new.rows = rows_of((more - fewer) / TREES as f64 * ROW_BLOCK as f64, alone);
     }
     if let Some(surprising) = tree(32, Shape::Surprising)? {
         new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
@@ -165,7 +165,7 @@ fn blend() -> Result<Blend> {
             let row = row(&forest(trees, COLUMNS, shape)?, BLENDS, ROWS, Engine::Blends)?;
             row.ok_or_else(|| Box::<dyn Error>::from("trees are not blended"))
         };
-        Ok::<_, Box<dyn Error>>((of(3 * TREES)? - of(TREES)?) * BLOCK as f64 / (2 * TREES) as f64)
+        Ok::<_, Box<dyn Error>>((of(3 * TREES)? - of(TREES)?) * ROW_BLOCK as f64 / (2 * TREES) as f64)
     };
     let full = |depth| tree(Shape::Full(depth));
     let [one, two, three, six] = [full(1)?, full(2)?, full(3)?, full(6)?];
@@ -192,10 +192,10 @@ fn ranks(together: usize, columns: usize, add: impl FnOnce(&mut ForestBuilder)) 
     let (ranker, ranked) = (Ranker::new(&ranks), ranks.columns().len());
     let values = values(ROWS, columns);
     let rows = Rows::new(&values, columns)?;
-    let mut out = vec![0u8; BLOCK * ranked];
+    let mut out = vec![0u8; ROW_BLOCK * ranked];
     let all = seconds(|| {
         for first in (0..ROWS).step_by(together) {
-            ranker.rank_strided(&black_box(&rows).slice(first, together), &mut out, [1, BLOCK])?;
+            ranker.rank_strided(&black_box(&rows).slice(first, together), &mut out, [1, ROW_BLOCK])?;
         }
         Ok(())
     })?;
@@ -224,7 +224,7 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
         })?;
         Ok::<_, Box<dyn Error>>(all / COLUMN_BLOCKS as f64)
     };
-    let column_block = |columns, thresholds| of(BLOCK, columns, thresholds);
+    let column_block = |columns, thresholds| of(ROW_BLOCK, columns, thresholds);
     let (six, four) = (column_block(COLUMN_BLOCK, 63)?, column_block(COLUMN_BLOCK, 15)?);
     let (block, alone) = (column_block(COLUMN_BLOCK, THRESHOLDS)?, of(1, COLUMN_BLOCK, THRESHOLDS)?);
     let rows = rows_of(block, alone);
@@ -354,11 +354,11 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
     ];
     if let Some(column_block) = &ranking.column_block {
         all.extend([
-            ("line.copy", column_block.copy),
-            ("line.layer", column_block.layer),
-            ("line.threshold", column_block.threshold),
-            ("line.search", column_block.search),
-            ("line.level", column_block.level),
+            ("ranking.copy", column_block.copy),
+            ("ranking.layer", column_block.layer),
+            ("ranking.threshold", column_block.threshold),
+            ("ranking.search", column_block.search),
+            ("ranking.level", column_block.level),
         ]);
     }
     all.push(("thread", *thread));

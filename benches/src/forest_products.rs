@@ -45,13 +45,14 @@ pub fn forest_products() -> Result<(), Box<dyn Error>> {
             let values = graph.node("forest", Operator::Forest(Arc::new(forest)), [x]);
             graph.output("y", values);
             let of = |passes: &Passes| GraphPredictor::with_passes(&graph, 1, passes);
-            let ways = [of(&Passes::none())?, of(&Passes::none().with([Pass::Matrices, Pass::Dtypes]))?];
+            let products = Passes::none().with([Pass::Matrices, Pass::Dtypes]);
+            let predictors = [of(&Passes::none())?, of(&products)?];
             for rows in ROWS {
                 let batch = Tensor::new([rows, COLUMNS], Elements::F32(drawn::values(rows, COLUMNS)));
                 let batch = [batch.ok_or("rows")?];
                 let mut times = [Vec::new(), Vec::new()];
                 for _ in 0..CALLS {
-                    for (predictor, times) in ways.iter().zip(&mut times) {
+                    for (predictor, times) in predictors.iter().zip(&mut times) {
                         let start = ThreadTime::now();
                         predictor.predict(&batch)?;
                         times.push(start.elapsed().as_secs_f64());

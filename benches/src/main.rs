@@ -19,7 +19,7 @@
 //! ```
 //!
 //! Without a subcommand, the program prints the least time of a row with each preset on the CPU target, in
-//! microseconds, with one thread. The other engines' figures come from `benches/peers`, and
+//! microseconds, with one thread. Other libraries' figures come from `benches/peers`, and
 //! `fangorn bench --json` has the same measurement for scripts.
 //!
 //! - `cache` times schedules of the CPU target with and without `cache`, in turns.
@@ -33,8 +33,8 @@
 //! - `synthetic` times each way to evaluate a forest on random models and writes records, from which
 //!   `benches/experiments/fit_estimates.py` fits the costs of estimates.
 //! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
-//!   engines.
-//! - `gpu` times a device (`gpu --help`). `benches/gpu` compares it with other engines.
+//!   libraries.
+//! - `gpu` times a device (`gpu --help`). `benches/gpu` compares it with other libraries.
 //! - `backend` times the default schedule on one backend, transfers apart (`backend --help`).
 //!   `benches/backends` compares all backends.
 //! - `matrices` times forests as the products that a graph makes of them, beside their walks, and fits the costs of these
@@ -214,9 +214,9 @@ fn read(rows: &Path) -> Result<(Vec<f32>, usize), Box<dyn std::error::Error>> {
     }
 }
 
-/// Pairs of a schedule and one of its loops, to which `cache` is added. Four schedules walk blocks of rows,
+/// Pairs of a schedule and one of its loops, to which `cache` is added. Four schedules walk row blocks,
 /// the last two walk one row at a time.
-const BLOCKS: [(&str, &str); 6] = [
+const CACHED: [(&str, &str); 6] = [
     ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nlayout(sparse)", "b0"),
     ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nunrollWalk(b1)\nlayout(sparse)", "b0"),
     ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nunrollWalk(b1)\nlayout(array)", "b0"),
@@ -230,7 +230,7 @@ fn cache(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::er
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    for (text, var) in BLOCKS {
+    for (text, var) in CACHED {
         let compile =
             |text: &str| Predictor::builder(&forest).schedule(Schedule::parse(text)?).threads(1).build();
         let pair = match (compile(text), compile(&format!("{text}\ncache({var})"))) {

@@ -38,8 +38,8 @@ struct Matrices {
     base: Tensor<2>,
 }
 
-/// The predicate of a place in a full tree. A leaf above the last level is pushed down: both children of its
-/// place are that leaf again.
+/// The predicate of a split of a full tree. A leaf above the last level is pushed down: a split stands for it, and
+/// both children are that leaf again.
 #[derive(Clone, Copy)]
 struct Ask {
     column: i32,

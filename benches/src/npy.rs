@@ -60,9 +60,9 @@ impl RowFile {
         self.file.seek(std::io::SeekFrom::Start(self.begin)).map_err(wrong)?;
         let mut bytes = vec![0u8; 4 << 18];
         while values.len() < own {
-            let part = bytes.len().min((own - values.len()) * 4);
-            self.file.read_exact(&mut bytes[..part]).map_err(wrong)?;
-            let words = bytes[..part].chunks_exact(4);
+            let length = bytes.len().min((own - values.len()) * 4);
+            self.file.read_exact(&mut bytes[..length]).map_err(wrong)?;
+            let words = bytes[..length].chunks_exact(4);
             values.extend(words.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
         }
         while values.len() < batch * self.columns {

@@ -45,11 +45,11 @@ pub fn operator(model: &Path, rows: &Path, batches: &str) -> std::result::Result
     println!("backend\tbatch\tgives\tpredictor\t{}\tover", OVER.join("\tover\t"));
     for (name, device) in backends {
         for output in [Output::Margins, Output::Values] {
-            let engines = Engines::new(&forest, &device, output)?;
+            let callers = Callers::new(&forest, &device, output)?;
             for batch in batches.split(',') {
                 let batch: usize = batch.trim().parse()?;
                 let values: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
-                let [bare, over @ ..] = engines.time(&values, columns, &device)?;
+                let [bare, over @ ..] = callers.time(&values, columns, &device)?;
                 let mut line = format!("{name}\t{batch}\t{output:?}\t{:.2}", middle(&bare));
                 for other in &over {
                     let more: Vec<f64> = other.iter().zip(&bare).map(|(other, bare)| other - bare).collect();
@@ -63,7 +63,7 @@ pub fn operator(model: &Path, rows: &Path, batches: &str) -> std::result::Result
 }
 
 /// Everything that runs a forest on one device.
-struct Engines {
+struct Callers {
     predictor: Predictor,
     op: Arc<ForestOp>,
     module: ForestModule,
@@ -72,7 +72,7 @@ struct Engines {
     output: Output,
 }
 
-impl Engines {
+impl Callers {
     fn new(forest: &Forest, device: &Device, output: Output) -> std::result::Result<Self, Failure> {
         let schedule = Preset::Default.schedule(forest, false);
         let made = |device: &Device| {

@@ -42,9 +42,8 @@ pub fn products() -> Result<(), Box<dyn Error>> {
             let product = graph.node("product", Operator::MatMul, [x, weight]);
             graph.output("y", product);
             let skipping = skip_zeros(&graph)?;
-            let ways = [graph, skipping].map(|graph| GraphPredictor::with_passes(&graph, 1, &Passes::none()));
-            let [dense, skipping] = ways;
-            let (dense, skipping) = (dense?, skipping?);
+            let predictor = |graph| GraphPredictor::with_passes(graph, 1, &Passes::none());
+            let (dense, skipping) = (predictor(&graph)?, predictor(&skipping)?);
             let mut times = [Vec::new(), Vec::new()];
             for _ in 0..CALLS {
                 for (predictor, times) in [&dense, &skipping].into_iter().zip(&mut times) {

@@ -88,14 +88,14 @@ fn measure<R: Rank>(
     used: &[u32],
     predictor: &Predictor,
 ) -> Result<[f64; 5], fangorn::Error> {
-    const BLOCK: usize = 64;
+    const ROW_BLOCK: usize = 64;
     /// Columns of a column block.
     const COLUMN_BLOCK: u32 = 16;
     let (ranker, columns) = (Ranker::new(ranks), ranks.columns().len());
     let mut column_blocks: Vec<usize> =
         used.iter().map(|column| (column / COLUMN_BLOCK * COLUMN_BLOCK) as usize).collect();
     column_blocks.dedup();
-    let mut out = vec![R::default(); rows.len().next_multiple_of(BLOCK) * columns];
+    let mut out = vec![R::default(); rows.len().next_multiple_of(ROW_BLOCK) * columns];
     let mut margins = vec![0.0; rows.len() * predictor.program().outputs()];
     let mut times = [const { Vec::new() }; 5];
     let calls = (16_384 / rows.len().max(1)).max(1);
@@ -109,8 +109,8 @@ fn measure<R: Rank>(
     };
     let by_column = |ranks: &Ranks, ranker: &Ranker, out: &mut [R]| {
         let columns = ranks.columns().len();
-        let each = BLOCK;
-        // Every block goes into the same memory, as in predictions.
+        let each = ROW_BLOCK;
+        // Every row block goes into the same memory, as in predictions.
         for first in (0..rows.len()).step_by(each) {
             ranker.rank_strided(
                 &black_box(rows).slice(first, each),
@@ -128,9 +128,9 @@ fn measure<R: Rank>(
         time(2, &mut || by_column(single, &singles, &mut out))?;
         time(3, &mut || {
             let mut sum = 0;
-            for block in black_box(values).chunks(BLOCK * rows.columns()) {
-                for line in &column_blocks {
-                    let firsts = block[*line..].iter().step_by(rows.columns());
+            for block in black_box(values).chunks(ROW_BLOCK * rows.columns()) {
+                for first in &column_blocks {
+                    let firsts = block[*first..].iter().step_by(rows.columns());
                     sum ^= firsts.fold(0, |sum, value| sum ^ value.to_bits());
                 }
             }

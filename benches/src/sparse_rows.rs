@@ -33,12 +33,12 @@ pub fn sparse_rows(model: &Path) -> Result<(), Box<dyn Error>> {
     let mut seed = 1;
     for density in DENSITIES {
         let mut dense = vec![absent; ROWS * columns];
-        let (mut offsets, mut places, mut values) = (vec![0], Vec::new(), Vec::new());
+        let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
         for row in dense.chunks_exact_mut(columns) {
             for (column, value) in row.iter_mut().enumerate() {
                 if number(&mut seed) < density {
                     *value = number(&mut seed) as f32 * 4.0 - 2.0;
-                    places.push(u32::try_from(column)?);
+                    indices.push(u32::try_from(column)?);
                     values.push(*value);
                 }
             }
@@ -47,15 +47,15 @@ pub fn sparse_rows(model: &Path) -> Result<(), Box<dyn Error>> {
         let by_columns: Vec<f32> =
             (0..columns).flat_map(|column| dense[column..].iter().step_by(columns).copied()).collect();
         let sparse =
-            SparseMatrix::new([ROWS, columns], offsets, places, values).ok_or("columns that ascend")?;
+            SparseMatrix::new([ROWS, columns], offsets, indices, values).ok_or("columns that ascend")?;
         let rows = Rows::new(&dense, columns)?;
         let by_columns = Rows::strided(&by_columns, [ROWS, columns], [1, ROWS])?;
         let mut times = [Vec::new(), Vec::new(), Vec::new()];
         for _ in 0..CALLS {
             let mut found = Vec::new();
-            for (way, times) in times.iter_mut().enumerate() {
+            for (storage, times) in times.iter_mut().enumerate() {
                 let start = ThreadTime::now();
-                found.push(match way {
+                found.push(match storage {
                     0 => predictor.values(&rows)?,
                     1 => predictor.values(&by_columns)?,
                     _ => predictor.values_of_sparse(&sparse, absent)?,
@@ -66,7 +66,7 @@ pub fn sparse_rows(model: &Path) -> Result<(), Box<dyn Error>> {
                 other.iter().zip(&found[0]).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0))
             };
             if !found.iter().all(near) {
-                return Err("the ways differ".into());
+                return Err("the results differ".into());
             }
         }
         let [rows, by_columns, sparse] = times.map(|mut times| {

@@ -150,12 +150,12 @@ impl FangornModel {
     /// Returns how many results a row has.
     pub fn width(&self, output: Output) -> Result<usize, Refusal> {
         let outputs = self.forest.outputs as usize;
-        let cells = || self.columns().checked_add(1)?.checked_mul(outputs);
+        let count = || self.columns().checked_add(1)?.checked_mul(outputs);
         Ok(match output {
             Output::Values => self.predictor.width(),
             Output::Margins => outputs,
             Output::Contributions => {
-                cells().ok_or_else(|| Refusal::unsupported("contributions: more than memory holds"))?
+                count().ok_or_else(|| Refusal::unsupported("contributions: more than memory holds"))?
             }
             Output::Classes => match self.forest.classes.rule {
                 ClassRule::None => {

@@ -34,7 +34,7 @@ fn load(file: &str, options: Option<FangornOptions>) -> Result<Model, (FangornSt
     let path = CString::new(Path::new(ROOT).join(file).to_str().expect("UTF-8")).expect("a path");
     let options = options.as_ref().map_or(ptr::null(), ptr::from_ref);
     let mut model = ptr::dangling_mut();
-    // SAFETY: the path ends with a zero, the options are whole, and the model has a place.
+    // SAFETY: the path ends with a zero, the options are whole, and there is room for the model.
     match unsafe { fangorn_load(path.as_ptr(), options, &raw mut model) } {
         FangornStatus::Ok => Ok(Model(model)),
         status => {
@@ -46,7 +46,7 @@ fn load(file: &str, options: Option<FangornOptions>) -> Result<Model, (FangornSt
 
 fn width(model: &Model, output: i32) -> Result<usize, (FangornStatus, String)> {
     let mut width = 0;
-    // SAFETY: a model, and a place for a number.
+    // SAFETY: a model, and room for a number.
     match unsafe { fangorn_width(model.0, output, &raw mut width) } {
         FangornStatus::Ok => Ok(width),
         status => Err((status, last())),
@@ -330,14 +330,14 @@ fn threads_share_a_model() {
 #[test]
 fn damaged_bytes_are_refused_or_read() {
     let bytes = std::fs::read(Path::new(ROOT).join("churn/model.ubj")).expect("read");
-    for step in 0..120 {
-        let mut damaged = bytes[..bytes.len() * step / 120].to_vec();
-        if step % 2 == 1 {
+    for n in 0..120 {
+        let mut damaged = bytes[..bytes.len() * n / 120].to_vec();
+        if n % 2 == 1 {
             damaged = bytes.clone();
-            damaged[bytes.len() * step / 120] ^= 0x55;
+            damaged[bytes.len() * n / 120] ^= 0x55;
         }
         let mut model = ptr::null_mut();
-        // SAFETY: the bytes live while they are read, and the model has a place.
+        // SAFETY: the bytes live while they are read, and there is room for the model.
         let status =
             unsafe { fangorn_load_bytes(damaged.as_ptr(), damaged.len(), ptr::null(), &raw mut model) };
         assert_ne!(status, FangornStatus::Internal, "{}", last());

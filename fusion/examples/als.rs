@@ -25,9 +25,9 @@ const TOLERANCE: f64 = 1e-12;
 /// The most outer iterations: half of them move U, half V.
 const OUTER: usize = 20;
 
-/// The graphs of the blocks of the script, for a factor U of `rows` rows beside a factor V of `columns` rows. `count`
-/// says how many elements each row of X holds.
-struct Blocks {
+/// The graphs of the script, for a factor U of `rows` rows beside a factor V of `columns` rows. `count` says how many
+/// elements each row of X holds.
+struct Graphs {
     /// The gradient of U.
     gradient: Dag,
     /// The product of the Hessian with a direction D.
@@ -38,7 +38,7 @@ struct Blocks {
     loss: Dag,
 }
 
-fn blocks((rows, columns): (usize, usize), filled: f64, rank: usize) -> Result<Blocks, FusionError> {
+fn graphs((rows, columns): (usize, usize), filled: f64, rank: usize) -> Result<Graphs, FusionError> {
     // What the Hessian makes of a factor: (X != 0 * F t(V)) V + lambda F * count.
     let applied = |name: &str, less: bool| {
         let builder = Builder::new();
@@ -67,7 +67,7 @@ fn blocks((rows, columns): (usize, usize), filled: f64, rank: usize) -> Result<B
     let weights = (u.square() * count).sum() + (v.square() * others).sum();
     builder.output("loss", squares + weights * LAMBDA);
     let loss = builder.finish()?;
-    Ok(Blocks { gradient, curvature, step, loss })
+    Ok(Graphs { gradient, curvature, step, loss })
 }
 
 fn transposed(x: &Matrix) -> Matrix {
@@ -111,11 +111,11 @@ pub fn train(
     let (costs, rank) = (Costs::default(), start[0].shape().1);
     let filled = sides.matrices[0].filled();
     let all =
-        [blocks(sides.matrices[0].shape(), filled, rank)?, blocks(sides.matrices[1].shape(), filled, rank)?];
+        [graphs(sides.matrices[0].shape(), filled, rank)?, graphs(sides.matrices[1].shape(), filled, rank)?];
     let mut run = |dag: &Dag, state: &Bindings| cache.plan(dag, policy, &costs).run(dag, state);
     let (mut factors, mut losses) = (start, Vec::new());
     for turn in 0..OUTER {
-        let (side, blocks) = (turn % 2, &all[turn % 2]);
+        let (side, graphs) = (turn % 2, &all[turn % 2]);
         let shape = factors[side].shape();
         let mut state = Bindings::from([
             ("X".to_owned(), sides.matrices[side].clone()),
@@ -125,12 +125,12 @@ pub fn train(
             ("V".to_owned(), factors[1 - side].clone()),
         ]);
         // Conjugate gradients for H U = X V, from the factor that is there.
-        state.extend(run(&blocks.gradient, &state)?);
+        state.extend(run(&graphs.gradient, &state)?);
         let zeros = Matrix::dense(shape, vec![0.0; shape.0 * shape.1]).expect("all elements");
         state.extend([("S".to_owned(), zeros), ("D".to_owned(), state["R"].clone())]);
         for _ in 0..rank {
-            state.extend(run(&blocks.curvature, &state)?);
-            state.extend(run(&blocks.step, &state)?);
+            state.extend(run(&graphs.curvature, &state)?);
+            state.extend(run(&graphs.step, &state)?);
             if state["rr"].scalar() < 1e-20 {
                 break;
             }
@@ -138,7 +138,7 @@ pub fn train(
         let sum = state["U"].to_dense().iter().zip(state["S"].to_dense()).map(|(u, s)| u + s).collect();
         factors[side] = Matrix::dense(shape, sum).expect("all elements");
         state.insert("U".to_owned(), factors[side].clone());
-        let loss = run(&blocks.loss, &state)?["loss"].scalar();
+        let loss = run(&graphs.loss, &state)?["loss"].scalar();
         let before = losses.last().copied().unwrap_or(f64::INFINITY);
         losses.push(loss);
         if turn % 2 == 1 && before - loss <= TOLERANCE * loss {

@@ -109,8 +109,8 @@ pub fn data(rows: usize, columns: usize) -> Vec<f64> {
     let waves: Vec<[f64; 3]> = (0..columns).map(|_| [8.0 * draw(), 8.0 * draw(), 6.0 * draw()]).collect();
     let mut x = Vec::with_capacity(rows * columns);
     for _ in 0..rows {
-        let place = [draw(), draw()];
-        x.extend(waves.iter().map(|[a, b, c]| 0.5 + 0.5 * (a * place[0] + b * place[1] + c).sin()));
+        let point = [draw(), draw()];
+        x.extend(waves.iter().map(|[a, b, c]| 0.5 + 0.5 * (a * point[0] + b * point[1] + c).sin()));
     }
     x
 }

@@ -23,8 +23,8 @@ const LAMBDA: f64 = 1e-3;
 const TOLERANCE: f64 = 1e-12;
 const OUTER: usize = 20;
 
-/// The graphs of the three blocks of the script between its branches.
-struct Blocks {
+/// The three graphs of the script between its branches.
+struct Graphs {
     /// From `s`: Xd = X s, and the two numbers of the line search that stay.
     direction: Dag,
     /// A Newton step of the line search: its gradient g and curvature h.
@@ -33,7 +33,7 @@ struct Blocks {
     step: Dag,
 }
 
-fn blocks(rows: usize, columns: usize) -> Result<Blocks, FusionError> {
+fn graphs(rows: usize, columns: usize) -> Result<Graphs, FusionError> {
     let builder = Builder::new();
     let (x, w, s) =
         (builder.dense("X", rows, columns), builder.dense("w", columns, 1), builder.dense("s", columns, 1));
@@ -68,7 +68,7 @@ fn blocks(rows: usize, columns: usize) -> Result<Blocks, FusionError> {
     builder.output("s", s * (gradient.sum_of_squares() / old.sum_of_squares()) + gradient);
     builder.output("g_old", gradient);
     let step = builder.finish()?;
-    Ok(Blocks { direction, search, step })
+    Ok(Graphs { direction, search, step })
 }
 
 fn column(values: Vec<f64>) -> Matrix {
@@ -76,7 +76,7 @@ fn column(values: Vec<f64>) -> Matrix {
 }
 
 /// Trains, and returns the objective and how many Newton steps there were.
-fn train(blocks: &Blocks, plans: &[Plan; 3], data: &Bindings) -> Result<(f64, usize), FusionError> {
+fn train(graphs: &Graphs, plans: &[Plan; 3], data: &Bindings) -> Result<(f64, usize), FusionError> {
     let (rows, columns) = data["X"].shape();
     let mut state = data.clone();
     let zeros = |length: usize| column(vec![0.0; length]);
@@ -84,15 +84,15 @@ fn train(blocks: &Blocks, plans: &[Plan; 3], data: &Bindings) -> Result<(f64, us
     // The first gradient is t(X) Y: that of the step with nothing done yet.
     state.extend([("s".to_owned(), zeros(columns)), ("g_old".to_owned(), column(vec![1.0; columns]))]);
     state.extend([("Xd".to_owned(), zeros(rows)), ("size".to_owned(), column(vec![0.0]))]);
-    let first = plans[2].run(&blocks.step, &state)?;
+    let first = plans[2].run(&graphs.step, &state)?;
     state.extend([("s".to_owned(), first["g_old"].clone()), ("g_old".to_owned(), first["g_old"].clone())]);
     let (mut objective, mut newton) = (f64::INFINITY, 0);
     for _ in 0..OUTER {
-        state.extend(plans[0].run(&blocks.direction, &state)?);
+        state.extend(plans[0].run(&graphs.direction, &state)?);
         let mut size = 0.0;
         for _ in 0..100 {
             state.insert("size".to_owned(), column(vec![size]));
-            let found: HashMap<String, Matrix> = plans[1].run(&blocks.search, &state)?;
+            let found: HashMap<String, Matrix> = plans[1].run(&graphs.search, &state)?;
             let (g, h) = (found["g"].scalar(), found["h"].scalar());
             size -= g / h;
             newton += 1;
@@ -101,7 +101,7 @@ fn train(blocks: &Blocks, plans: &[Plan; 3], data: &Bindings) -> Result<(f64, us
             }
         }
         state.insert("size".to_owned(), column(vec![size]));
-        state.extend(plans[2].run(&blocks.step, &state)?);
+        state.extend(plans[2].run(&graphs.step, &state)?);
         objective = state["objective"].scalar();
         if size * state["gain"].scalar() < TOLERANCE * objective {
             break;
@@ -130,22 +130,22 @@ fn main() -> Result<(), FusionError> {
         println!("{HELP}");
         return Ok(());
     };
-    let (blocks, data) = (blocks(rows, columns)?, data(rows, columns));
+    let (graphs, data) = (graphs(rows, columns)?, data(rows, columns));
     for policy in Policy::ALL {
         let start = Instant::now();
         let plan = |dag: &Dag| Plan::new(dag, policy, &Costs::default());
-        let plans = [plan(&blocks.direction), plan(&blocks.search), plan(&blocks.step)];
+        let plans = [plan(&graphs.direction), plan(&graphs.search), plan(&graphs.step)];
         let planning = start.elapsed().as_secs_f64();
         if arguments.iter().any(|argument| argument == "explain") {
-            let dags = [&blocks.direction, &blocks.search, &blocks.step];
+            let dags = [&graphs.direction, &graphs.search, &graphs.step];
             plans.iter().zip(dags).for_each(|(plan, dag)| println!("{}", plan.explain(dag)));
         }
-        train(&blocks, &plans, &data)?;
+        train(&graphs, &plans, &data)?;
         let mut times = Vec::new();
         let mut found = (0.0, 0);
         for _ in 0..3 {
             let start = Instant::now();
-            found = train(&blocks, &plans, &data)?;
+            found = train(&graphs, &plans, &data)?;
             times.push(start.elapsed().as_secs_f64());
         }
         times.sort_by(f64::total_cmp);

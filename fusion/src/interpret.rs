@@ -31,7 +31,7 @@ impl Dag {
         let inputs = bound(self, bindings)?;
         let mut results: Vec<DenseMatrix> = Vec::with_capacity(self.nodes().len());
         for at in 0..self.nodes().len() {
-            let bytes = (8.0 * self.size(at).cells()) as u64;
+            let bytes = (8.0 * self.size(at).elements()) as u64;
             if bytes > LIMIT {
                 return Err(FusionError::Memory { node: at, bytes, limit: LIMIT });
             }

@@ -45,7 +45,9 @@ pub fn check(format: Format, bytes: &[u8]) {
     let rows: Vec<f32> = (0..4 * columns).map(|i| values[(i + i / columns) % values.len()]).collect();
     // A layout may refuse a forest that it can't hold.
     let Ok(predictor) = Predictor::new(&forest) else { return };
-    let found = predictor.leaf_slots(&Rows::new(&rows, columns).expect("whole rows")).expect("its own columns");
-    let expected: Vec<u32> = rows.chunks(columns).flat_map(|row| reference::leaf_slots(&forest, row)).collect();
+    let found =
+        predictor.leaf_slots(&Rows::new(&rows, columns).expect("whole rows")).expect("its own columns");
+    let expected: Vec<u32> =
+        rows.chunks(columns).flat_map(|row| reference::leaf_slots(&forest, row)).collect();
     assert_eq!(found, expected, "{}", forest.to_text());
 }

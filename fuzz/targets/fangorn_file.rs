@@ -17,8 +17,8 @@ fn sealed(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     bytes.get(..end.checked_add(4)?)?;
     for entry in (24..end).step_by(32) {
         let word = |at: usize| usize::try_from(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?)).ok();
-        let (place, size) = (word(entry + 8)?, word(entry + 16)?);
-        if let Some(section) = place.checked_add(size).and_then(|end| bytes.get(place..end)) {
+        let (offset, size) = (word(entry + 8)?, word(entry + 16)?);
+        if let Some(section) = offset.checked_add(size).and_then(|end| bytes.get(offset..end)) {
             let sum = crc32fast::hash(section);
             bytes[entry + 4..entry + 8].copy_from_slice(&sum.to_le_bytes());
         }

@@ -69,9 +69,9 @@ DATA = {"text": text, "deep_hybrid": deep_hybrid, "click_through": click_through
 def data(name, out, quick):
     rows, labels = DATA[name](np.random.default_rng(SEED), quick)
     held = len(rows) // 5
-    for part, some in (("test", slice(held)), ("train", slice(held, None))):
-        np.save(out / f"rows-{part}.npy", rows[some])
-        np.save(out / f"labels-{part}.npy", labels[some])
+    for kind, some in (("test", slice(held)), ("train", slice(held, None))):
+        np.save(out / f"rows-{kind}.npy", rows[some])
+        np.save(out / f"labels-{kind}.npy", labels[some])
     print(f"data: {len(rows) - held} rows to train on, {held} to test with, {rows.shape[1]} columns")
 
 

@@ -10,7 +10,7 @@ use burn::{
 use fangorn::{
     Forest,
     forest::{Aggregate, Targets, reference},
-    op::BLOCK,
+    op::GRADIENT_ROWS,
 };
 use fangorn_graphs::{
     Error,
@@ -132,17 +132,17 @@ fn leaf_gradients_are_those_of_tensor_operations() {
 #[test]
 fn a_leaf_gradient_is_one_sum_on_every_backend() {
     let forest = forest(3);
-    let count = 3 * BLOCK + 17;
+    let count = 3 * GRADIENT_ROWS + 17;
     let rows = rows(&forest, count, 9);
     let outputs = forest.outputs as usize;
     // Sums of these weights round.
     let weight: Vec<f32> = (0..count * outputs).map(|i| (i as f32 * 0.7).sin()).collect();
-    // The contract of `BLOCK`: rows of a block are added in their order, then blocks in their order.
+    // The order that `GRADIENT_ROWS` promises: so many rows are added in their order, then their sums in their order.
     let width = forest.leaf_width();
     let mut expected = vec![0.0f32; forest.leaf_values.len()];
-    for block in (0..count).collect::<Vec<_>>().chunks(BLOCK) {
+    for chunk in (0..count).collect::<Vec<_>>().chunks(GRADIENT_ROWS) {
         let mut sums = vec![0.0f32; expected.len()];
-        for r in block {
+        for r in chunk {
             let row = &rows[r * forest.features.len()..][..forest.features.len()];
             for (t, slot) in reference::leaf_slots(&forest, row).into_iter().enumerate() {
                 match &forest.targets {

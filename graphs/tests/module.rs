@@ -121,8 +121,7 @@ fn classes_and_probabilities_are_the_producers() {
             };
             let width = probabilities.dims()[1];
             let found = floats(probabilities);
-            // Where each output answers a question of its own, its probability stands alone and a row need
-            // not sum to one.
+            // If each output is a classifier of its own, its probability stands alone and a row need not sum to one.
             let several = s.forest.outputs > 1
                 && (matches!(s.forest.classes.rule, ClassRule::Over { .. })
                     || s.forest.transform == Transform::Sigmoid);

@@ -102,7 +102,7 @@ fn comes_back<M: Module>(name: &str, saved: M, fresh: M, predict: impl Fn(&M) ->
 }
 
 /// A pipeline as one graph predicts what its modules predict, compiled for the CPU and on the device. A feature next to a
-/// threshold may go another way, since products are summed in another order.
+/// threshold may reach another leaf, since products are summed in another order.
 fn as_one_graph(name: &str, graph: &Graph, rows: (Elements, Value), expected: Tensor<2>, device: &Device) {
     let expected = floats(expected);
     let near = |what: &str, found: &[f32]| {

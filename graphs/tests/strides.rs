@@ -1,4 +1,4 @@
-//! Rows are read where they lie: a call on swapped axes, or on a part of a tensor, allocates no copy of the
+//! Rows are read where they lie: a call on swapped axes, or on a slice of a tensor, allocates no copy of the
 //! rows.
 
 mod support;
@@ -60,6 +60,6 @@ fn no_room_is_made_for_a_copy_of_the_rows() {
         let swapped = tensor(&turned, ROWS, &device);
         check("transposed", swapped.clone().transpose(), &expected);
         check("permuted", swapped.permute([1, 0]), &expected);
-        check("a part", plain.slice([7..ROWS, 0..columns]), &expected[7..]);
+        check("a slice", plain.slice([7..ROWS, 0..columns]), &expected[7..]);
     }
 }

@@ -43,7 +43,7 @@ impl fmt::Display for Sum {
     }
 }
 
-/// The CPU's part of a walk.
+/// The CPU's own data of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
     /// Number of steps after the straight-line steps, each with a leaf test. After them most walks have
@@ -62,15 +62,15 @@ pub struct Walk {
 pub struct CopyDim {
     /// Number of copies, which is the number of iterations of the loop.
     pub count: Value,
-    /// Register of the loop. A copy's index is `(register - start) / step`.
+    /// Register of the loop. A copy's index is `(register - start) / stride`.
     pub register: u32,
     /// First offset of the loop.
     pub start: Value,
-    /// Step of the loop.
-    pub step: Value,
+    /// Distance from one offset of the loop to the next.
+    pub stride: Value,
 }
 
-/// The CPU's part of a whole plan.
+/// The CPU's own data of a whole plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Head {
     /// The copy dimensions of each buffer of partial sums, outermost first. A buffer has the shape

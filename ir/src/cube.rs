@@ -8,7 +8,7 @@ mod sums;
 use std::fmt;
 
 pub use interned::{Facts, PlanRef};
-pub use sums::EpiloguePlace;
+pub use sums::EpilogueSite;
 
 use crate::{
     Axis, Children, Dialect, Emit, EpiloguePlan, GpuDim, Op, Plan, RowLoop, RowType, Scope, Target, Value,
@@ -45,7 +45,7 @@ pub enum Sum {
         /// Index of the buffer in [`Head::partials`].
         buffer: u32,
     },
-    /// A private copy of the sums in the cube's shared memory: `shared[copy][row - window][output]`.
+    /// A private copy of the sums in the cube's shared memory: `shared[copy][row - first row][output]`.
     Shared,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Sum {
     }
 }
 
-/// The kernel's part of a walk.
+/// The kernel's own data of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
     /// Whether the walk reads rows from the row cache.
@@ -106,17 +106,17 @@ pub enum Statement {
     /// `cacheRows`: copies the `rows` rows from the running row on into shared memory, as keys, between two
     /// barriers.
     CacheRows {
-        /// Number of rows of the window.
+        /// Number of rows to cache.
         rows: u32,
     },
     /// `cacheTrees`: copies the nodes of the `trees` trees from the running tree on into shared memory,
     /// between two barriers.
     CacheTrees {
-        /// Number of trees of the window.
+        /// Number of trees to cache.
         trees: u32,
     },
-    /// Sets the cube's partial sums to the sum of no leaves, then waits at a barrier. The window of the sums
-    /// begins at the running row.
+    /// Sets the cube's partial sums to the sum of no leaves, then waits at a barrier. They are the sums
+    /// of the rows from the running row on.
     ClearShared,
     /// Waits at a barrier, adds the partial sums of each row to `into`, resets them to the sum of no leaves,
     /// and waits at a barrier again.
@@ -177,9 +177,9 @@ impl NodeFormat {
 /// The tree cache in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CachedTrees {
-    /// Number of trees of the window.
+    /// Number of trees in the cache.
     pub trees: u32,
-    /// Maximum number of words that the nodes of a window take.
+    /// Maximum number of words that the nodes of as many trees take.
     pub words: u32,
 }
 
@@ -190,7 +190,7 @@ pub struct Partial {
     /// its copy.
     pub dims: Vec<GpuDim>,
     /// Number of the assignment of rows to units that these sums belong to. Walks that assign rows to units
-    /// in another way have copies of their own, so that no two units add to the same copy of a row.
+    /// otherwise have copies of their own, so that no two units add to the same copy of a row.
     pub owner: u32,
 }
 
@@ -199,7 +199,7 @@ pub struct Partial {
 pub struct SharedSums {
     /// Block axes whose units have a copy each, with the number of units of each axis.
     pub axes: Vec<(Axis, u32)>,
-    /// Number of rows of the window.
+    /// Number of rows that have sums there.
     pub rows: u32,
 }
 
@@ -210,7 +210,7 @@ impl SharedSums {
     }
 }
 
-/// The kernel's part of a whole plan.
+/// The kernel's own data of a whole plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Head {
     /// The epilogue: the steps after the margins or values, and the result's type.
@@ -327,7 +327,7 @@ impl Dialect for Cube {
 
     fn emit_text(plan: &Plan<Self>) -> String {
         match plan.emit {
-            Emit::Values(t) => format!("values({}, {})", t.name(), plan.place().name()),
+            Emit::Values(t) => format!("values({}, {})", t.name(), plan.epilogue_site().name()),
             emit => emit.to_string(),
         }
     }
@@ -366,7 +366,7 @@ impl Dialect for Cube {
             writeln!(f, "  partial{i}: f32[{}, batch, {}]", copies.join(", "), plan.outputs)?;
         }
         if !own.epilogue.is_empty() {
-            writeln!(f, "  epilogue ({}): {}", plan.place().name(), own.epilogue)?;
+            writeln!(f, "  epilogue ({}): {}", plan.epilogue_site().name(), own.epilogue)?;
         }
         Ok(())
     }

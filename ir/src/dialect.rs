@@ -1,4 +1,4 @@
-//! The parts of a plan that each target defines for itself.
+//! What each target defines of a plan for itself.
 
 use std::{
     fmt::{self, Debug},
@@ -16,12 +16,12 @@ pub enum Target {
     Cube,
 }
 
-/// The traits that every part of a plan has, as plain data.
-pub trait PlanPart: Clone + Debug + Eq + Hash {}
+/// Plain data in a plan.
+pub trait PlanData: Clone + Debug + Eq + Hash {}
 
-impl<T: Clone + Debug + Eq + Hash> PlanPart for T {}
+impl<T: Clone + Debug + Eq + Hash> PlanData for T {}
 
-/// The place of a statement in a plan, as far as its checks depend on it.
+/// The surroundings of a statement in a plan, as far as its checks depend on them.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     /// Number of enclosing loops. Registers below this number are set.
@@ -30,18 +30,18 @@ pub struct Scope {
     pub divided: bool,
 }
 
-/// A target's own part of the plan language: its statements, their text and their rules.
+/// A target's own extension of the plan language: its statements, their text and their rules.
 pub trait Dialect: Copy + Debug + Eq + Hash + 'static {
     /// The target that this dialect belongs to.
     const TARGET: Target;
     /// Statements that only this target has.
-    type Op: PlanPart;
-    /// A way to run a loop's iterations at the same time.
-    type Map: PlanPart + Copy;
-    /// The target's part of a walk.
-    type Walk: PlanPart;
-    /// The target's part of a whole plan.
-    type Head: PlanPart;
+    type Op: PlanData;
+    /// The mapping of a loop whose iterations run at the same time.
+    type Map: PlanData + Copy;
+    /// The target's own data of a walk.
+    type Walk: PlanData;
+    /// The target's own data of a whole plan.
+    type Head: PlanData;
 
     /// Returns the statements inside a statement of the target, if it can hold any.
     fn body(op: &Self::Op) -> Option<&[Op<Self>]>;

@@ -61,8 +61,8 @@ pub struct EpiloguePlan {
     pub steps: Vec<EpilogueOp>,
     /// The type of the result.
     pub number: Number,
-    /// Whether operations that burn's fusion recorded run after the steps. They then write the result, in the
-    /// place where each sum is written.
+    /// Whether operations that burn's fusion recorded run after the steps. They then write the result, where
+    /// each sum would be written.
     pub recorded: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Ways to lay nodes in memory, as far as a target needs to know them.
+//! Layouts of nodes in memory, as far as a target needs to know them.
 
 use std::fmt;
 
-/// A way to lay nodes in memory.
+/// A layout of nodes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayoutKind {
     /// Every tree is a full binary tree in level order. A child's address is computed.

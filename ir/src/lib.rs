@@ -46,7 +46,7 @@ mod transform;
 mod verify;
 
 pub use axis::{Axis, GpuDim};
-pub use dialect::{Dialect, PlanPart, Scope, Target, TargetPlan};
+pub use dialect::{Dialect, PlanData, Scope, Target, TargetPlan};
 pub use epilogue::{EpilogueOp, EpiloguePlan, Number};
 pub use key::{MISSING, key};
 pub use layout::{Children, LayoutKind};
@@ -54,4 +54,4 @@ pub use plan::{
     Combine, Dim, Emit, Lanes, Limit, Loop, Map, Op, Plan, Range, Remainder, RowLoop, RowType, Value, Walk,
 };
 pub use size::{Extents, Size};
-pub use transform::{LEAST_STEP, Transform, argmax};
+pub use transform::{LEAST_INCREMENT, Transform, argmax};

@@ -1,4 +1,4 @@
-//! The part of a plan that all targets share: loops, walks, sizes.
+//! What all targets share of a plan: loops, walks, sizes.
 
 use crate::{Children, Dialect, Extents, LayoutKind, Size, Transform};
 
@@ -29,13 +29,13 @@ pub struct Limit {
     pub minus: Vec<u32>,
 }
 
-/// The offsets of a loop: `start, start + step, …` as far as every limit allows.
+/// The offsets of a loop: `start, start + stride, …` as far as every limit allows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
     /// The first offset.
     pub start: Value,
     /// Distance from one offset to the next.
-    pub step: Value,
+    pub stride: Value,
     /// The bounds. An offset satisfies all of them.
     pub limits: Vec<Limit>,
 }
@@ -60,7 +60,7 @@ pub enum Map<D: Dialect> {
         /// How many times the code holds the body.
         count: u32,
     },
-    /// At the same time, in a way that the target defines.
+    /// At the same time, as the target defines.
     Own(D::Map),
 }
 
@@ -115,7 +115,7 @@ pub struct Walk<D: Dialect> {
     pub steps: u32,
     /// How the walk goes on after those steps.
     pub rest: Remainder,
-    /// The target's part of the walk: where the leaf value is added, and more.
+    /// The target's own data of the walk: where the leaf value is added, and more.
     pub own: D::Walk,
 }
 
@@ -266,7 +266,7 @@ pub struct Plan<D: Dialect> {
     pub sizes: Vec<Size>,
     /// The statements of the plan.
     pub body: Vec<Op<D>>,
-    /// The target's part of the plan.
+    /// The target's own data of the plan.
     pub own: D::Head,
 }
 

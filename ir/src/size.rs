@@ -5,8 +5,8 @@ use std::fmt;
 /// A number of rows, of trees, or of iterations.
 ///
 /// Schedules write `64`, `batch/2`, `trees/threads`. The compiler makes products, sums, differences and
-/// minima of sizes. Division rounds up and never gives less than 1, so that `v/n` is the tile that covers `v`
-/// in `n` parts.
+/// minima of sizes. Division rounds up and never gives less than 1, so that `n` tiles of size `v/n` hold
+/// all of `v`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Size {
     /// A definite number.

@@ -77,7 +77,7 @@ impl fmt::Display for Range {
                 write!(f, "min({})", many.join(", "))?;
             }
         }
-        write!(f, " step {}", self.step)
+        write!(f, " step {}", self.stride)
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Transform {
 }
 
 /// The smallest difference of two adjacent values of [`Transform::CumulativeSoftplus`].
-pub const LEAST_STEP: f32 = 1e-6;
+pub const LEAST_INCREMENT: f32 = 1e-6;
 
 impl Transform {
     /// Every transform, for tables and tests.
@@ -165,7 +165,7 @@ impl Transform {
             Self::MeanAndVariance => row.iter_mut().skip(1).for_each(|m| *m = (2.0 * *m).exp()),
             Self::CumulativeSoftplus => {
                 for o in 1..row.len() {
-                    row[o] = row[o - 1] + softplus(row[o]) + LEAST_STEP;
+                    row[o] = row[o - 1] + softplus(row[o]) + LEAST_INCREMENT;
                 }
             }
             Self::Softmax | Self::SoftmaxZero => {
@@ -205,7 +205,7 @@ impl Transform {
             Self::CumulativeSoftplus => {
                 let mut values = margins.to_vec();
                 for o in 1..values.len() {
-                    values[o] = values[o - 1] + softplus_f64(values[o]) + f64::from(LEAST_STEP);
+                    values[o] = values[o - 1] + softplus_f64(values[o]) + f64::from(LEAST_INCREMENT);
                 }
                 values
             }

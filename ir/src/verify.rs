@@ -58,7 +58,7 @@ impl<D: Dialect> Plan<D> {
             None => self.verify_value(l.end),
         };
         self.verify_value(range.start)?;
-        self.verify_value(range.step)?;
+        self.verify_value(range.stride)?;
         range.limits.iter().try_for_each(limit)
     }
 
@@ -67,7 +67,7 @@ impl<D: Dialect> Plan<D> {
     pub(crate) fn verify_row_loops(&self, rows: &[Vec<RowLoop>]) -> Result<(), String> {
         rows.iter().flatten().try_for_each(|l| {
             self.verify_value(l.range.start)?;
-            self.verify_value(l.range.step)?;
+            self.verify_value(l.range.stride)?;
             l.range.limits.iter().try_for_each(|l| self.verify_value(l.end))
         })
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use fangorn_ir::{
     Combine, EpiloguePlan, Number,
-    cube::{EpiloguePlace, PlanRef},
+    cube::{EpilogueSite, PlanRef},
 };
 
 /// Compiles the kernel of a plan to WGSL, SPIR-V, PTX or a code object, as `compiler` does for a launch.
@@ -28,7 +28,7 @@ pub fn compile<C: Compiler>(
     let atomic = plan.emit.sums() && plan.is_atomic();
     let whole = plan.combine == Combine::Fixed;
     // If a launch of its own computes the epilogue, it is not part of this kernel.
-    let epilogue = if plan.place() == EpiloguePlace::Launch {
+    let epilogue = if plan.epilogue_site() == EpilogueSite::Launch {
         EpiloguePlan::default()
     } else {
         plan.own.epilogue.clone()

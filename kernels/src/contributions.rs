@@ -1,15 +1,16 @@
 //! Contributions (path-dependent SHAP values) of rows on a device.
 //!
-//! A tree is a list of steps over two stacks: `path`, with the part of a row that arrives at a split, and `below`, with
-//! the sum of the leaves below it. The steps, and what they compute, are those of `fangorn::contributions`. All rows
-//! take the same steps, so the units of a plane never part. A unit computes one row of one block of trees, and a
-//! second launch adds up the blocks in their order: this takes neither atomics nor shared memory.
+//! A tree is a list of instructions over two stacks: `path`, with the fraction of a row that arrives at a split, and
+//! `below`, with the sum of the leaves below it. The instructions, and what they compute, are those of
+//! `fangorn::contributions`. All rows take the same instructions, so the units of a plane never diverge. A unit
+//! computes one row of one chunk of trees, and a second launch adds up the chunks in their order: this takes neither
+//! atomics nor shared memory.
 
 use cubecl::{client::Client, prelude::*};
 use fangorn_ir::{Number, RowType};
 
 use super::{
-    contribution_steps::*,
+    contribution_encoding::*,
     device::{Buffer, Rows, flat},
     grid::{MOST_PARTIALS, PIECE},
     keys::load_key,
@@ -28,10 +29,10 @@ fn most_sums(client: &Client) -> u64 {
     (client.properties().memory.max_page_size.min(1 << 33) / 4).min(MOST_PARTIALS)
 }
 
-/// A forest's steps on a device.
+/// A forest's instructions on a device.
 #[derive(Clone, Debug)]
 pub struct ContributionProgram {
-    /// Passes, steps, points and parts, questions and biases.
+    /// Passes, instructions, points and lists, questions and biases.
     pub words: Buffer,
     /// Number of passes of all trees. Their words come first.
     pub passes: u32,
@@ -61,10 +62,10 @@ impl ContributionProgram {
 pub struct PassSpan {
     /// Number of passes.
     pub passes: u32,
-    /// Number of passes of a block.
-    pub block: u32,
-    /// Number of blocks.
-    pub blocks: u32,
+    /// Number of passes of a chunk.
+    pub chunk: u32,
+    /// Number of chunks.
+    pub chunks: u32,
     /// Index of the first word of the questions.
     pub questions_at: u32,
     /// Number of contributions of a row.
@@ -82,10 +83,10 @@ pub struct Shape {
     pub levels: u32,
 }
 
-/// A step, as it is encoded.
+/// An instruction, as it is encoded.
 #[derive(CubeType)]
-struct Step {
-    kind: u32,
+struct Instruction {
+    opcode: u32,
     flags: u32,
     column: u32,
     asked: u32,
@@ -100,10 +101,10 @@ struct Step {
 /// The stacks of a unit, with a number for each level and point.
 #[derive(CubeType)]
 struct Stacks {
-    /// The parts of the row that arrive at the splits of the path. The one at `top` is the running split's.
+    /// The fractions of the row that arrive at the splits of the path. The one at `top` is the running split's.
     paths: Array<f32>,
     top: RuntimeCell<u32>,
-    /// The sums of the leaves below splits whose steps are done, `count` of them.
+    /// The sums of the leaves below splits whose instructions are done, `count` of them.
     belows: Array<f32>,
     count: RuntimeCell<u32>,
     /// For each split of the path, bit 0: the row goes left. Bit 1: it took the path's sides at the splits above on the
@@ -111,14 +112,14 @@ struct Stacks {
     masks: Array<u32>,
 }
 
-/// A split at a point: the part of the left child, and the split's change.
+/// A split at a point: the fraction of the left child, and the split's change.
 #[derive(CubeType)]
 struct PointNumbers {
-    part: f32,
+    fraction: f32,
     change: f32,
 }
 
-/// Computes `partial[block][contribution][row]`, the contributions of one row by one block of trees, in each unit.
+/// Computes `partial[chunk][contribution][row]`, the contributions of one row by one chunk of trees, in each unit.
 #[cube(launch_unchecked)]
 pub fn explain_rows(
     rows: &[u32],
@@ -130,9 +131,9 @@ pub fn explain_rows(
 ) {
     let i = ABSOLUTE_POS as u32;
     let row = i % span.batch;
-    let block = i / span.batch;
-    if block < of.blocks {
-        let out = block * of.width * span.batch + row;
+    let chunk = i / span.batch;
+    if chunk < of.chunks {
+        let out = chunk * of.width * span.batch + row;
         let mut c = 0u32.runtime();
         while c < of.width {
             partial[(out + c * span.batch) as usize] = 0.0f32;
@@ -145,12 +146,12 @@ pub fn explain_rows(
             count: RuntimeCell::<u32>::new(0u32),
             masks: Array::<u32>::new(comptime![shape.levels as usize]),
         };
-        let first = block * of.block;
-        let end = u32::min(first + of.block, of.passes);
+        let first = chunk * of.chunk;
+        let end = u32::min(first + of.chunk, of.passes);
         let mut pass = first;
         while pass < end {
             let mut at = program[(pass * PASS_WORDS) as usize];
-            let steps_end = at + program[(pass * PASS_WORDS + 1u32) as usize] * STEP_WORDS;
+            let instructions_end = at + program[(pass * PASS_WORDS + 1u32) as usize] * INSTRUCTION_WORDS;
             let points_at = program[(pass * PASS_WORDS + 2u32) as usize];
             stacks.top.store(0u32);
             stacks.count.store(0u32);
@@ -159,36 +160,38 @@ pub fn explain_rows(
                 let weight = program[(points_at + comptime![shape.points + q]) as usize];
                 stacks.paths[q as usize] = f32::reinterpret(weight);
             }
-            while at < steps_end {
-                let step = load(program, at);
-                if step.kind == BACK {
+            while at < instructions_end {
+                let instruction = load(program, at);
+                if instruction.opcode == BACK {
                     stacks.top.store(stacks.top.read() - 1u32);
                 } else {
-                    if (step.flags & ENTERS) != 0u32 {
-                        let value = span.offset + row * span.row_stride + step.column * span.column_stride;
+                    if (instruction.flags & ENTERS) != 0u32 {
+                        let value =
+                            span.offset + row * span.row_stride + instruction.column * span.column_stride;
                         let key = load_key(rows, value, comptime![shape.from]);
-                        enter(program, of.questions_at, &step, key, &mut stacks);
+                        enter(program, of.questions_at, &instruction, key, &mut stacks);
                     }
-                    let place = out + step.feature * span.batch;
-                    let added = take(program, points_at, &step, &mut stacks, comptime![shape.points]);
-                    if step.kind != LEFT && step.kind != RIGHT {
-                        partial[place as usize] += added;
+                    let index = out + instruction.feature * span.batch;
+                    let added =
+                        execute(program, points_at, &instruction, &mut stacks, comptime![shape.points]);
+                    if instruction.opcode != LEFT && instruction.opcode != RIGHT {
+                        partial[index as usize] += added;
                     }
                 }
-                at += STEP_WORDS;
+                at += INSTRUCTION_WORDS;
             }
             pass += 1u32;
         }
     }
 }
 
-/// Loads the step at index `at`.
+/// Loads the instruction at index `at`.
 #[cube]
-fn load(program: &[u32], at: u32) -> Step {
+fn load(program: &[u32], at: u32) -> Instruction {
     let at = at as usize;
     let flags = program[at];
-    Step {
-        kind: flags & KIND,
+    Instruction {
+        opcode: flags & OPCODE,
         flags,
         column: program[at + 1],
         asked: program[at + 2],
@@ -203,16 +206,16 @@ fn load(program: &[u32], at: u32) -> Step {
 
 /// Writes the mask of a split on the top of the path, for a row whose value has this key.
 #[cube]
-fn enter(program: &[u32], questions_at: u32, step: &Step, key: u32, stacks: &mut Stacks) {
-    let mut right = node::right(key, step.asked, step.meta);
-    if (step.meta & comptime![node::QUESTION]) != 0u32 {
-        right = node::question_right(program, questions_at + step.asked, key, step.meta);
+fn enter(program: &[u32], questions_at: u32, instruction: &Instruction, key: u32, stacks: &mut Stacks) {
+    let mut right = node::right(key, instruction.asked, instruction.meta);
+    if (instruction.meta & comptime![node::QUESTION]) != 0u32 {
+        right = node::question_right(program, questions_at + instruction.asked, key, instruction.meta);
     }
     let left = 1u32 - right;
     let mut mask = left | 2u32;
-    if (step.flags & REPEATED) != 0u32 {
-        let above = stacks.masks[(step.flags >> ABOVE_SHIFT) as usize];
-        let side = select((step.flags & ABOVE_LEFT) != 0u32, 1u32, 0u32);
+    if (instruction.flags & REPEATED) != 0u32 {
+        let above = stacks.masks[(instruction.flags >> ABOVE_SHIFT) as usize];
+        let side = select((instruction.flags & ABOVE_LEFT) != 0u32, 1u32, 0u32);
         mask = left | select((above & 1u32) == side, above & 2u32, 0u32);
     }
     stacks.masks[stacks.top.read() as usize] = mask;
@@ -223,66 +226,73 @@ fn enter(program: &[u32], questions_at: u32, step: &Step, key: u32, stacks: &mut
 fn numbers(
     program: &[u32],
     points_at: u32,
-    step: &Step,
+    instruction: &Instruction,
     mask: u32,
     #[comptime] q: u32,
     #[comptime] points: u32,
 ) -> PointNumbers {
     let left = (mask & 1u32) == 1u32;
     let at = f32::reinterpret(program[(points_at + q) as usize]);
-    let mut part = step.share * (1.0f32 - at) + select(left, at, 0.0f32);
-    let mut change = select(left, 1.0f32 - step.share, -step.share);
-    if (step.flags & REPEATED) != 0u32 {
+    let mut fraction = instruction.share * (1.0f32 - at) + select(left, at, 0.0f32);
+    let mut change = select(left, 1.0f32 - instruction.share, -instruction.share);
+    if (instruction.flags & REPEATED) != 0u32 {
         let reached = (mask & 2u32) == 2u32;
-        let lists = points_at + comptime![2 * points] + step.lists * comptime![4 * points];
+        let lists = points_at + comptime![2 * points] + instruction.lists * comptime![4 * points];
         let list = lists + select(left, 0u32, comptime![points].runtime()) + q;
-        part = select(reached, f32::reinterpret(program[list as usize]), step.share);
+        fraction = select(reached, f32::reinterpret(program[list as usize]), instruction.share);
         let changed = f32::reinterpret(program[(list + comptime![2 * points]) as usize]);
         change = select(reached, changed, 0.0f32);
     }
-    PointNumbers { part, change }
+    PointNumbers { fraction, change }
 }
 
-/// Takes a step at all points of a pass. Returns what it adds to the contribution of its feature, if it ends a split.
+/// Executes an instruction at all points of a pass. Returns what it adds to the contribution of its feature, if it ends
+/// a split.
 #[cube]
-fn take(program: &[u32], points_at: u32, step: &Step, stacks: &mut Stacks, #[comptime] points: u32) -> f32 {
+fn execute(
+    program: &[u32],
+    points_at: u32,
+    instruction: &Instruction,
+    stacks: &mut Stacks,
+    #[comptime] points: u32,
+) -> f32 {
     let top = stacks.top.read();
     let mask = stacks.masks[top as usize];
     let mut added = 0.0f32.runtime();
-    if step.kind == LEFT || step.kind == RIGHT {
+    if instruction.opcode == LEFT || instruction.opcode == RIGHT {
         #[unroll]
         for q in 0..points {
-            let numbers = numbers(program, points_at, step, mask, q, points);
+            let numbers = numbers(program, points_at, instruction, mask, q, points);
             let path = stacks.paths[(top * points + q) as usize];
-            let left = path * numbers.part;
-            let child = select(step.kind == LEFT, left, path - left);
+            let left = path * numbers.fraction;
+            let child = select(instruction.opcode == LEFT, left, path - left);
             stacks.paths[((top + 1u32) * points + q) as usize] = child;
         }
         stacks.top.store(top + 1u32);
     } else {
-        // The place of the left child's sum, and then of the split's own.
+        // The index of the left child's sum in the stack, and then of the split's own.
         let mut own = stacks.count.read();
-        if step.kind == JOIN {
+        if instruction.opcode == JOIN {
             own -= 2u32;
-        } else if step.kind != LEAVES {
+        } else if instruction.opcode != LEAVES {
             own -= 1u32;
         }
         #[unroll]
         for q in 0..points {
-            let numbers = numbers(program, points_at, step, mask, q, points);
-            let place = (own * points + q) as usize;
-            let mut lefts = step.left;
-            let mut rights = step.right;
-            if step.kind == JOIN || step.kind == RIGHT_LEAF {
-                lefts = stacks.belows[place];
+            let numbers = numbers(program, points_at, instruction, mask, q, points);
+            let index = (own * points + q) as usize;
+            let mut lefts = instruction.left;
+            let mut rights = instruction.right;
+            if instruction.opcode == JOIN || instruction.opcode == RIGHT_LEAF {
+                lefts = stacks.belows[index];
             }
-            if step.kind == JOIN {
+            if instruction.opcode == JOIN {
                 rights = stacks.belows[((own + 1u32) * points + q) as usize];
-            } else if step.kind == LEFT_LEAF {
-                rights = stacks.belows[place];
+            } else if instruction.opcode == LEFT_LEAF {
+                rights = stacks.belows[index];
             }
             let difference = lefts - rights;
-            stacks.belows[place] = numbers.part * difference + rights;
+            stacks.belows[index] = numbers.fraction * difference + rights;
             added += stacks.paths[(top * points + q) as usize] * numbers.change * difference;
         }
         stacks.count.store(own + 1u32);
@@ -290,13 +300,13 @@ fn take(program: &[u32], points_at: u32, step: &Step, stacks: &mut Stacks, #[com
     added
 }
 
-/// The contributions of a launch that adds up blocks of trees.
+/// The contributions of a launch that adds up chunks of trees.
 #[derive(CubeType, CubeLaunch)]
 pub struct SumSpan {
     /// Number of rows.
     pub batch: u32,
-    /// Number of blocks of trees.
-    pub blocks: u32,
+    /// Number of chunks of trees.
+    pub chunks: u32,
     /// Number of columns of a row.
     pub columns: u32,
     /// Number of margins of a row.
@@ -305,10 +315,10 @@ pub struct SumSpan {
     pub biases_at: u32,
 }
 
-/// Computes `out[row][contribution] = bias + Σ partial[block][contribution][row]`, where only an output's last
+/// Computes `out[row][contribution] = bias + Σ partial[chunk][contribution][row]`, where only an output's last
 /// contribution has a bias.
 #[cube(launch_unchecked)]
-pub fn add_blocks_of_trees(partial: &[f32], program: &[u32], out: &mut [f32], of: &SumSpan) {
+pub fn add_chunks(partial: &[f32], program: &[u32], out: &mut [f32], of: &SumSpan) {
     let of_output = of.columns + 1u32;
     let width = of_output * of.outputs;
     // Units that follow each other read partial sums that follow each other.
@@ -317,10 +327,10 @@ pub fn add_blocks_of_trees(partial: &[f32], program: &[u32], out: &mut [f32], of
     let contribution = i / of.batch;
     if contribution < width {
         let mut sum = 0.0f32.runtime();
-        let mut block = 0u32.runtime();
-        while block < of.blocks {
-            sum += partial[((block * width + contribution) * of.batch + row) as usize];
-            block += 1u32;
+        let mut chunk = 0u32.runtime();
+        while chunk < of.chunks {
+            sum += partial[((chunk * width + contribution) * of.batch + row) as usize];
+            chunk += 1u32;
         }
         if contribution % of_output == of.columns {
             sum += f32::reinterpret(program[(of.biases_at + contribution / of_output) as usize]);
@@ -332,8 +342,8 @@ pub fn add_blocks_of_trees(partial: &[f32], program: &[u32], out: &mut [f32], of
 /// Units that a launch has at least, if there are enough trees: so many fill a large GPU.
 const UNITS: u64 = 1 << 16;
 
-/// Writes the contributions of rows into `out`, `rows x outputs x (columns + 1)` numbers of f32, the bias last. The rows
-/// are of type `from`. Launches take at most `most_rows` rows, rounded down to a multiple of 128.
+/// Writes the contributions of rows into `out`, `rows x outputs x (columns + 1)` numbers of f32, the bias last. The
+/// rows are of type `from`. Launches take at most `most_rows` rows, rounded down to a multiple of 128.
 pub fn contributions(
     client: &Client,
     program: &ContributionProgram,
@@ -355,22 +365,22 @@ pub fn contributions(
     }
 }
 
-/// Explains rows whose partial sums of one block of trees fit a binding.
+/// Explains rows whose partial sums of one chunk of trees fit a binding.
 fn explain_piece(client: &Client, program: &ContributionProgram, rows: &Rows, from: RowType, out: &Buffer) {
     let (batch, width) = (u64::from(rows.batch), program.width());
     let room = (most_sums(client) / (batch * width).max(1)).max(1);
-    let blocks = UNITS.div_ceil(batch.max(1)).min(room).clamp(1, u64::from(program.passes.max(1))) as u32;
-    let block = program.passes.div_ceil(blocks).max(1);
-    let blocks = program.passes.div_ceil(block).max(1);
-    let partial = Buffer::of_words(client, (u64::from(blocks) * width * batch) as usize);
+    let chunks = UNITS.div_ceil(batch.max(1)).min(room).clamp(1, u64::from(program.passes.max(1))) as u32;
+    let chunk = program.passes.div_ceil(chunks).max(1);
+    let chunks = program.passes.div_ceil(chunk).max(1);
+    let partial = Buffer::of_words(client, (u64::from(chunks) * width * batch) as usize);
     let span = RowSpanLaunch::new(rows.batch, rows.row_stride, rows.column_stride, rows.offset);
-    let of = PassSpanLaunch::new(program.passes, block, blocks, program.questions_at, width as u32);
-    // SAFETY: each unit checks that its block, or its contribution, exists. `partial` is made here with a number for
-    // each block, contribution and row. The encoder of the program upholds that its indices lie in it, that its columns
+    let of = PassSpanLaunch::new(program.passes, chunk, chunks, program.questions_at, width as u32);
+    // SAFETY: each unit checks that its chunk, or its contribution, exists. `partial` is made here with a number for
+    // each chunk, contribution and row. The encoder of the program upholds that its indices lie in it, that its columns
     // are those of the rows, and that stacks have no more levels than `deepest` says. The caller upholds that `out` has
     // room for all contributions.
     unsafe {
-        let (cubes, dim) = flat(client, blocks * rows.batch);
+        let (cubes, dim) = flat(client, chunks * rows.batch);
         explain_rows::launch_unchecked(
             client,
             cubes,
@@ -383,14 +393,14 @@ fn explain_piece(client: &Client, program: &ContributionProgram, rows: &Rows, fr
             Shape { from, points: program.points, levels: levels(program.deepest as usize) as u32 },
         );
         let (cubes, dim) = flat(client, width as u32 * rows.batch);
-        add_blocks_of_trees::launch_unchecked(
+        add_chunks::launch_unchecked(
             client,
             cubes,
             dim,
             partial.arg(),
             program.words.arg(),
             out.arg(),
-            SumSpanLaunch::new(rows.batch, blocks, program.columns, program.outputs, program.biases_at),
+            SumSpanLaunch::new(rows.batch, chunks, program.columns, program.outputs, program.biases_at),
         );
     }
 }

@@ -42,7 +42,7 @@ impl Buffer {
 /// buffer of words.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The words of all parts.
+    /// The words.
     pub words: Buffer,
     /// Index of the first word of the trees' records: root, constant, output, producer's index and depth of
     /// each tree, by position.

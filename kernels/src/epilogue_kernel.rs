@@ -13,7 +13,7 @@ use super::{
 };
 use fangorn_ir::{Combine, EpiloguePlan, Transform};
 
-/// The comptime part of the [`epilogue`] kernel. The rest comes with the call.
+/// The comptime values of the [`epilogue`] kernel. The rest comes with the call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EpilogueStage {
     /// How leaf values become margins.
@@ -44,7 +44,7 @@ pub struct EpilogueBuffers {
     pub beside: EpilogueOperands,
 }
 
-/// The run-time part of the [`epilogue`] kernel.
+/// The run-time values of the [`epilogue`] kernel.
 #[derive(CubeType, CubeLaunch)]
 pub struct EpilogueCall {
     /// Index of the first base score in the model's words.

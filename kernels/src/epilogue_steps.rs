@@ -8,7 +8,7 @@ use cubecl::{prelude::*, server::Handle};
 use half::{bf16, f16};
 
 use super::{recorded::RecordedOps, transform::apply};
-use fangorn_ir::{EpilogueOp, EpiloguePlan, LEAST_STEP, Number, Transform};
+use fangorn_ir::{EpilogueOp, EpiloguePlan, LEAST_INCREMENT, Number, Transform};
 
 /// The operands of an epilogue: what its steps read, and the result if it is not f32.
 #[derive(CubeType, CubeLaunch)]
@@ -144,7 +144,7 @@ fn cumulate(out: &mut [u32], at: u32, #[comptime] width: u32) {
     let mut value = f32::reinterpret(out[at as usize]);
     for output in 1..width {
         let m = f32::reinterpret(out[(at + output) as usize]);
-        value += apply(m, Transform::Softplus) + comptime![LEAST_STEP];
+        value += apply(m, Transform::Softplus) + comptime![LEAST_INCREMENT];
         out[(at + output) as usize] = u32::reinterpret(value);
     }
 }

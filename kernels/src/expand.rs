@@ -17,14 +17,14 @@ use cubecl::prelude::*;
 use super::{
     epilogue_steps,
     memory::{Buffers, Call, Context, Local, TREE_WORDS, combine, margin, nothing},
-    node::{self, NodePlace},
+    node::{self, CacheStart},
     recorded, shared,
     transform::apply,
     walk,
 };
 use fangorn_ir::{
     Axis, Combine, Dim, Emit, GpuDim, Limit, Loop, Map, Op, Value,
-    cube::{Cube, EpiloguePlace, MappedLoop, PlanRef, Statement, Sum},
+    cube::{Cube, EpilogueSite, MappedLoop, PlanRef, Statement, Sum},
 };
 
 /// The state of the enclosing loops at a statement.
@@ -36,21 +36,27 @@ pub struct State {
     pub tree: u32,
     /// The registers of the loops entered so far.
     pub offsets: Sequence<u32>,
-    /// First row of the row cache's window.
-    pub window: u32,
-    /// First row of the shared sums' window.
+    /// First row in the row cache.
+    pub cache_row: u32,
+    /// First row of the shared sums.
     pub sums_row: u32,
-    /// The window of the tree cache.
-    pub place: NodePlace,
+    /// The start of the tree cache.
+    pub tree_cache: CacheStart,
 }
 
 /// The kernel of a plan.
 #[cube(launch_unchecked)]
 pub fn forest(buffers: Buffers, call: Call, #[comptime] plan: PlanRef) {
     let local = Local::new(&plan);
-    let place = NodePlace { from: 0u32, tree: 0u32 };
-    let state =
-        State { row: 0u32, tree: 0u32, offsets: Sequence::new(), window: 0u32, sums_row: 0u32, place };
+    let tree_cache = CacheStart { from: 0u32, tree: 0u32 };
+    let state = State {
+        row: 0u32,
+        tree: 0u32,
+        offsets: Sequence::new(),
+        cache_row: 0u32,
+        sums_row: 0u32,
+        tree_cache,
+    };
     let ops = comptime![plan.body.clone()];
     // The context has no `mut` name here: with one, each scalar of the call would become a variable of the
     // kernel.
@@ -60,8 +66,8 @@ pub fn forest(buffers: Buffers, call: Call, #[comptime] plan: PlanRef) {
 /// Expands statements in order.
 #[cube]
 fn run(cx: &mut Context, state: &State, #[comptime] ops: &Vec<Op<Cube>>) {
-    // A window that a statement of this body caches or clears begins at the running row or tree, for all
-    // statements of the body.
+    // A cache that a statement of this body fills, or sums that it clears, begin at the running row or tree, for
+    // all statements of the body.
     let rows = comptime![ops.iter().any(|op| matches!(op, Op::Own(Statement::CacheRows { .. })))];
     let sums = comptime![ops.iter().any(|op| matches!(op, Op::Own(Statement::ClearShared)))];
     let trees = comptime![ops.iter().any(|op| matches!(op, Op::Own(Statement::CacheTrees { .. })))];
@@ -69,9 +75,9 @@ fn run(cx: &mut Context, state: &State, #[comptime] ops: &Vec<Op<Cube>>) {
         row: state.row,
         tree: state.tree,
         offsets: state.offsets.clone(),
-        window: if rows { state.row } else { state.window },
+        cache_row: if rows { state.row } else { state.cache_row },
         sums_row: if sums { state.row } else { state.sums_row },
-        place: if trees { shared::place(&*cx, state.tree) } else { node::same(&state.place) },
+        tree_cache: if trees { shared::cache_start(&*cx, state.tree) } else { node::same(&state.tree_cache) },
     };
     #[unroll]
     for i in 0..ops.len() {
@@ -255,9 +261,9 @@ fn enter(state: &State, offset: u32, #[comptime] dim: Dim) -> State {
         row: if batch { state.row + offset } else { state.row },
         tree: if batch { state.tree } else { state.tree + offset },
         offsets,
-        window: state.window,
+        cache_row: state.cache_row,
         sums_row: state.sums_row,
-        place: node::same(&state.place),
+        tree_cache: node::same(&state.tree_cache),
     }
 }
 
@@ -267,29 +273,29 @@ fn run_loop(cx: &mut Context, state: &State, #[comptime] l: &Loop<Cube>) {
     let ends =
         ends_of(&*cx, &state.offsets, comptime![&l.range.limits], comptime![last_offset(l, &plan)], l.dim);
     let start = value(&*cx, l.range.start);
-    let step = value(&*cx, l.range.step);
+    let stride = value(&*cx, l.range.stride);
     match l.map {
         Map::Own(MappedLoop { dim, single: true }) => {
-            let offset = start + index_of(dim) * step;
+            let offset = start + index_of(dim) * stride;
             if within(&ends, offset) {
                 let inside = enter(state, offset, l.dim);
                 run(cx, &inside, &l.body);
             }
         }
         Map::Own(MappedLoop { dim, single: false }) => {
-            let mut offset = start + index_of(dim) * step;
-            let stride = size_of_dim(dim, &plan) * step;
+            let mut offset = start + index_of(dim) * stride;
+            let advance = size_of_dim(dim, &plan) * stride;
             while within(&ends, offset) {
                 let inside = enter(state, offset, l.dim);
                 run(cx, &inside, &l.body);
-                offset += stride;
+                offset += advance;
             }
         }
         Map::Unrolled { count } =>
         {
             #[unroll]
             for k in 0..count {
-                let offset = start + k * step;
+                let offset = start + k * stride;
                 if within(&ends, offset) {
                     let inside = enter(state, offset, l.dim);
                     run(cx, &inside, &l.body);
@@ -301,7 +307,7 @@ fn run_loop(cx: &mut Context, state: &State, #[comptime] l: &Loop<Cube>) {
             while within(&ends, offset) {
                 let inside = enter(state, offset, l.dim);
                 run(cx, &inside, &l.body);
-                offset += step;
+                offset += stride;
             }
         }
     }
@@ -309,13 +315,13 @@ fn run_loop(cx: &mut Context, state: &State, #[comptime] l: &Loop<Cube>) {
 
 /// Returns the largest offset of a loop's units or copies, if that is a constant.
 fn last_offset(l: &Loop<Cube>, plan: &PlanRef) -> Option<u32> {
-    let (Value::Const(start), Value::Const(step)) = (l.range.start, l.range.step) else { return None };
+    let (Value::Const(start), Value::Const(stride)) = (l.range.start, l.range.stride) else { return None };
     let count = match l.map {
         Map::Own(MappedLoop { dim: GpuDim::Block(axis), single: true }) => plan.own.cube_dim[axis as usize],
         Map::Unrolled { count } => count,
         _ => return None,
     };
-    start.checked_add(count.saturating_sub(1).checked_mul(step)?)
+    start.checked_add(count.saturating_sub(1).checked_mul(stride)?)
 }
 
 /// Handles the leaf at address `at` that a row has reached in a tree: adds its leaf value, or writes its slot
@@ -366,9 +372,9 @@ pub fn found(cx: &mut Context, state: &State, row: u32, tree: u32, at: u32, #[co
         }
         Emit::Trace => {
             let original = cx.buffers.model[(entry + 3u32) as usize];
-            let place = (row * cx.call.trees + original) * 2u32;
-            cx.buffers.out[place as usize] = CUBE_POS as u32 * CUBE_DIM + UNIT_POS;
-            cx.buffers.out[(place + 1u32) as usize] = cx.local.clock.read();
+            let index = (row * cx.call.trees + original) * 2u32;
+            cx.buffers.out[index as usize] = CUBE_POS as u32 * CUBE_DIM + UNIT_POS;
+            cx.buffers.out[(index + 1u32) as usize] = cx.local.clock.read();
             cx.local.clock.store(cx.local.clock.read() + 1u32);
         }
     }
@@ -386,14 +392,14 @@ pub fn add(cx: &mut Context, state: &State, row: u32, word: u32, amount: u32, #[
             {
                 let base = cx.buffers.model[(cx.call.base_at + word) as usize];
                 let sum = margin(base, amount, nothing(&*cx), plan.combine);
-                if comptime![plan.place() == EpiloguePlace::Launch || plan.writes_sums()] {
+                if comptime![plan.epilogue_site() == EpilogueSite::Launch || plan.writes_sums()] {
                     cx.buffers.out[at] = sum;
                 } else {
                     let mut v = f32::reinterpret(sum);
                     if comptime![plan.emit != Emit::Margins] {
                         v = apply(cx.call.scale * v, comptime![plan.emit.transform()]);
                     }
-                    if comptime![plan.place() == EpiloguePlace::Sum] {
+                    if comptime![plan.epilogue_site() == EpilogueSite::Sum] {
                         let epilogue = comptime![plan.own.epilogue.clone()];
                         v = epilogue_steps::steps(
                             &cx.buffers.beside,

@@ -2,15 +2,16 @@
 //!
 //! The plan is a comptime argument: the functions here match on its statements while the kernel is being
 //! expanded, so each plan becomes a kernel of its own (`expand`). Values become keys, ordered integers, when
-//! they are loaded (`keys`). Thresholds are stored as keys, and no kernel compares floats. The one place
-//! where a threshold is compared is `node::right`.
+//! they are loaded (`keys`). Thresholds are stored as keys, and no kernel compares floats. Thresholds are
+//! compared in `node::right` alone.
 //!
 //! A run goes over rows in pieces (`launch`). The launches of a piece (`piece`) are the plan's kernel and
 //! those before and after it. If the kernel does not compute the epilogue itself, the last of these launches
-//! does (`epilogue_kernel`). `contributions` has kernels of its own, which no plan describes. `grid` says how many cubes and rows a launch has.
+//! does (`epilogue_kernel`). `contributions` has kernels of its own, which no plan describes. `grid` says how many
+//! cubes and rows a launch has.
 
 mod compile;
-pub mod contribution_steps;
+pub mod contribution_encoding;
 mod contributions;
 mod device;
 mod double;
@@ -38,7 +39,7 @@ pub use compile::compile;
 pub use contributions::{ContributionProgram, contributions, most_contributions};
 pub use device::{Buffer, Job, Model, Rows};
 pub use epilogue_steps::EpilogueInputs;
-pub use gradient::{BLOCK as ROWS_OF_GRADIENTS, LeafPlaces, leaf_gradients};
+pub use gradient::{GRADIENT_ROWS, GradientSources, leaf_gradients};
 pub use grid::{cubes, most_rows};
 pub use launch::pieces;
 pub use memory::TREE_WORDS;

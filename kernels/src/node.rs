@@ -2,7 +2,7 @@
 //!
 //! | word | split | leaf |
 //! |---|---|---|
-//! | 0 | the threshold's key, plus 1 if a missing value goes left; or a question's place | `u32::MAX` |
+//! | 0 | the threshold's key, plus 1 if a missing value goes left; or a question's index | `u32::MAX` |
 //! | 1 | flags and column; between them, in a node of two words, the distance to a child | `MISSING_LEFT`, `LEAF` |
 //! | 2 | only in a node of three words: the address of the named child | its own address |
 //!
@@ -38,23 +38,22 @@ pub const QUESTION: u32 = 1 << 29;
 /// Flag: a value for which the question's answer is yes goes right.
 pub const NAMED_RIGHT: u32 = 1 << 28;
 
-/// The window of the tree cache that a walk reads nodes from.
+/// The start of the tree cache that a walk reads nodes from.
 #[derive(CubeType)]
-pub struct NodePlace {
+pub struct CacheStart {
     /// Address of the first node in the tree cache, which is subtracted from addresses.
     pub from: u32,
     /// Position of the first tree in the tree cache.
     pub tree: u32,
 }
 
-/// Returns a copy of the place.
+/// Returns a copy of the start.
 #[cube]
-pub fn same(place: &NodePlace) -> NodePlace {
-    NodePlace { from: place.from, tree: place.tree }
+pub fn same(cache: &CacheStart) -> CacheStart {
+    CacheStart { from: cache.from, tree: cache.tree }
 }
 
-/// Returns 1 if a value with this key goes right, 0 if it goes left. This is the one place where a kernel
-/// compares a threshold.
+/// Returns 1 if a value with this key goes right, 0 if it goes left. Kernels compare thresholds here alone.
 #[cube]
 pub fn right(key: u32, word: u32, meta: u32) -> u32 {
     let d = meta >> 31u32;
@@ -99,8 +98,7 @@ pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
         let mantissa = (bits & 0x7f_ffffu32) | 0x80_0000u32;
         let shift = 150u32 - u32::clamp(exponent, 127u32, 150u32);
         let category = select(exponent < 127u32, 0u32, mantissa >> shift);
-        // Below 1 only zero is whole. From 1 on a value is whole if no bit is set in the part that is shifted
-        // out.
+        // Below 1 only zero is whole. From 1 on a value is whole if no bit that is shifted out is set.
         let fraction = mantissa & ((1u32 << shift) - 1u32);
         let whole = (exponent >= 127u32 && fraction == 0u32) || key == 0x8000_0000u32;
         let valid = (positive && (whole || kind != comptime![question::WHOLE])) || nearly;
@@ -116,10 +114,10 @@ pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
 
 /// Returns a word of the node at address `at`.
 #[cube]
-fn word(cx: &Context, place: &NodePlace, at: u32, #[comptime] word: u32, #[comptime] cached: bool) -> u32 {
+fn word(cx: &Context, cache: &CacheStart, at: u32, #[comptime] word: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if cached {
-        cx.local.nodes[0][((at - place.from) * comptime![plan.own.node.words] + word) as usize]
+        cx.local.nodes[0][((at - cache.from) * comptime![plan.own.node.words] + word) as usize]
     } else {
         cx.buffers.model[(at * comptime![plan.own.node.words] + word) as usize]
     }
@@ -127,10 +125,10 @@ fn word(cx: &Context, place: &NodePlace, at: u32, #[comptime] word: u32, #[compt
 
 /// Returns the word with the column and the flags of the node at address `at`.
 #[cube]
-pub fn meta(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: bool) -> u32 {
+pub fn meta(cx: &Context, cache: &CacheStart, at: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     let index = comptime![if plan.own.node.words == 1 { 0u32 } else { 1u32 }];
-    word(cx, place, at, index, cached)
+    word(cx, cache, at, index, cached)
 }
 
 /// Returns the column in the word that [`meta`] returns.
@@ -152,14 +150,14 @@ pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
 
 /// Returns 1 if a value with this key goes right at the node at address `at`, 0 if it goes left.
 #[cube]
-fn side(cx: &Context, place: &NodePlace, at: u32, meta: u32, key: u32, #[comptime] cached: bool) -> u32 {
+fn side(cx: &Context, cache: &CacheStart, at: u32, meta: u32, key: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if comptime![plan.own.node.words == 1 && plan.rows.rank_shift().is_some()] {
         select(key < meta, 0u32, 1u32)
     } else if comptime![plan.own.node.words == 1] {
         right_in_one_word(key, meta, comptime![plan.own.node.spare_bits])
     } else {
-        let asked = word(cx, place, at, 0u32, cached);
+        let asked = word(cx, cache, at, 0u32, cached);
         let mut side = right(key, asked, meta);
         if comptime![plan.questions] {
             if (meta & comptime![QUESTION]) != 0u32 {
@@ -175,7 +173,7 @@ fn side(cx: &Context, place: &NodePlace, at: u32, meta: u32, key: u32, #[comptim
 #[cube]
 pub fn step(
     cx: &Context,
-    place: &NodePlace,
+    cache: &CacheStart,
     at: u32,
     constant: u32,
     meta: u32,
@@ -183,17 +181,17 @@ pub fn step(
     #[comptime] cached: bool,
 ) -> u32 {
     let plan = comptime![cx.plan.clone()];
-    let side = side(cx, place, at, meta, key, cached);
+    let side = side(cx, cache, at, meta, key, cached);
     match comptime![plan.children] {
         Children::Affine { stride } => at * 2u32 + constant + side * stride,
         Children::Interleaved => {
-            let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
-            let stride = if cached { window.runtime() } else { cx.call.trees };
+            let cached_trees = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
+            let stride = if cached { cached_trees.runtime() } else { cx.call.trees };
             at * 2u32 + constant + side * stride
         }
-        Children::Linked => named(cx, place, at, meta, cached) + side,
+        Children::Linked => named(cx, cache, at, meta, cached) + side,
         Children::Near => {
-            let right = named(cx, place, at, meta, cached);
+            let right = named(cx, cache, at, meta, cached);
             select(side == 0u32, at + 1u32, right)
         }
         // Only the CPU has tiles. `Plan::verify` keeps them out of kernels.
@@ -203,10 +201,10 @@ pub fn step(
 
 /// Returns the address of the child that the node at address `at` names.
 #[cube]
-fn named(cx: &Context, place: &NodePlace, at: u32, meta: u32, #[comptime] cached: bool) -> u32 {
+fn named(cx: &Context, cache: &CacheStart, at: u32, meta: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if comptime![plan.own.node.words == 3] {
-        word(cx, place, at, 2u32, cached)
+        word(cx, cache, at, 2u32, cached)
     } else {
         let below = comptime![if plan.own.node.words == 1 { 0 } else { plan.own.node.column_bits }];
         at + ((meta >> below) & comptime![(1u32 << plan.own.node.link_bits()) - 1])

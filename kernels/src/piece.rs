@@ -4,7 +4,7 @@
 use cubecl::prelude::*;
 use fangorn_ir::{
     Combine, Emit, EpiloguePlan, Extents,
-    cube::{Adders, EpiloguePlace, Facts, Partial},
+    cube::{Adders, EpilogueSite, Facts, Partial},
 };
 
 use super::{
@@ -235,14 +235,14 @@ fn begins_at_base(combine: Combine) -> bool {
 }
 
 /// Returns the epilogue that needs a launch of its own, if there is one. There is one for sums that began at
-/// the sum of no leaves, for integer sums, and if the plan's place is [`EpiloguePlace::Launch`].
+/// the sum of no leaves, for integer sums, and if the plan's epilogue site is [`EpilogueSite::Launch`].
 fn epilogue_stage(job: &Job<'_>) -> Option<EpilogueStage> {
     let plan = job.plan;
-    let Facts { sums_once, place, .. } = plan.facts();
+    let Facts { sums_once, epilogue_site, .. } = plan.facts();
     let sums = plan.emit.sums();
     let add_base = sums && !sums_once && !begins_at_base(plan.combine);
     let fixed = sums && plan.combine == Combine::Fixed;
-    (add_base || fixed || place == EpiloguePlace::Launch).then(|| EpilogueStage {
+    (add_base || fixed || epilogue_site == EpilogueSite::Launch).then(|| EpilogueStage {
         combine: plan.combine,
         add_base,
         outputs: plan.outputs,

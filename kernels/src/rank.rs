@@ -14,7 +14,7 @@ use fangorn_ir::RowType;
 /// [`NAMED_RIGHT`](super::NAMED_RIGHT), [`MISSING_LEFT`](super::MISSING_LEFT)).
 pub const COLUMN_WORDS: u32 = 4;
 
-/// The place of rows' values in a buffer.
+/// Where rows' values lie in a buffer.
 #[derive(CubeType, CubeLaunch)]
 pub struct RowSpan {
     /// Number of rows.
@@ -75,14 +75,14 @@ pub fn rank(tables: &[u32], tables_at: u32, record: u32, key: u32) -> u32 {
         found = node::question_right(tables, at, key, flags);
     } else if count != 0u32 {
         let key = key + (flags >> 31u32);
-        // A binary search, with steps from the largest power of two that is at most `count` down to 1.
-        let mut step = 0x8000_0000u32 >> count.leading_zeros();
-        while step > 0u32 {
-            let probe = found + step;
+        // A binary search, with strides from the largest power of two that is at most `count` down to 1.
+        let mut stride = 0x8000_0000u32 >> count.leading_zeros();
+        while stride > 0u32 {
+            let probe = found + stride;
             let inside = probe <= count;
             let below = tables[(at + select(inside, probe, count) - 1u32) as usize] <= key;
             found = select(inside, select(below, probe, found), found);
-            step >>= 1u32;
+            stride >>= 1u32;
         }
     }
     found

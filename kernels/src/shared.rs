@@ -15,21 +15,21 @@ use super::{
     expand::{State, add, ends_of, index_of, value, within},
     keys::{key_of_rank, load_key},
     memory::{Context, TREE_WORDS, combine, nothing, shared_len},
-    node::{self, NodePlace},
+    node::{self, CacheStart},
     rank::{COLUMN_WORDS, rank},
 };
 use fangorn_ir::{
     Children, Combine, Dim, GpuDim, Range, RowLoop,
-    cube::{Adders, EpiloguePlace, PlanRef, Sum},
+    cube::{Adders, EpilogueSite, PlanRef, Sum},
 };
 
 /// Number of values of a patch, a rectangle of some rows and columns that adjacent units load together.
 const PATCH: u32 = 32;
-/// Number of rows of a patch, if the window has as many. The patch then has eight columns of each row, which
+/// Number of rows of a patch, if as many rows are cached. The patch then has eight columns of each row, which
 /// lie together in memory.
 const PATCH_ROWS: u32 = 4;
 
-/// `cacheRows`: the cube's units load the window's values, as keys. Adjacent units load adjacent values.
+/// `cacheRows`: the cube's units load the values of `count` rows, as keys. Adjacent units load adjacent values.
 #[cube]
 pub fn cache_rows(cx: &mut Context, state: &State, #[comptime] count: u32) {
     let plan = comptime![cx.plan.clone()];
@@ -43,10 +43,10 @@ pub fn cache_rows(cx: &mut Context, state: &State, #[comptime] count: u32) {
     let mut i = UNIT_POS;
     while i < comptime![count.div_ceil(height) * across * PATCH] {
         let patch = i / PATCH;
-        let place = i % PATCH;
-        let r = (patch / across) * height + place / width;
-        let c = (patch % across) * width + place % width;
-        let row = state.window + r;
+        let index = i % PATCH;
+        let r = (patch / across) * height + index / width;
+        let c = (patch % across) * width + index % width;
+        let row = state.cache_row + r;
         // This is done in integers because `&&` would be a branch.
         let outside = select(r < count, 0u32, 1u32)
             | select(c < plan.own.features, 0u32, 1u32)
@@ -82,36 +82,36 @@ fn group_of(tree: u32, #[comptime] plan: &PlanRef) -> u32 {
     }
 }
 
-/// Returns the window of the tree cache that begins at `tree`.
+/// Returns the start of the tree cache that begins at `tree`.
 #[cube]
-pub fn place(cx: &Context, tree: u32) -> NodePlace {
+pub fn cache_start(cx: &Context, tree: u32) -> CacheStart {
     let plan = comptime![cx.plan.clone()];
     if comptime![plan.children == Children::Interleaved] {
         // The cache has addresses of its own.
-        NodePlace { from: 0u32.runtime(), tree }
+        CacheStart { from: 0u32.runtime(), tree }
     } else {
-        NodePlace { from: cx.buffers.model[(cx.call.trees_at + tree * TREE_WORDS) as usize], tree }
+        CacheStart { from: cx.buffers.model[(cx.call.trees_at + tree * TREE_WORDS) as usize], tree }
     }
 }
 
 /// Returns the address, in the whole forest, of the node at address `at` of a walk. The two differ if the
 /// nodes of trees are interleaved and cached.
 #[cube]
-pub fn address(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: bool) -> u32 {
+pub fn address(cx: &Context, cache: &CacheStart, at: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if comptime![cached && plan.children == Children::Interleaved] {
-        let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
-        (at / window) * cx.call.trees + place.tree + at % window
+        let cached_trees = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
+        (at / cached_trees) * cx.call.trees + cache.tree + at % cached_trees
     } else {
         at
     }
 }
 
-/// `cacheTrees`: the cube's units load the window's nodes. Adjacent units load adjacent words.
+/// `cacheTrees`: the cube's units load the trees' nodes. Adjacent units load adjacent words.
 #[cube]
 pub fn cache_trees(cx: &mut Context, state: &State) {
     let plan = comptime![cx.plan.clone()];
-    let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
+    let cached_trees = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
     let room = comptime![plan.own.cached_trees.map_or(1, |c| c.words)];
     let words = comptime![plan.own.node.words];
     sync_cube();
@@ -121,21 +121,21 @@ pub fn cache_trees(cx: &mut Context, state: &State) {
         let levels =
             cx.buffers.model[(cx.call.trees_at + cx.call.trees * TREE_WORDS) as usize] / cx.call.trees;
         let mut i = UNIT_POS;
-        while i < levels * comptime![window * words] {
+        while i < levels * comptime![cached_trees * words] {
             let node = i / words;
-            let tree = state.place.tree + node % window;
+            let tree = state.tree_cache.tree + node % cached_trees;
             if tree < cx.call.trees {
-                let from = ((node / window) * cx.call.trees + tree) * words + i % words;
+                let from = ((node / cached_trees) * cx.call.trees + tree) * words + i % words;
                 cx.local.nodes.index_mut(0)[i as usize] = cx.buffers.model[from as usize];
             }
             i += CUBE_DIM;
         }
     } else {
-        let last = state.place.tree + window;
+        let last = state.tree_cache.tree + cached_trees;
         let last = select(last < cx.call.trees, last, cx.call.trees);
         let end = cx.buffers.model[(cx.call.trees_at + last * TREE_WORDS) as usize];
-        let from = state.place.from * words;
-        let length = (end - state.place.from) * words;
+        let from = state.tree_cache.from * words;
+        let length = (end - state.tree_cache.from) * words;
         let length = select(length < room, length, room.runtime());
         let mut i = UNIT_POS;
         while i < length {
@@ -273,18 +273,18 @@ fn reduce_rows(
         let register = comptime![chain[depth as usize].register];
         let ends = ends_of(&*cx, &state.offsets, comptime![&range.limits], None, Dim::Batch);
         let mut sits_out = false.runtime();
-        let step = value(&*cx, range.step);
+        let stride = value(&*cx, range.stride);
         let mut offset = value(&*cx, range.start);
-        let mut stride = step;
+        let mut advance = stride;
         if comptime![depth == 0] {
             sits_out = team.index >= team.count;
-            offset += select(sits_out, 0u32, team.index) * step;
-            stride = step * team.count;
+            offset += select(sits_out, 0u32, team.index) * stride;
+            advance = stride * team.count;
         }
         while !sits_out && within(&ends, offset) {
             let inside = enter_at(state, offset, register);
             reduce_rows(cx, &inside, team, chain, comptime![depth + 1], into, by);
-            offset += stride;
+            offset += advance;
         }
     } else {
         let shared_out = comptime![chain.is_empty()];
@@ -328,7 +328,7 @@ fn reduce_rows(
             }
             word += stride;
         }
-        if comptime![matches!(into, Sum::Result { .. }) && plan.place() == EpiloguePlace::Row] {
+        if comptime![matches!(into, Sum::Result { .. }) && plan.epilogue_site() == EpilogueSite::Row] {
             if team.lane == 0u32 {
                 let transform = comptime![plan.emit.transform()];
                 epilogue_steps::row(
@@ -359,8 +359,8 @@ fn enter_at(state: &State, offset: u32, #[comptime] register: u32) -> State {
         row: state.row + offset,
         tree: state.tree,
         offsets,
-        window: state.window,
+        cache_row: state.cache_row,
         sums_row: state.sums_row,
-        place: node::same(&state.place),
+        tree_cache: node::same(&state.tree_cache),
     }
 }

@@ -9,7 +9,7 @@ use super::{
     expand::{State, ends_of, found, value, within},
     keys::load_key,
     memory::{Context, TREE_WORDS},
-    node::{self, NodePlace},
+    node::{self, CacheStart},
     shared,
 };
 use fangorn_ir::{Children, Dim, Lanes, Remainder, Value, Walk, cube::Cube};
@@ -22,13 +22,13 @@ struct WalkStart {
 }
 
 #[cube]
-fn start(cx: &Context, place: &NodePlace, tree: u32, #[comptime] w: &Walk<Cube>) -> WalkStart {
+fn start(cx: &Context, cache: &CacheStart, tree: u32, #[comptime] w: &Walk<Cube>) -> WalkStart {
     let plan = comptime![cx.plan.clone()];
     if comptime![w.own.cached_trees && plan.children == Children::Interleaved] {
-        // The cache interleaves as many trees as its window has.
-        let root = tree - place.tree;
-        let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
-        WalkStart { root, constant: window.runtime() - root }
+        // The cache interleaves all trees that it holds.
+        let root = tree - cache.tree;
+        let cached_trees = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
+        WalkStart { root, constant: cached_trees.runtime() - root }
     } else {
         let entry = cx.call.trees_at + tree * TREE_WORDS;
         WalkStart {
@@ -43,7 +43,7 @@ fn start(cx: &Context, place: &NodePlace, tree: u32, #[comptime] w: &Walk<Cube>)
 pub fn walk(cx: &mut Context, state: &State, #[comptime] w: &Walk<Cube>) {
     match comptime![w.lanes.clone()] {
         None => {
-            let WalkStart { root, constant } = start(&*cx, &state.place, state.tree, w);
+            let WalkStart { root, constant } = start(&*cx, &state.tree_cache, state.tree, w);
             let at = RuntimeCell::<u32>::new(root);
             #[unroll]
             for _ in 0..w.steps {
@@ -55,7 +55,7 @@ pub fn walk(cx: &mut Context, state: &State, #[comptime] w: &Walk<Cube>) {
             if comptime![w.rest == Remainder::UntilLeaf] {
                 until_leaf(&*cx, state, state.row, constant, &at, w);
             }
-            let leaf = shared::address(&*cx, &state.place, at.read(), w.own.cached_trees);
+            let leaf = shared::address(&*cx, &state.tree_cache, at.read(), w.own.cached_trees);
             found(cx, state, state.row, state.tree, leaf, w.own.into);
         }
         Some(lanes) => walk_lanes(cx, state, &lanes, w),
@@ -64,10 +64,10 @@ pub fn walk(cx: &mut Context, state: &State, #[comptime] w: &Walk<Cube>) {
 
 /// Returns the last lane's offset, if that is a constant.
 fn last_lane(lanes: &Lanes) -> Option<u32> {
-    let (Value::Const(start), Value::Const(step)) = (lanes.range.start, lanes.range.step) else {
+    let (Value::Const(start), Value::Const(stride)) = (lanes.range.start, lanes.range.stride) else {
         return None;
     };
-    start.checked_add(lanes.count.saturating_sub(1).checked_mul(step)?)
+    start.checked_add(lanes.count.saturating_sub(1).checked_mul(stride)?)
 }
 
 #[cube]
@@ -75,7 +75,7 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
     let ends =
         ends_of(&*cx, &state.offsets, comptime![&lanes.range.limits], comptime![last_lane(lanes)], lanes.dim);
     let first = value(&*cx, lanes.range.start);
-    let step = value(&*cx, lanes.range.step);
+    let stride = value(&*cx, lanes.range.stride);
     // A lane whose offset is out of range walks the first lane's row and tree again, and its leaf is dropped.
     if within(&ends, first) {
         let count = comptime![lanes.count as usize];
@@ -86,13 +86,13 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
         let mut ats = Sequence::<RuntimeCell<u32>>::new();
         #[unroll]
         for l in 0..count {
-            let offset = first + comptime![l as u32] * step;
+            let offset = first + comptime![l as u32] * stride;
             let is_real = within(&ends, offset);
             let offset = select(is_real, offset, first);
             let batch = comptime![lanes.dim == Dim::Batch];
             let row = if batch { state.row + offset } else { state.row };
             let tree = if batch { state.tree } else { state.tree + offset };
-            let WalkStart { root, constant } = start(&*cx, &state.place, tree, w);
+            let WalkStart { root, constant } = start(&*cx, &state.tree_cache, tree, w);
             row_of.push(row);
             tree_of.push(tree);
             real.push(is_real);
@@ -123,7 +123,7 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
         #[unroll]
         for l in 0..count {
             if real[l] {
-                let at = shared::address(&*cx, &state.place, ats.index(l).read(), w.own.cached_trees);
+                let at = shared::address(&*cx, &state.tree_cache, ats.index(l).read(), w.own.cached_trees);
                 found(cx, state, row_of[l], tree_of[l], at, w.own.into);
             }
         }
@@ -140,7 +140,7 @@ fn one_step(
     #[comptime] w: &Walk<Cube>,
 ) {
     let here = at.read();
-    let meta = node::meta(cx, &state.place, here, w.own.cached_trees);
+    let meta = node::meta(cx, &state.tree_cache, here, w.own.cached_trees);
     step_on(cx, state, row, constant, meta, at, w);
 }
 
@@ -156,8 +156,8 @@ fn step_on(
     #[comptime] w: &Walk<Cube>,
 ) {
     let column = node::column(meta, comptime![&cx.plan]);
-    let key = key(cx, state.window, row, column, w.own.cached_rows);
-    let next = node::step(cx, &state.place, at.read(), constant, meta, key, w.own.cached_trees);
+    let key = key(cx, state.cache_row, row, column, w.own.cached_rows);
+    let next = node::step(cx, &state.tree_cache, at.read(), constant, meta, key, w.own.cached_trees);
     at.store(next);
 }
 
@@ -190,19 +190,19 @@ fn until_leaf(
     at: &RuntimeCell<u32>,
     #[comptime] w: &Walk<Cube>,
 ) {
-    let mut meta = node::meta(cx, &state.place, at.read(), w.own.cached_trees);
+    let mut meta = node::meta(cx, &state.tree_cache, at.read(), w.own.cached_trees);
     while !node::is_leaf(meta, comptime![&cx.plan]) {
         step_on(cx, state, row, constant, meta, at, w);
-        meta = node::meta(cx, &state.place, at.read(), w.own.cached_trees);
+        meta = node::meta(cx, &state.tree_cache, at.read(), w.own.cached_trees);
     }
 }
 
 /// Returns the key of a row's value in a column.
 #[cube]
-fn key(cx: &Context, window: u32, row: u32, column: u32, #[comptime] cached: bool) -> u32 {
+fn key(cx: &Context, cache_row: u32, row: u32, column: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if cached {
-        cx.local.keys[0][(column * comptime![plan.cached_stride()] + (row - window)) as usize]
+        cx.local.keys[0][(column * comptime![plan.cached_stride()] + (row - cache_row)) as usize]
     } else {
         let column = if comptime![plan.own.used_columns] {
             cx.buffers.model[(cx.call.columns_at + column) as usize]

@@ -191,7 +191,7 @@ struct Output<'b> {
     renamed: Option<String>,
 }
 
-/// Returns an operator's bytes, with the mark [`UNLABELLED`] if it is a classifier whose label nobody takes.
+/// Returns an operator's bytes, with the attribute [`UNLABELLED`] if it is a classifier whose label nobody takes.
 fn unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
     let mut message = node.message.to_vec();
     if is_unlabelled(node, wanted) {

@@ -22,7 +22,7 @@ pub enum Error {
     Graph {
         /// The file.
         path: PathBuf,
-        /// The place in the file, the cause and the remedy.
+        /// The location in the file, the cause and the remedy.
         what: String,
     },
 }

@@ -73,7 +73,7 @@ impl CustomOp for Trees {
             x = quote! { #x.narrow(1, 0, #width) };
         }
         let field = Ident::new(&node.name, Span::call_site());
-        let refused = format!("{}: {{error}}", place(node));
+        let refused = format!("{}: {{error}}", location(node));
         let refused = quote! { .unwrap_or_else(|error| panic!(#refused)) };
         let scores = usize::from(self.op == "TreeEnsembleClassifier");
         let [label, scores] = [0, scores].map(|o| node.outputs.get(o).filter(|o| !o.name.is_empty()));
@@ -138,12 +138,12 @@ fn label(node: &CustomNode) -> bool {
     node.op_type == "TreeEnsembleClassifier" && node.attrs.kind(UNLABELLED).is_none()
 }
 
-fn place(node: &CustomNode) -> String {
+fn location(node: &CustomNode) -> String {
     format!("{} `{}`", node.op_type, node.name)
 }
 
 fn refused(node: &CustomNode, what: &str) -> ProcessError {
-    ProcessError::Custom(format!("{}: {what}", place(node)))
+    ProcessError::Custom(format!("{}: {what}", location(node)))
 }
 
 /// Returns the type of the operator's rows.
@@ -188,7 +188,7 @@ fn forest(node: &CustomNode, input: &TensorType) -> Result<Forest, ProcessError>
              where only an output needs them, or convert the model with classes that are integers",
         ));
     }
-    let mut operator = TreeOperator::new(&node.op_type, &place(node));
+    let mut operator = TreeOperator::new(&node.op_type, &location(node));
     if let Some(columns) = columns(input) {
         operator = operator.columns(columns);
     }

@@ -138,7 +138,7 @@ def _counterpart(explainer, given, pairs):
 
 
 def _rows(X, of=None):
-    """Rows as fangorn takes them, by their places; those of scikit-learn's trees as the trees read them, in float32."""
+    """Rows as fangorn takes them, by position; those of scikit-learn's trees as the trees read them, in float32."""
     if type(X).__module__.startswith(("xgboost", "catboost")):
         raise NoCounterpart("rows in a matrix of the library's own")
     rows = numpy.asarray(X)

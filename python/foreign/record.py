@@ -191,6 +191,6 @@ def _difference_of_numbers(found, expected, exact):
             far = ~(same | (numpy.abs(found.astype(numpy.float64) - expected) <= allowed))
     if not far.any():
         return None
-    at = tuple(int(place) for place in numpy.argwhere(far)[0])
+    at = tuple(int(index) for index in numpy.argwhere(far)[0])
     text = f"{int(far.sum())} of {far.size} differ by more than {allowed:.3g}; first at {at}: {found[at]!r} in place of "
     return "values", text + repr(expected[at])

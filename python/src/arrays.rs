@@ -103,7 +103,7 @@ fn view<'a, T: Element>(array: &'a PyReadonlyArrayDyn<'_, T>) -> Option<View<'a>
 where
     &'a [T]: Into<ColumnValues<'a>>,
 {
-    let (shape, steps) = match (array.shape(), array.strides()) {
+    let (shape, bytes) = match (array.shape(), array.strides()) {
         ([rows, columns], [row, column]) => ([*rows, *columns], [*row, *column]),
         ([rows], [row]) => ([*rows, 1], [*row, 0]),
         _ => return None,
@@ -114,22 +114,22 @@ where
     }
     let size = size_of::<T>() as isize;
     let data: *const T = array.data();
-    if !data.is_aligned() || steps.iter().any(|step| step % size != 0) {
+    if !data.is_aligned() || bytes.iter().any(|stride| stride % size != 0) {
         return None;
     }
     // The stride of a dimension of length 1 has no meaning in numpy.
-    let step = |of: usize| if shape[of] == 1 { 0 } else { steps[of] / size };
-    let steps = [step(0), step(1)];
-    let reach = |of: usize| steps[of].unsigned_abs().checked_mul(shape[of] - 1);
+    let stride = |of: usize| if shape[of] == 1 { 0 } else { bytes[of] / size };
+    let strides = [stride(0), stride(1)];
+    let reach = |of: usize| strides[of].unsigned_abs().checked_mul(shape[of] - 1);
     let length = reach(0)?.checked_add(reach(1)?)?.checked_add(1)?;
-    let back = |of: usize| if steps[of] < 0 { reach(of) } else { Some(0) };
+    let back = |of: usize| if strides[of] < 0 { reach(of) } else { Some(0) };
     let first = data.wrapping_sub(back(0)? + back(1)?);
     // SAFETY: numpy's shape and strides say that the values from the lowest to the highest address are in the memory that
     // the array's base owns, and the array is held for 'a. The address is aligned, and every bit pattern is a value of
     // these types. The borrow keeps other code in Rust from writing to it.
     let values = unsafe { std::slice::from_raw_parts(first, length) };
-    let strides = steps.map(isize::unsigned_abs);
-    Some(View { values: values.into(), shape, strides, reversed: steps.map(|step| step < 0) })
+    let reversed = strides.map(|stride| stride < 0);
+    Some(View { values: values.into(), shape, strides: strides.map(isize::unsigned_abs), reversed })
 }
 
 /// Makes an array that takes over the memory of the results.

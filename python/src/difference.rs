@@ -48,17 +48,18 @@ pub fn report<'py>(py: Python<'py>, forests: [&Forest; 2]) -> PyResult<Bound<'py
 pub fn of_rows<'py>(py: Python<'py>, [a, b]: &[Predictions; 2]) -> PyResult<Bound<'py, PyDict>> {
     let (mut other_values, mut worst_row, mut worst) = (0, 0, 0.0f32);
     for row in 0..a.rows {
-        let off = farthest(cells(&a.values, a.rows, row), cells(&b.values, b.rows, row));
+        let off = farthest(results(&a.values, a.rows, row), results(&b.values, b.rows, row));
         other_values += usize::from(off > 0.0);
         if off > worst {
             (worst, worst_row) = (off, row);
         }
     }
     let margins = (0..a.rows)
-        .map(|row| farthest(cells(&a.margins, a.rows, row), cells(&b.margins, b.rows, row)))
+        .map(|row| farthest(results(&a.margins, a.rows, row), results(&b.margins, b.rows, row)))
         .fold(0.0, f32::max);
     let other_leaves = (a.leaf_ids.len() == b.leaf_ids.len()).then(|| {
-        (0..a.rows).filter(|row| cells(&a.leaf_ids, a.rows, *row) != cells(&b.leaf_ids, b.rows, *row)).count()
+        let differs = |row: &usize| results(&a.leaf_ids, a.rows, *row) != results(&b.leaf_ids, b.rows, *row);
+        (0..a.rows).filter(differs).count()
     });
     let report = PyDict::new(py);
     report.set_item("rows", a.rows)?;
@@ -71,7 +72,7 @@ pub fn of_rows<'py>(py: Python<'py>, [a, b]: &[Predictions; 2]) -> PyResult<Boun
 }
 
 /// Returns the results of one row.
-fn cells<T>(all: &[T], rows: usize, row: usize) -> &[T] {
+fn results<T>(all: &[T], rows: usize, row: usize) -> &[T] {
     let width = all.len() / rows;
     &all[row * width..][..width]
 }

@@ -3,7 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `arrays` | arrays of numpy, read in place |
-//! | `rows` | rows that Python code gives, part by part |
+//! | `rows` | rows that Python code gives, source by source |
 //! | `source` | rows, and what is computed from them |
 //! | `options` | how a model is compiled: schedule, threads, contract of sums, boosting rounds |
 //! | `pools` | the threads |

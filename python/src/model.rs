@@ -127,13 +127,13 @@ impl Model {
             Source::Singles(..) | Source::Doubles(..) => {
                 rows > rows::ROWS_A_TASK || self.predictor.uses_several_threads(rows)
             }
-            // These are copied block by block.
+            // These are copied piece by piece.
             Source::Columns(_) | Source::Sparse(..) => rows > 1,
         }
     }
 
-    /// Calls `work` with each part of the rows. Returns its results, and the number of rows.
-    fn each_part<'py, R: Send>(
+    /// Calls `work` with each source of the rows. Returns its results, and the number of rows.
+    fn each_source<'py, R: Send>(
         &self,
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyAny>,
@@ -211,7 +211,7 @@ impl Model {
             return few;
         }
         let predictor = &model.predictor;
-        let (count, found) = model.each_part(
+        let (count, found) = model.each_source(
             slf,
             rows,
             |source| model.shares(source),
@@ -222,7 +222,7 @@ impl Model {
 
     fn slots<'py>(&self, slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<(usize, Vec<u32>)> {
         let predictor = &self.predictor;
-        self.each_part(slf, rows, |source| self.shares(source), |source| source.slots(predictor))
+        self.each_source(slf, rows, |source| self.shares(source), |source| source.slots(predictor))
     }
 
     /// Calls `of_row` with the leaf slots that each row reaches, and returns its results.
@@ -292,8 +292,8 @@ impl Model {
         let (count, slots) = model.slots(slf, rows)?;
         let ids = model.leaf_ids.get_or_init(|| model.forest.leaf_ids());
         let shares = |source: &Source<'_>| model.shares(source);
-        let (_, margins) = model.each_part(slf, rows, shares, |source| source.margins(predictor))?;
-        let (_, values) = model.each_part(slf, rows, shares, |source| source.values(predictor))?;
+        let (_, margins) = model.each_source(slf, rows, shares, |source| source.margins(predictor))?;
+        let (_, values) = model.each_source(slf, rows, shares, |source| source.values(predictor))?;
         let leaf_ids = slots.into_iter().map(|slot| ids[slot as usize]).collect();
         Ok(Predictions { rows: count, leaf_ids, margins, values })
     }
@@ -314,7 +314,7 @@ impl Model {
         let model = slf.get();
         let explainer = model.explainer(slf.py())?;
         let (count, found) =
-            model.each_part(slf, rows, |_| true, |source| source.explained(&explainer, interactions))?;
+            model.each_source(slf, rows, |_| true, |source| source.explained(&explainer, interactions))?;
         model.explanations(slf.py(), found, count, interactions)
     }
 
@@ -324,13 +324,13 @@ impl Model {
         background: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (model, py) = (slf.get(), slf.py());
-        let (_, background) = model.each_part(slf, background, |_| false, |source| source.to_rows())?;
+        let (_, background) = model.each_source(slf, background, |_| false, |source| source.to_rows())?;
         let explainer = model.run(py, true, || {
             let background = Rows::new(&background, model.forest.features.len())?;
             Interventional::new(&model.forest, &background)
         })?;
         let (count, found) =
-            model.each_part(slf, rows, |_| true, |source| source.explained_against(&explainer))?;
+            model.each_source(slf, rows, |_| true, |source| source.explained_against(&explainer))?;
         model.explanations(py, found, count, false)
     }
 
@@ -342,8 +342,8 @@ impl Model {
         rows: usize,
         interactions: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (outputs, cells) = (self.forest.outputs as usize, self.forest.features.len() + 1);
-        let shape = [rows, outputs, cells, cells];
+        let (outputs, columns) = (self.forest.outputs as usize, self.forest.features.len() + 1);
+        let shape = [rows, outputs, columns, columns];
         let shape = if interactions { &shape[..] } else { &shape[..3] };
         match outputs {
             1 => arrays::array(py, found, &[&shape[..1], &shape[2..]].concat()),
@@ -356,7 +356,7 @@ impl Model {
     }
 }
 
-/// Results of all parts of the rows.
+/// Results of all sources of the rows.
 struct Collected<R> {
     rows: usize,
     found: Vec<R>,
@@ -708,7 +708,7 @@ impl Model {
             why.by_batch.iter().map(|(rows, work)| format!("{} from {rows}", work.name())).collect();
         let _ = writeln!(text, "\nfastest   {} rows", from.join(", "));
         let contributions = match self.explainer(py) {
-            Ok(explainer) => explainer.plan(),
+            Ok(explainer) => explainer.algorithm(),
             Err(error) => error.value(py).to_string(),
         };
         let _ = write!(text, "\nContributions: {contributions}");
@@ -773,7 +773,7 @@ impl Model {
         let request = tuning::Request { batches, seconds: budget, exhaustive, fresh, progress };
         request.check()?;
         let rows = rows.map(|rows| {
-            model.each_part(
+            model.each_source(
                 slf,
                 rows,
                 |_| false,
@@ -782,7 +782,7 @@ impl Model {
         });
         let rows = rows.transpose()?.map(|(_, values)| values);
         let tuned = tuning::tune(py, &model.forest, &model.options, rows.as_deref(), &request)?;
-        let plan = tuned.plan(&model.forest).to_string();
+        let plan = tuned.plan_file(&model.forest).to_string();
         let options = Options { schedule: Some(plan), ..model.options.clone() };
         let mut made = Self::new(py, (*model.forest).clone(), options)?;
         made.tuned = Some(tuned);
@@ -806,7 +806,7 @@ impl Model {
     /// The text of a plan file with the schedules of `tune`, or None if `tune` did not return this model.
     #[getter]
     fn plan(&self) -> Option<String> {
-        Some(self.tuned.as_ref()?.plan(&self.forest).to_string())
+        Some(self.tuned.as_ref()?.plan_file(&self.forest).to_string())
     }
 
     /// Return where this model and another one differ: in their trees and, given rows, in their predictions.
@@ -1033,8 +1033,8 @@ impl Model {
     }
 
     /// Return the indices of the model's columns among a table's names.
-    fn _places(&self, names: Vec<String>) -> PyResult<Vec<usize>> {
-        rows::places(&self.forest, &names)
+    fn _column_indices(&self, names: Vec<String>) -> PyResult<Vec<usize>> {
+        rows::column_indices(&self.forest, &names)
     }
 
     /// Return whether the categories of a column are numbered by the model.

@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path};
 
 use fangorn::{
     Forest, Predictor,
-    auto::{PlanFile, PlanKey, PlanStore},
+    auto::{PlanFile, ScheduleKey, ScheduleStore},
     schedule::{BatchSchedules, Preset, Schedule},
     sum::Contract,
 };
@@ -87,8 +87,9 @@ impl Options {
             return Ok(preset.schedule(forest, false).into());
         }
         if name == "tuned" {
-            let key = PlanKey::here(forest, self.threads, self.sum);
-            let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(of_crate)?;
+            let key = ScheduleKey::here(forest, self.threads, self.sum);
+            let kept =
+                ScheduleStore::user().map(|store| store.nearest(&key)).transpose().map_err(of_crate)?;
             return kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
                 refused(
                     "schedule: no tuned schedules of this model are saved on this machine; call Model.tune, or run \

@@ -119,14 +119,14 @@ impl Pipeline {
     }
 
     fn predictor(&self, asked: Asked) -> PyResult<&GraphPredictor> {
-        let place = &self.predictors[asked as usize];
-        if let Some(made) = place.get() {
+        let predictor = &self.predictors[asked as usize];
+        if let Some(made) = predictor.get() {
             return Ok(made);
         }
         let outputs = vec![GraphOutput { name: "predictions".into(), operand: self.operand(asked)? }];
         let graph = Graph { outputs, ..self.graph.clone() };
         let made = GraphPredictor::new(graph, self.threads).map_err(of_crate)?;
-        Ok(place.get_or_init(|| made))
+        Ok(predictor.get_or_init(|| made))
     }
 
     /// Returns the tensors of the graph's inputs, given the values of rows, row after row.
@@ -332,8 +332,8 @@ impl Pipeline {
         format!("<fangorn.Pipeline: {operators} operators, {} features>", self.columns.features.len())
     }
 
-    fn _places(&self, names: Vec<String>) -> PyResult<Vec<usize>> {
-        rows::places(&self.columns, &names)
+    fn _column_indices(&self, names: Vec<String>) -> PyResult<Vec<usize>> {
+        rows::column_indices(&self.columns, &names)
     }
 
     fn _has_codes(&self, column: usize) -> bool {

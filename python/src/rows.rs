@@ -1,4 +1,4 @@
-//! Rows that Python code gives, part by part.
+//! Rows that Python code gives, source by source.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ use crate::{
 /// The least number of rows above which a loop over results runs on several threads.
 pub const ROWS_A_TASK: usize = 4096;
 
-/// A function that takes one part of the rows, and whether the part's last row comes first.
+/// A function that takes one source of rows, and whether the source's last row comes first.
 type Take<'t> = dyn FnMut(&Source<'_>, bool) -> PyResult<()> + 't;
 
-/// Calls `take` with each part of some rows, in their order. `fangorn._rows.parts` describes the parts. A table's
+/// Calls `take` with each source of some rows, in their order. `fangorn._rows` describes the sources. A table's
 /// columns become those of the forest's features.
 pub fn each<'py>(
     model: &Bound<'py, PyAny>,
@@ -40,9 +40,9 @@ pub fn each<'py>(
     forest: &Forest,
     mut take: impl FnMut(&Source<'_>, bool) -> PyResult<()>,
 ) -> PyResult<()> {
-    static PARTS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static SOURCES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = rows.py();
-    // An array that is read in place is a single part.
+    // An array that is read in place is a single source.
     if let Some(held) = Held::of(rows)?
         && held.dimensions() == 2
         && let Some(view) = held.view()
@@ -50,22 +50,22 @@ pub fn each<'py>(
         takes_numbers(forest)?;
         return take(&Source::of_view(view).map_err(of_crate)?, view.reversed[0]);
     }
-    let parts =
-        PARTS.get_or_try_init(py, || py.import("fangorn._rows")?.getattr("parts").map(Bound::unbind))?;
-    for part in parts.bind(py).call1((model, rows))?.try_iter()? {
-        let part = part?.cast_into::<PyTuple>()?;
-        let kind: String = part.get_item(0)?.extract()?;
+    let sources =
+        SOURCES.get_or_try_init(py, || py.import("fangorn._rows")?.getattr("sources").map(Bound::unbind))?;
+    for tuple in sources.bind(py).call1((model, rows))?.try_iter()? {
+        let tuple = tuple?.cast_into::<PyTuple>()?;
+        let kind: String = tuple.get_item(0)?.extract()?;
         match &kind[..] {
             "matrix" | "bfloats" => {
                 takes_numbers(forest)?;
-                of_matrix(&part.get_item(1)?, kind == "bfloats", &mut take)?;
+                of_matrix(&tuple.get_item(1)?, kind == "bfloats", &mut take)?;
             }
-            "columns" => of_columns(&part, &mut take)?,
+            "columns" => of_columns(&tuple, &mut take)?,
             "sparse" => {
                 takes_numbers(forest)?;
-                take(&of_sparse(&part)?, false)?;
+                take(&of_sparse(&tuple)?, false)?;
             }
-            _ => of_stream(&part.get_item(1)?, forest, &mut take)?,
+            _ => of_stream(&tuple.get_item(1)?, forest, &mut take)?,
         }
     }
     Ok(())
@@ -96,8 +96,8 @@ fn of_matrix(array: &Bound<'_, PyAny>, bfloats: bool, take: &mut Take<'_>) -> Py
     take(&Source::of_view(view).map_err(of_crate)?, view.reversed[0])
 }
 
-fn of_columns(part: &Bound<'_, PyTuple>, take: &mut Take<'_>) -> PyResult<()> {
-    let arrays: Vec<Bound<'_, PyAny>> = part.get_item(1)?.extract()?;
+fn of_columns(tuple: &Bound<'_, PyTuple>, take: &mut Take<'_>) -> PyResult<()> {
+    let arrays: Vec<Bound<'_, PyAny>> = tuple.get_item(1)?.extract()?;
     let held =
         arrays.iter().map(|array| Held::of(array)?.ok_or_else(not_read)).collect::<PyResult<Vec<_>>>()?;
     let columns = held.iter().map(column).collect::<PyResult<Vec<_>>>()?;
@@ -110,17 +110,17 @@ fn column<'a>(held: &'a Held<'_>) -> PyResult<Column<'a>> {
     Column::strided(view.values, view.shape[0], 0, view.strides[0]).map_err(of_crate)
 }
 
-fn of_sparse(part: &Bound<'_, PyTuple>) -> PyResult<Source<'static>> {
+fn of_sparse(tuple: &Bound<'_, PyTuple>) -> PyResult<Source<'static>> {
     let ints =
-        |at: usize| -> PyResult<Vec<i64>> { Ok(part.get_item(at)?.cast::<PyArray1<i64>>()?.to_vec()?) };
+        |at: usize| -> PyResult<Vec<i64>> { Ok(tuple.get_item(at)?.cast::<PyArray1<i64>>()?.to_vec()?) };
     let ((rows, columns), absent): ((usize, usize), f64) =
-        (part.get_item(1)?.extract()?, part.get_item(5)?.extract()?);
+        (tuple.get_item(1)?.extract()?, tuple.get_item(5)?.extract()?);
     let offsets = ints(2)?.into_iter().map(|offset| usize::try_from(offset).ok()).collect::<Option<Vec<_>>>();
-    let places = ints(3)?.into_iter().map(|place| u32::try_from(place).ok()).collect::<Option<Vec<_>>>();
-    let values: Vec<f64> = part.get_item(4)?.cast::<PyArray1<f64>>()?.to_vec()?;
+    let indices = ints(3)?.into_iter().map(|index| u32::try_from(index).ok()).collect::<Option<Vec<_>>>();
+    let values: Vec<f64> = tuple.get_item(4)?.cast::<PyArray1<f64>>()?.to_vec()?;
     let matrix = offsets
-        .zip(places)
-        .and_then(|(offsets, places)| SparseMatrix::new([rows, columns], offsets, places, values));
+        .zip(indices)
+        .and_then(|(offsets, indices)| SparseMatrix::new([rows, columns], offsets, indices, values));
     let matrix = matrix.ok_or_else(|| {
         refused("rows: the sparse matrix is damaged: its indptr or its indices do not fit its shape; make it anew")
     })?;
@@ -152,12 +152,12 @@ fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) ->
 }
 
 /// Returns the indices of a model's columns among a table's names.
-pub fn places(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
+pub fn column_indices(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
     let fields: Vec<_> =
         names.iter().map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect();
     let reader = BatchReader::new(forest, &Schema::new(fields), ColumnMatch::ByName);
     let reader = reader.map_err(|e| refused(e.to_string()))?;
-    reader.places().ok_or_else(|| refused("rows: the table has nested columns; hand over flat ones"))
+    reader.indices().ok_or_else(|| refused("rows: the table has nested columns; hand over flat ones"))
 }
 
 /// Returns the number of each category in `texts`.

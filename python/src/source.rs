@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
             Self::Singles(rows, _) => predictor.leaf_slots(rows),
             Self::Doubles(rows, _) => predictor.leaf_slots(rows),
             Self::Columns(columns) => predictor.leaf_slots_of_columns(columns),
-            Self::Sparse(..) => self.in_blocks(|rows| predictor.leaf_slots(rows)),
+            Self::Sparse(..) => self.in_pieces(|rows| predictor.leaf_slots(rows)),
         }
     }
 
@@ -106,8 +106,8 @@ impl<'a> Source<'a> {
             (Self::Doubles(rows, _), false) => explainer.contributions(rows),
             (Self::Singles(rows, _), true) => explainer.interactions(rows),
             (Self::Doubles(rows, _), true) => explainer.interactions(rows),
-            (_, false) => self.in_blocks(|rows| explainer.contributions(rows)),
-            (_, true) => self.in_blocks(|rows| explainer.interactions(rows)),
+            (_, false) => self.in_pieces(|rows| explainer.contributions(rows)),
+            (_, true) => self.in_pieces(|rows| explainer.interactions(rows)),
         }
     }
 
@@ -116,30 +116,30 @@ impl<'a> Source<'a> {
         match self {
             Self::Singles(rows, _) => explainer.contributions(rows),
             Self::Doubles(rows, _) => explainer.contributions(rows),
-            _ => self.in_blocks(|rows| explainer.contributions(rows)),
+            _ => self.in_pieces(|rows| explainer.contributions(rows)),
         }
     }
 
-    /// Copies rows as doubles, block by block. Calls `each` with the rows of a block, and returns the results of all
-    /// blocks.
-    fn in_blocks<R>(&self, mut each: impl FnMut(&Rows<'_, f64>) -> Result<Vec<R>>) -> Result<Vec<R>> {
+    /// Copies rows as doubles, piece by piece. Calls `each` with the rows of a piece, and returns the results of all
+    /// pieces.
+    fn in_pieces<R>(&self, mut each: impl FnMut(&Rows<'_, f64>) -> Result<Vec<R>>) -> Result<Vec<R>> {
         let columns = self.columns();
         let mut found = Vec::new();
-        self.blocks(|count, values| {
+        self.pieces(|count, values| {
             found.extend(each(&Rows::strided(values, [count, columns], [1, count.max(1)])?)?);
             Ok(())
         })?;
         Ok(found)
     }
 
-    /// Calls `each` with the number of rows of each block, and their values as doubles, column after column. Without rows
-    /// there is one empty block.
-    fn blocks(&self, mut each: impl FnMut(usize, &[f64]) -> Result<()>) -> Result<()> {
+    /// Calls `each` with the number of rows of each piece, and their values as doubles, column after column. Without rows
+    /// there is one empty piece.
+    fn pieces(&self, mut each: impl FnMut(usize, &[f64]) -> Result<()>) -> Result<()> {
         let (rows, columns) = (self.len(), self.columns());
-        let block = (VALUES_AT_A_TIME / columns.max(1)).clamp(1, ROWS_AT_A_TIME).min(rows.max(1));
-        let mut buffer = vec![0.0; block * columns];
-        for first in (0..rows.max(1)).step_by(block) {
-            let count = block.min(rows - first);
+        let piece = (VALUES_AT_A_TIME / columns.max(1)).clamp(1, ROWS_AT_A_TIME).min(rows.max(1));
+        let mut buffer = vec![0.0; piece * columns];
+        for first in (0..rows.max(1)).step_by(piece) {
+            let count = piece.min(rows - first);
             let values = &mut buffer[..count * columns];
             self.write(first, count, values)?;
             each(count, values)?;
@@ -150,8 +150,8 @@ impl<'a> Source<'a> {
     /// Copies rows into a buffer, column after column.
     fn write(&self, first: usize, count: usize, into: &mut [f64]) -> Result<()> {
         let write = |columns: &[Column<'_>], into: &mut [f64]| {
-            let places = into.chunks_mut(count.max(1));
-            columns.iter().zip(places).for_each(|(column, into)| column.read(first, into));
+            let buffers = into.chunks_mut(count.max(1));
+            columns.iter().zip(buffers).for_each(|(column, into)| column.read(first, into));
         };
         match self {
             Self::Columns(columns) => write(columns, into),
@@ -172,7 +172,7 @@ impl<'a> Source<'a> {
     pub fn to_rows(&self) -> Result<Vec<f64>> {
         let columns = self.columns();
         let mut found = Vec::with_capacity(self.len() * columns);
-        self.blocks(|count, values| {
+        self.pieces(|count, values| {
             found.extend((0..count).flat_map(|row| values.iter().skip(row).step_by(count)));
             Ok(())
         })?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fangorn::{
     Forest,
-    auto::{PlanStore, Progress, TimedSchedule, Tuned, Tuner},
+    auto::{Progress, ScheduleStore, TimedSchedule, Tuned, Tuner},
 };
 use pyo3::{
     prelude::*,
@@ -57,7 +57,7 @@ pub fn tune(
     rows: Option<&[f32]>,
     request: &Request<'_>,
 ) -> PyResult<Tuned> {
-    let store = PlanStore::user();
+    let store = ScheduleStore::user();
     let tuner = Tuner::new(forest)
         .store(store.as_ref())
         .fresh(request.fresh)

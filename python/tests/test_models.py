@@ -251,7 +251,7 @@ def test_classical_models(folder):
         close(model.predict(rows).reshape(values.shape), values, 2e-4)
         classes = model.predict_class(rows)
         if classes.dtype.kind == "U" and output.dtype.kind != "U":
-            # The file has the places of the labels.
+            # The file has the indices of the labels.
             classes = numpy.unique(classes, return_inverse=True)[1]
         assert classes.reshape(-1).astype(str).tolist() == output.reshape(-1).astype(str).tolist()
     elif output.dtype.kind == "f":

@@ -14,8 +14,8 @@ def expected_of(folder, name):
     return numpy.load(path) if path.exists() else None
 
 
-def ways(rows):
-    """The same rows in other places of memory."""
+def variants(rows):
+    """The same rows in other arrays."""
     wide = numpy.full((rows.shape[0] * 2, rows.shape[1] * 3), 7, rows.dtype)
     wide[::2, ::3] = rows
     turned = numpy.ascontiguousarray(rows[::-1, ::-1])
@@ -39,7 +39,7 @@ def test_model(folder):
     leaves = expected_of(folder, "leaves")
     # The largest finite values become infinite as floats, and the sums of the zoo are those of float rows.
     plain = {}
-    for name, given in ways(rows):
+    for name, given in variants(rows):
         found = model.margin(given), model.predict(given), model.leaf(given)
         assert found[0].dtype == found[1].dtype == numpy.float32 and found[2].dtype == numpy.int32
         if leaves is not None:

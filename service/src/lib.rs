@@ -14,7 +14,7 @@
 //! not collect the rows of several requests into one batch, because each request would have to wait for others.
 //! `benches/service/run.py` times the service under load.
 
-pub mod engine;
+pub mod model;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,7 +26,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use engine::Model;
+use model::Model;
 
 /// From this number of rows on, other requests of the thread first move to another thread.
 const LONG: usize = 256;
@@ -122,12 +122,12 @@ fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
                 let first = values.len();
                 values.resize(first + width, f64::NAN);
                 for (name, value) in row {
-                    let Some(place) = model.places.get(name) else {
+                    let Some(index) = model.indices.get(name) else {
                         return Err(format!(
                             "row {number}: the model has no column `{name}`; GET /model lists its columns"
                         ));
                     };
-                    values[first + place] = value.unwrap_or(f64::NAN);
+                    values[first + index] = value.unwrap_or(f64::NAN);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use fangorn_service::{engine::Model, service};
+use fangorn_service::{model::Model, service};
 use tokio::net::TcpListener;
 
 /// Serve a model's predictions over HTTP.
@@ -44,12 +44,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    #[cfg_attr(not(feature = "onnxruntime"), allow(unused_mut, reason = "another engine takes its place"))]
+    #[cfg_attr(not(feature = "onnxruntime"), allow(unused_mut, reason = "only another runtime is set later"))]
     let mut model = Model::load(&arguments.model).map_err(|e| e.to_string())?;
     #[cfg(feature = "onnxruntime")]
     if arguments.onnxruntime {
-        let sessions = fangorn_service::engine::onnx::Sessions::open(&arguments.model, threads)?;
-        model.engine = fangorn_service::engine::Engine::OnnxRuntime(sessions);
+        let sessions = fangorn_service::model::onnx::Sessions::open(&arguments.model, threads)?;
+        model.runtime = fangorn_service::model::Runtime::OnnxRuntime(sessions);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     runtime.map_err(|e| format!("the threads can't be started: {e}"))?.block_on(async {

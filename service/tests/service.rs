@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fangorn_service::{engine::Model, service};
+use fangorn_service::{model::Model, service};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -46,8 +46,8 @@ async fn rows_get_the_producers_predictions() {
     });
     let by_name = format!("{{\"rows\":[{}]}}", named.collect::<Vec<_>>().join(","));
     let ordered = cells.iter().map(|row| {
-        let place = |name: &String| header.iter().position(|other| other == name).expect("a column");
-        let values = columns.iter().map(|name| cell(row[place(name)]));
+        let index = |name: &String| header.iter().position(|other| other == name).expect("a column");
+        let values = columns.iter().map(|name| cell(row[index(name)]));
         format!("[{}]", values.collect::<Vec<_>>().join(","))
     });
     let ordered: Vec<String> = ordered.collect();

@@ -243,7 +243,7 @@ pub(crate) fn list_of(width: i32) -> DataType {
 }
 
 /// Returns the schema of a function's columns: its arguments after the model, or the fields of the struct that stands
-/// in their place.
+/// for them.
 fn schema_of(arguments: &[FieldRef]) -> Schema {
     match arguments {
         [one] if matches!(one.data_type(), DataType::Struct(_)) => match one.data_type() {
@@ -291,7 +291,7 @@ impl ScalarUDFImpl for ForestFunction {
         Ok(Arc::new(Field::new(self.name(), self.returned(&model)?, false)))
     }
 
-    /// Puts columns into the model's order and keeps the model, because later steps of the optimizer may rename
+    /// Puts columns into the model's order and keeps the model, because later passes of the optimizer may rename
     /// columns, and another model may get the model's name.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let Some((Expr::Literal(name, _), columns)) = args.split_first() else {
@@ -307,11 +307,11 @@ impl ScalarUDFImpl for ForestFunction {
         let reader = reader.or_else(|error| plan_err!("{}: {error}", self.name()))?;
         let is_struct = matches!(&fields[..], [one] if matches!(one.data_type(), DataType::Struct(_)));
         let planned = Self { planned: Some(PlannedModel::Here(model.clone())), ..self.clone() };
-        let (function, columns) = match reader.places() {
+        let (function, columns) = match reader.indices() {
             // The names of a struct's fields are part of its type, so they stay as they are.
             _ if is_struct => (planned, columns.to_vec()),
-            Some(places) => {
-                let columns = places.into_iter().map(|at| columns[at].clone()).collect();
+            Some(indices) => {
+                let columns = indices.into_iter().map(|at| columns[at].clone()).collect();
                 (Self { by_position: true, ..planned }, columns)
             }
             None => return plan_err!("{}: take columns out of structs in a subquery", self.name()),

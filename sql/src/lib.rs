@@ -47,7 +47,7 @@ mod sent;
 
 pub use function::{ForestFunction, ForestOutput};
 pub use models::{Model, ModelError, Models};
-pub use sent::{ModelPlace, SentFunction, SentModel};
+pub use sent::{ModelSource, SentFunction, SentModel};
 
 use std::sync::Arc;
 

@@ -193,40 +193,40 @@ fn without_lists(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         let length = *length as usize;
         for at in 0..length {
             // A null list has values in memory, too, which nobody reads.
-            let places = (0..lists.len())
+            let indices = (0..lists.len())
                 .map(|row| lists.is_valid(row).then_some((lists.value_offset(row) as usize + at) as u64));
-            let places: UInt64Array = places.collect();
+            let indices: UInt64Array = indices.collect();
             fields.push(Field::new(format!("{}_{at}", field.name()), item.data_type().clone(), true));
-            columns.push(take(lists.values(), &places, None)?);
+            columns.push(take(lists.values(), &indices, None)?);
         }
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
-/// A file that is renamed to its target when it is complete. If it is dropped before, it is removed.
+/// A file that is renamed to its destination when it is complete. If it is dropped before, it is removed.
 struct PartialFile {
     path: PathBuf,
-    target: PathBuf,
+    destination: PathBuf,
 }
 
 impl PartialFile {
-    fn create(target: &Path) -> Result<(Self, File), Error> {
+    fn create(destination: &Path) -> Result<(Self, File), Error> {
         let refused = |e: io::Error| Error::File {
-            path: target.into(),
+            path: destination.into(),
             what: format!("it can't be written: {e}; name a file in a folder that you may write to"),
         };
-        if target.is_dir() {
+        if destination.is_dir() {
             return Err(refused(io::ErrorKind::IsADirectory.into()));
         }
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let path = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+        let name = destination.file_name().unwrap_or_default().to_string_lossy();
+        let path = destination.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
         let file = File::create_new(&path).map_err(refused)?;
-        Ok((Self { path, target: target.into() }, file))
+        Ok((Self { path, destination: destination.into() }, file))
     }
 
     fn complete(self) -> io::Result<()> {
-        std::fs::rename(&self.path, &self.target)
+        std::fs::rename(&self.path, &self.destination)
     }
 }
 
@@ -261,7 +261,7 @@ impl Sink {
         let columns = schema.clone();
         let csv = |out| Writer::Csv(Box::new(arrow::csv::Writer::new(out)), columns, false);
         let json = |out| Writer::Json(Box::new(arrow::json::LineDelimitedWriter::new(out)));
-        let Some(target) = &arguments.o else {
+        let Some(destination) = &arguments.o else {
             let writer = match (arguments.json, io::stdout().is_terminal()) {
                 (true, _) => json(stdout()),
                 (false, true) => Writer::Table(Vec::new(), schema),
@@ -269,14 +269,14 @@ impl Sink {
             };
             return Ok(Self { file: None, writer });
         };
-        let refused = |what: String| Error::File { path: target.clone(), what };
-        let extension = extension(target);
+        let refused = |what: String| Error::File { path: destination.clone(), what };
+        let extension = extension(destination);
         if !["csv", "parquet", "arrow", "json"].contains(&&*extension) {
             return Err(refused(
                 "its name has to end in .csv, .parquet, .arrow or .json; rename the output".into(),
             ));
         }
-        let (part, file) = PartialFile::create(target)?;
+        let (partial, file) = PartialFile::create(destination)?;
         let out: Box<dyn Write + Send> = Box::new(BufWriter::new(file));
         let writer = match &*extension {
             "parquet" => {
@@ -291,7 +291,7 @@ impl Sink {
             "json" => json(out),
             _ => csv(out),
         };
-        Ok(Self { file: Some(part), writer })
+        Ok(Self { file: Some(partial), writer })
     }
 
     fn write(&mut self, batch: RecordBatch) -> Result<(), Error> {
@@ -315,7 +315,7 @@ impl Sink {
 
     fn refused(&self, error: ArrowError) -> Error {
         match (&self.file, error) {
-            (Some(file), error) => Error::File { path: file.target.clone(), what: error.to_string() },
+            (Some(file), error) => Error::File { path: file.destination.clone(), what: error.to_string() },
             (None, ArrowError::IoError(_, e)) => Error::Output(e),
             // Arrow's writer of CSV keeps only the text of an error.
             (None, ArrowError::CsvError(what)) if what.contains("Broken pipe") => {
@@ -359,7 +359,7 @@ impl Sink {
         };
         match self.file {
             Some(file) => {
-                let path = file.target.clone();
+                let path = file.destination.clone();
                 let renamed = flushed.and_then(|()| file.complete());
                 renamed
                     .map_err(|e| Error::File { path, what: format!("it can't be written: {e}; make room") })

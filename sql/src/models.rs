@@ -15,7 +15,7 @@ use fangorn::{
     import::{self, LoadOptions},
 };
 
-use crate::sent::{ModelPlace, SentModel};
+use crate::sent::{ModelSource, SentModel};
 
 /// The number of models from other processes' plans that stay in memory for later plans. A function keeps its model as
 /// long as it runs.
@@ -163,8 +163,8 @@ impl Models {
             return Ok(model.clone());
         }
         let refused = |e: &dyn std::fmt::Display| ModelError::Refused(e.to_string());
-        let model = match &sent.place {
-            ModelPlace::Bytes(bytes) => {
+        let model = match &sent.source {
+            ModelSource::Bytes(bytes) => {
                 let forest = import::parse(bytes, &load_options()).map_err(|e| refused(&e))?;
                 let model = Model::new(forest, None)?;
                 if model.hash() != sent.hash {
@@ -172,7 +172,7 @@ impl Models {
                 }
                 model
             }
-            ModelPlace::File(path) => {
+            ModelSource::File(path) => {
                 let unreachable =
                     |e: io::Error| ModelError::Unreachable { path: path.clone(), error: Arc::new(e) };
                 drop(File::open(path).map_err(unreachable)?);

@@ -41,12 +41,12 @@ pub struct SentModel {
     /// The type of the function's results. With it, a process that only plans needs no model.
     pub returned: DataType,
     /// Where the model is.
-    pub place: ModelPlace,
+    pub source: ModelSource,
 }
 
 /// Where a process finds a model.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ModelPlace {
+pub enum ModelSource {
     /// In the plan: the bytes of a `.fangorn` file.
     Bytes(Arc<[u8]>),
     /// In a file of any format that Fangorn reads, which every process finds under this path.
@@ -58,9 +58,9 @@ impl SentModel {
     /// without a file is sent as bytes up to 8 MiB.
     pub(crate) fn of(model: &Model, returned: DataType) -> Result<Self> {
         let most = if model.path.is_some() { MOST_IN_PLAN } else { MOST_WITHOUT_FILE };
-        let place = match (model.bytes_up_to(most), &model.path) {
-            (Some(bytes), _) => ModelPlace::Bytes(bytes),
-            (None, Some(path)) => ModelPlace::File(path.clone()),
+        let source = match (model.bytes_up_to(most), &model.path) {
+            (Some(bytes), _) => ModelSource::Bytes(bytes),
+            (None, Some(path)) => ModelSource::File(path.clone()),
             (None, None) => {
                 return plan_err!(
                     "a model of more than {most} bytes that has no file is too large for a plan; save it where every \
@@ -68,7 +68,7 @@ impl SentModel {
                 );
             }
         };
-        Ok(Self { hash: model.hash(), returned, place })
+        Ok(Self { hash: model.hash(), returned, source })
     }
 }
 

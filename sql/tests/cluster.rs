@@ -13,7 +13,7 @@ use arrow::array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
 use datafusion::parquet::arrow::ArrowWriter;
 
 /// Files of a table.
-const PARTS: usize = 16;
+const FILES: usize = 16;
 
 struct Scratch(PathBuf);
 
@@ -91,8 +91,8 @@ fn write_table(folder: &Path, rows: usize) {
         let unit = (state >> 40) as f32 / (1 << 24) as f32;
         (unit > 0.05).then_some((unit - 0.5) * 6.0)
     };
-    for part in 0..PARTS {
-        let ids = Int64Array::from_iter_values((0..rows).map(|row| (part * rows + row) as i64));
+    for number in 0..FILES {
+        let ids = Int64Array::from_iter_values((0..rows).map(|row| (number * rows + row) as i64));
         let mut columns: Vec<(String, ArrayRef)> = vec![("id".into(), Arc::new(ids))];
         for at in 0..8 {
             let column: Float32Array = (0..rows).map(|_| draw()).collect();
@@ -102,7 +102,7 @@ fn write_table(folder: &Path, rows: usize) {
             columns.into_iter().map(|(name, array)| (name, array, true)),
         )
         .expect("columns");
-        let file = File::create(folder.join(format!("part-{part:02}.parquet"))).expect("a file");
+        let file = File::create(folder.join(format!("part-{number:02}.parquet"))).expect("a file");
         let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
         writer.write(&batch).expect("rows");
         writer.close().expect("the end");

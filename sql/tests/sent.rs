@@ -19,7 +19,7 @@ use fangorn::{
     file::Contents,
     forest::{CompareType, Side},
 };
-use fangorn_sql::{ForestFunction, ForestOutput, ModelPlace, Models, SentFunction};
+use fangorn_sql::{ForestFunction, ForestOutput, ModelSource, Models, SentFunction};
 
 /// Rows `0.0, 1.0, …` of one column `x`.
 fn rows() -> RecordBatch {
@@ -80,7 +80,7 @@ fn a_small_model_travels_as_bytes() {
     models.add("m", forest(3, 0.5)).expect("a model");
     let sent = planned(&models, "m").sent().expect("a small model");
     let model = sent.model.as_ref().expect("the model of the plan");
-    assert!(matches!(model.place, ModelPlace::Bytes(_)), "{:?}", model.place);
+    assert!(matches!(model.source, ModelSource::Bytes(_)), "{:?}", model.source);
     assert_eq!(run(sent.clone()).expect("rows"), expected(3, 0.5));
 
     // Sent on by a scheduler, which does not load it.
@@ -90,7 +90,7 @@ fn a_small_model_travels_as_bytes() {
     // Another model's bytes under the hash.
     let mut other = sent;
     let bytes = Contents::new(forest(3, 0.25)).to_bytes();
-    other.model.as_mut().expect("a model").place = ModelPlace::Bytes(bytes.into());
+    other.model.as_mut().expect("a model").source = ModelSource::Bytes(bytes.into());
     let error = run(other).expect_err("another model");
     assert!(error.to_string().contains("damaged"), "{error}");
 }
@@ -112,8 +112,8 @@ fn a_large_model_travels_as_its_files_path() {
     let models = Arc::new(Models::default());
     models.load("m", &file.0).expect("a model");
     let sent = planned(&models, "m").sent().expect("a model with a file");
-    let place = &sent.model.as_ref().expect("the model of the plan").place;
-    assert!(matches!(place, ModelPlace::File(path) if path.is_absolute()), "{place:?}");
+    let source = &sent.model.as_ref().expect("the model of the plan").source;
+    assert!(matches!(source, ModelSource::File(path) if path.is_absolute()), "{source:?}");
     assert_eq!(run(sent.clone()).expect("rows"), expected(20_000, 1.0));
 
     // The file holds another model: trying again does not help.

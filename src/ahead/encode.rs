@@ -7,9 +7,9 @@ use crate::{
     forest::{Accumulator, CompareType, Forest, Node, Predicate, Side, Tree},
 };
 
-/// What a split asks. The numbers stand in the words of nodes.
+/// The predicates of splits, and the numbers that stand for them in the words of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
+pub(super) enum PredicateCode {
     Less = 0,
     LessZeroAside = 1,
     Equal = 2,
@@ -38,8 +38,8 @@ pub(super) struct Fields {
     pub bits: u32,
 }
 
-/// The first bit of what a split asks, and the number of its bits.
-pub(super) const QUESTION: [u32; 2] = [2, 3];
+/// The first bit of a split's predicate, and the number of its bits.
+pub(super) const PREDICATE: [u32; 2] = [2, 3];
 
 /// A forest's constants in C.
 #[derive(Clone, Debug)]
@@ -84,14 +84,14 @@ impl Levels {
     }
 }
 
-fn question(predicate: Predicate) -> (Question, f64) {
+fn encoded(predicate: Predicate) -> (PredicateCode, f64) {
     match predicate {
-        Predicate::Less { threshold } => (Question::Less, threshold.0),
-        Predicate::LessZeroAside { threshold } => (Question::LessZeroAside, threshold.0),
-        Predicate::Equal { value } => (Question::Equal, value.0),
-        Predicate::InSet { set, inside: Side::Left } => (Question::InSetLeft, f64::from(set)),
-        Predicate::InSet { set, inside: Side::Right } => (Question::InSetRight, f64::from(set)),
-        Predicate::Always => (Question::Always, 0.0),
+        Predicate::Less { threshold } => (PredicateCode::Less, threshold.0),
+        Predicate::LessZeroAside { threshold } => (PredicateCode::LessZeroAside, threshold.0),
+        Predicate::Equal { value } => (PredicateCode::Equal, value.0),
+        Predicate::InSet { set, inside: Side::Left } => (PredicateCode::InSetLeft, f64::from(set)),
+        Predicate::InSet { set, inside: Side::Right } => (PredicateCode::InSetRight, f64::from(set)),
+        Predicate::Always => (PredicateCode::Always, 0.0),
     }
 }
 
@@ -109,16 +109,17 @@ impl Tables {
     pub(super) fn new(forest: &Forest) -> Result<Self> {
         let levels: Vec<Levels> = forest.trees.iter().map(Levels::of).collect();
         let splits = || forest.trees.iter().flat_map(|tree| &tree.nodes);
-        let questions = splits().any(
-            |node| matches!(node, Node::Split { predicate, .. } if question(*predicate).0 != Question::Less),
-        );
+        let questions = splits().any(|node| match node {
+            Node::Split { predicate, .. } => encoded(*predicate).0 != PredicateCode::Less,
+            Node::Leaf { .. } => false,
+        });
         let column = |node: &Node| match node {
             Node::Split { feature, .. } => u64::from(*feature),
             Node::Leaf { .. } => 0,
         };
         let most_column = splits().map(column).max().unwrap_or(0);
         let most_distance = levels.iter().flat_map(|of| &of.distances).copied().max().unwrap_or(0);
-        let first = QUESTION[0] + if questions { QUESTION[1] } else { 0 };
+        let first = PREDICATE[0] + if questions { PREDICATE[1] } else { 0 };
         let distance = first + bits(most_column);
         let all = distance + bits(most_distance);
         if all > 64 {
@@ -174,11 +175,11 @@ impl Tables {
     fn entry(&mut self, forest: &Forest, node: Node, distance: u64) -> Entry {
         match node {
             Node::Split { feature, predicate, missing, .. } => {
-                let (asks, threshold) = question(predicate);
-                let asks = if self.questions { asks as u64 } else { 0 };
+                let (code, threshold) = encoded(predicate);
+                let code = if self.questions { code as u64 } else { 0 };
                 let word = 1
                     | u64::from(missing == Side::Right) << 1
-                    | asks << QUESTION[0]
+                    | code << PREDICATE[0]
                     | u64::from(feature) << self.fields.column
                     | distance << self.fields.distance;
                 Entry { threshold, word }

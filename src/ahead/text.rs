@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    encode::{Entry, QUESTION, Question, Tables},
+    encode::{Entry, PREDICATE, PredicateCode, Tables},
     transform,
 };
 use crate::forest::{
@@ -337,10 +337,10 @@ static uint32_t in_set(value x, uint32_t s)
     }
     let absolute = format!("fabs{}", rows.suffix());
     let zone = constant(f64::from(ZERO_ZONE), Number::F64);
-    let [first, bits] = QUESTION;
+    let [first, bits] = PREDICATE;
     let mask = (1 << bits) - 1;
     let (aside, equal, always) =
-        (Question::LessZeroAside as u32, Question::Equal as u32, Question::Always as u32);
+        (PredicateCode::LessZeroAside as u32, PredicateCode::Equal as u32, PredicateCode::Always as u32);
     let _ = write!(
         text,
         "/* Whether a value that is not missing goes right. */\n\
@@ -349,7 +349,7 @@ static uint32_t in_set(value x, uint32_t s)
         \x20   case {equal}: return x != n.threshold;\n"
     );
     if has_sets {
-        let (left, right) = (Question::InSetLeft as u32, Question::InSetRight as u32);
+        let (left, right) = (PredicateCode::InSetLeft as u32, PredicateCode::InSetRight as u32);
         let _ = write!(
             text,
             "    case {left}: return !in_set(x, (uint32_t)n.threshold);\n    case {right}: return in_set(x, \

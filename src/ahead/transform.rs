@@ -36,8 +36,8 @@ pub(super) fn statements(forest: &Forest, number: Number) -> String {
         Transform::OppositePair => pair("-m", "m"),
         Transform::MeanAndVariance => format!("    v[1] = exp{f}(2 * v[1]);\n"),
         Transform::CumulativeSoftplus => {
-            let step = constant(f64::from(fangorn_ir::LEAST_STEP), number);
-            format!("    for (o = 1; o < OUTPUTS; o++) v[o] = v[o - 1] + {} + {step};\n", softplus("v[o]"))
+            let least = constant(f64::from(fangorn_ir::LEAST_INCREMENT), number);
+            format!("    for (o = 1; o < OUTPUTS; o++) v[o] = v[o - 1] + {} + {least};\n", softplus("v[o]"))
         }
         Transform::Argmax => "    for (o = 1; o < OUTPUTS; o++) if (v[o] > v[best]) best = o;\n    v[0] = \
                               (NUMBER)best;\n"
@@ -107,10 +107,10 @@ pub(super) fn classes(forest: &Forest, number: Number) -> Option<ClassText> {
             "    for (o = 1; o < {count}; o++) if ({of}[o] > {of}[best]) best = o;\n    classes[0] = best;\n"
         )
     };
-    let over = |of: &str, from: u32, step: u32, threshold: f64| {
-        let index = match (from, step) {
+    let over = |of: &str, from: u32, stride: u32, threshold: f64| {
+        let index = match (from, stride) {
             (0, 1) => "o".to_owned(),
-            _ => format!("{step} * o + {from}"),
+            _ => format!("{stride} * o + {from}"),
         };
         let threshold = constant(threshold, Number::F64);
         format!("    for (o = 0; o < OUTPUTS; o++) classes[o] = (double){of}[{index}] > {threshold};\n")

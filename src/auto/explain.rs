@@ -1,7 +1,7 @@
 //! Explains the default schedule: the estimates by which it was chosen, and what would change the choice.
 
 use crate::{
-    cost::{BLENDED_ROWS, BLOCK, Estimate, ForestFacts, Machine, Work},
+    cost::{BLENDED_ROWS, Estimate, ForestFacts, Machine, ROW_BLOCK, Work},
     forest::Forest,
     schedule::{Preset, Schedule, cpu_facts, cpu_schedule},
 };
@@ -109,7 +109,7 @@ fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
     let seconds = |work| machine.estimate(facts, work, BLENDED_ROWS).map(|e| e.seconds());
     let walks = seconds(Work::UntestedWalks)?.min(seconds(Work::TestedWalks)?);
     let blends = seconds(Work::Blends)?;
-    let of_column = (BLENDED_ROWS / BLOCK) as f64 * (machine.ways.thresholds - machine.ways.column);
+    let of_column = (BLENDED_ROWS / ROW_BLOCK) as f64 * (machine.ways.thresholds - machine.ways.column);
     let (now, between) = (facts.rank_columns.0, (walks - blends) / of_column);
     match between > 0.0 {
         true => Some(now + between.ceil() as usize),

@@ -10,9 +10,9 @@
 //!
 //! let forest = import::load("model.ubj".as_ref(), &Default::default())?;
 //! let tuned = Tuner::new(&forest).batches([1, 64, 4096]).budget(Duration::from_secs(5)).run(|_| ())?;
-//! let plan = tuned.plan(&forest);
-//! std::fs::write("plan.toml", plan.to_string())?;
-//! let predictor = Predictor::builder(&forest).schedules(plan.schedules(&forest)?).build()?;
+//! let plan_file = tuned.plan_file(&forest);
+//! std::fs::write("plan.toml", plan_file.to_string())?;
+//! let predictor = Predictor::builder(&forest).schedules(plan_file.schedules(&forest)?).build()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -29,5 +29,5 @@ pub use plan_file::{PlanFile, PlanFileBucket, PlanFileError};
 pub use record::TimingRecord;
 pub use rows::{LEAST_ROWS, RowPool};
 pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};
-pub use store::{CACHE, KeptBatch, KeptPlan, PlanKey, PlanStore};
+pub use store::{CACHE, KeptBatch, KeptSchedules, ScheduleKey, ScheduleStore};
 pub use tuner::{Miss, Progress, TimedSchedule, Tuned, TunedBatch, Tuner};

@@ -22,9 +22,9 @@ const FORMAT: u32 = 1;
 /// let forest = forest.build()?;
 /// let schedule = Schedule::parse("fewRows(walk)")?;
 /// let bucket = PlanFileBucket { rows: 64, schedule, us_per_row: Some(0.5), auto_us_per_row: None };
-/// let plan = PlanFile::new(&forest, "avx2", 1, vec![bucket]);
-/// assert_eq!(PlanFile::parse(&plan.to_string())?, plan);
-/// assert_eq!(plan.schedules(&forest)?.buckets().len(), 1);
+/// let plan_file = PlanFile::new(&forest, "avx2", 1, vec![bucket]);
+/// assert_eq!(PlanFile::parse(&plan_file.to_string())?, plan_file);
+/// assert_eq!(plan_file.schedules(&forest)?.buckets().len(), 1);
 /// # Ok::<(), fangorn::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub enum PlanFileError {
     /// The text is no TOML, or a key is missing or unknown.
     #[error("{0}; `fangorn tune MODEL -o plan.toml` writes a plan file")]
     Text(String),
-    /// The plan was written by another version.
+    /// The plan file was written by another version.
     #[error("format {0} of plan files, this version reads format {FORMAT}; tune again with this version")]
     Format(u32),
     /// The model's hash is not 32 hexadecimal digits.
@@ -78,11 +78,13 @@ pub enum PlanFileError {
         "at least one [[batch]] is needed, each with a number of rows of its own, above 0; change `rows`"
     )]
     Buckets,
-    /// The plan is for another model.
-    #[error("the plan file is for the model {plan}, this one is {model}; run `fangorn tune` on this model")]
+    /// The plan file is for another model.
+    #[error(
+        "the plan file is for the model {expected}, this one is {model}; run `fangorn tune` on this model"
+    )]
     OtherModel {
-        /// The hash that the plan names.
-        plan: ModelHash,
+        /// The hash that the plan file names.
+        expected: ModelHash,
         /// The hash of the forest at hand.
         model: ModelHash,
     },
@@ -112,7 +114,7 @@ struct BucketKeys {
 }
 
 impl PlanFile {
-    /// Makes a plan for a forest.
+    /// Makes a plan file for a forest.
     pub fn new(
         forest: &Forest,
         instructions: impl Into<String>,
@@ -122,10 +124,10 @@ impl PlanFile {
         Self { model: forest.model_hash(), instructions: instructions.into(), threads, buckets }
     }
 
-    /// Reads a plan.
+    /// Reads a plan file.
     ///
     /// # Errors
-    /// The text is not a plan of this version. The error names the line and the remedy.
+    /// The text is not a plan file of this version. The error names the line and the remedy.
     pub fn parse(text: &str) -> Result<Self, PlanFileError> {
         // The first line of the message says what is wrong; the other lines show where.
         let first = |e: toml::de::Error| {
@@ -145,23 +147,23 @@ impl PlanFile {
             let schedule = parsed.map_err(|error| PlanFileError::Schedule { rows, error })?;
             Ok(PlanFileBucket { rows, schedule, us_per_row, auto_us_per_row })
         };
-        let plan = Self {
+        let file = Self {
             model: ModelHash(model.ok_or(PlanFileError::Hash)?),
             instructions: keys.instructions,
             threads: keys.threads,
             buckets: keys.batch.into_iter().map(bucket).collect::<Result<_, _>>()?,
         };
-        plan.by_batch().map(|_| plan)
+        file.by_batch().map(|_| file)
     }
 
     /// Returns the schedules for the forest.
     ///
     /// # Errors
-    /// The plan is for another model, it has no buckets, two have the same number of rows, or one has 0 rows.
+    /// The plan file is for another model, it has no buckets, two have the same number of rows, or one has 0 rows.
     pub fn schedules(&self, forest: &Forest) -> Result<BatchSchedules, PlanFileError> {
         let model = forest.model_hash();
         if model != self.model {
-            return Err(PlanFileError::OtherModel { plan: self.model, model });
+            return Err(PlanFileError::OtherModel { expected: self.model, model });
         }
         self.by_batch()
     }
@@ -197,7 +199,7 @@ impl fmt::Display for PlanFile {
 mod tests {
     use super::*;
 
-    fn plan() -> PlanFile {
+    fn plan_file() -> PlanFile {
         let mut forest = Forest::builder(1, 1);
         forest.tree(0).leaf(0, &[1.0]);
         let bucket = |rows, text: &str| PlanFileBucket {
@@ -212,21 +214,21 @@ mod tests {
 
     #[test]
     fn a_plan_reads_back() {
-        let text = plan().to_string();
+        let text = plan_file().to_string();
         assert!(
             text.contains("[[batch]]\nrows = 64\nschedule = \"\"\"\ntile(batch, b0, b1, 64)\n"),
             "{text}"
         );
-        assert_eq!(PlanFile::parse(&text), Ok(plan()));
+        assert_eq!(PlanFile::parse(&text), Ok(plan_file()));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
-        let text = plan().to_string();
-        let refused = |from: &str, to: &str, part: &str| {
+        let text = plan_file().to_string();
+        let refused = |from: &str, to: &str, expected: &str| {
             assert!(text.contains(from), "{from} is not in {text}");
-            let error = PlanFile::parse(&text.replacen(from, to, 1)).expect_err(part).to_string();
-            assert!(error.contains(part) && !error.contains('\n'), "`{part}` is not in {error}");
+            let error = PlanFile::parse(&text.replacen(from, to, 1)).expect_err(expected).to_string();
+            assert!(error.contains(expected) && !error.contains('\n'), "`{expected}` is not in {error}");
         };
         refused("format = 1", "format = 2", "format 2 of plan files, this version reads format 1");
         refused("threads = 2", "threads = two", "line 5: ");
@@ -235,15 +237,15 @@ mod tests {
         refused("rows = 64", "rows = 1", "rows of its own");
         refused("rows = 64", "rows = 0", "rows of its own");
         refused("fewRows(full)", "fewRows(fuller)", "the schedule for 1 rows: ");
-        let mut short = plan();
+        let mut short = plan_file();
         short.buckets.clear();
         assert_eq!(PlanFile::parse(&short.to_string()), Err(PlanFileError::Buckets));
-        let hash = plan().model.to_string();
+        let hash = plan_file().model.to_string();
         refused(&hash, &hash[1..], "32 hexadecimal digits");
         refused(&hash, &format!("+{}", &hash[1..]), "32 hexadecimal digits");
         let mut other = Forest::builder(1, 1);
         other.tree(0).leaf(0, &[2.0]);
         let other = other.build().expect("a leaf");
-        assert!(matches!(plan().schedules(&other), Err(PlanFileError::OtherModel { .. })));
+        assert!(matches!(plan_file().schedules(&other), Err(PlanFileError::OtherModel { .. })));
     }
 }

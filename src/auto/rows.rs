@@ -204,8 +204,8 @@ mod tests {
         for (row, expected) in all.chunks_exact(3).skip(2).zip([&rows[..3], &rows[3..]].iter().cycle()) {
             assert_eq!(row[1], expected[1], "a category is not changed");
             for column in [0, 2] {
-                let part = (row[column] / expected[column] - 1.0).abs();
-                assert!(part <= 1.001 * JITTER, "{row:?} of {expected:?}");
+                let change = (row[column] / expected[column] - 1.0).abs();
+                assert!(change <= 1.001 * JITTER, "{row:?} of {expected:?}");
             }
         }
         assert_ne!(all[6], all[0]);

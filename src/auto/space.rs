@@ -53,7 +53,7 @@ pub enum Evaluate {
 }
 
 impl Default for CpuPoint {
-    /// Returns the point of walks of blocks of 64 rows, with sparse nodes.
+    /// Returns the point of walks of row blocks of 64 rows, with sparse nodes.
     fn default() -> Self {
         Self {
             rows: 64,
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn every_point_is_a_schedule_of_its_own() {
-        for (threads, parts) in [(1, 1), (2, 2)] {
+        for (threads, hundreds) in [(1, 1), (2, 2)] {
             let space = cpu_space(threads);
-            assert!((100 * parts..=MOST_CPU_POINTS).contains(&space.len()), "{} points", space.len());
+            assert!((100 * hundreds..=MOST_CPU_POINTS).contains(&space.len()), "{} points", space.len());
             let schedules: std::collections::HashSet<_> = space.iter().map(CpuPoint::schedule).collect();
             assert_eq!(schedules.len(), space.len());
             for schedule in schedules {

@@ -24,7 +24,7 @@ use crate::{
     sum::Contract,
 };
 
-/// The environment variable that names the folder of kept plans. An empty value counts as unset.
+/// The environment variable that names the folder of kept schedules. An empty value counts as unset.
 pub const CACHE: &str = "FANGORN_CACHE";
 
 /// The version of the files. Files of another version are not read.
@@ -32,9 +32,9 @@ const FORMAT: u32 = 2;
 /// Maximum size in bytes of a file that is read.
 const MOST_BYTES: u64 = 1 << 26;
 
-/// The key of a kept plan.
+/// The key of kept schedules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PlanKey {
+pub struct ScheduleKey {
     /// The hash of the model.
     pub model: ModelHash,
     /// The instruction set that predictions use.
@@ -45,7 +45,7 @@ pub struct PlanKey {
     pub sum: Contract,
 }
 
-impl PlanKey {
+impl ScheduleKey {
     /// Returns the key of a forest on this machine.
     pub fn here(forest: &Forest, threads: usize, sum: Contract) -> Self {
         let instructions = crate::isa::isa().name().to_owned();
@@ -53,7 +53,7 @@ impl PlanKey {
     }
 }
 
-impl fmt::Display for PlanKey {
+impl fmt::Display for ScheduleKey {
     /// Writes the name of the key's file, without its extension.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { model, instructions, threads, sum } = self;
@@ -74,14 +74,14 @@ pub struct KeptBatch {
 
 /// The results that are kept for one key: batches in ascending order of rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptPlan {
+pub struct KeptSchedules {
     /// The key.
-    pub key: PlanKey,
+    pub key: ScheduleKey,
     /// The result for each batch size.
     pub batches: Vec<KeptBatch>,
 }
 
-impl KeptPlan {
+impl KeptSchedules {
     /// Returns the tuned schedules; `None` if there are no batches.
     pub fn schedules(&self) -> Option<BatchSchedules> {
         let bucket = |batch: &KeptBatch| (batch.found.rows, batch.found.tuned.schedule.clone());
@@ -89,19 +89,19 @@ impl KeptPlan {
     }
 }
 
-/// A folder of kept plans.
+/// A folder of kept schedules.
 ///
 /// ```
 /// use std::time::Duration;
-/// use fangorn::{auto::{PlanKey, PlanStore, Tuner}, import, sum::Contract};
+/// use fangorn::{auto::{ScheduleKey, ScheduleStore, Tuner}, import, sum::Contract};
 ///
 /// # let scratch = std::env::temp_dir().join(format!("fangorn-doc-{}", std::process::id()));
 /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
 /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
-/// let store = PlanStore::at(&scratch);
+/// let store = ScheduleStore::at(&scratch);
 /// let tuner = Tuner::new(&forest).batches([64]).threads(1).budget(Duration::from_millis(20));
 /// let tuned = tuner.clone().store(&store).run(|_| ())?;
-/// let kept = store.load(&PlanKey::here(&forest, 1, Contract::Any))?.expect("a plan");
+/// let kept = store.load(&ScheduleKey::here(&forest, 1, Contract::Any))?.expect("schedules");
 /// assert_eq!(kept.batches[0].found, tuned.batches[0]);
 /// // A second time takes what is kept.
 /// assert_eq!(tuner.store(&store).run(|_| ())?, tuned);
@@ -109,11 +109,11 @@ impl KeptPlan {
 /// # Ok::<(), fangorn::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanStore {
+pub struct ScheduleStore {
     folder: PathBuf,
 }
 
-impl PlanStore {
+impl ScheduleStore {
     /// Returns the store in a folder. The folder is created when something is first kept.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
@@ -138,7 +138,7 @@ impl PlanStore {
         &self.folder
     }
 
-    fn path(&self, key: &PlanKey) -> PathBuf {
+    fn path(&self, key: &ScheduleKey) -> PathBuf {
         self.folder.join(format!("{key}.toml"))
     }
 
@@ -146,7 +146,7 @@ impl PlanStore {
     ///
     /// # Errors
     /// The system can't read the file.
-    pub fn load(&self, key: &PlanKey) -> Result<Option<KeptPlan>> {
+    pub fn load(&self, key: &ScheduleKey) -> Result<Option<KeptSchedules>> {
         let path = self.path(key);
         match read(&path) {
             Ok(text) => Ok(text.and_then(|text| parse(&text)).filter(|kept| kept.key == *key)),
@@ -155,12 +155,12 @@ impl PlanStore {
         }
     }
 
-    /// Returns what is kept for a key. If there is nothing, it returns the nearest plan of the same model and
-    /// instruction set: one with the same contract if there is one, and the nearest number of threads.
+    /// Returns what is kept for a key. If there is nothing, it returns the nearest schedules of the same model and
+    /// instruction set: with the same contract if there are some, and the nearest number of threads.
     ///
     /// # Errors
     /// The system can't read the folder or the key's file.
-    pub fn nearest(&self, key: &PlanKey) -> Result<Option<KeptPlan>> {
+    pub fn nearest(&self, key: &ScheduleKey) -> Result<Option<KeptSchedules>> {
         if let Some(kept) = self.load(key)? {
             return Ok(Some(kept));
         }
@@ -168,21 +168,21 @@ impl PlanStore {
         let named =
             |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
         let files = self.files("toml")?.into_iter().filter(named);
-        let plans = files.filter_map(|path| parse(&read(&path).ok()??));
-        let other = |kept: &KeptPlan| (kept.key.sum != key.sum, kept.key.threads.abs_diff(key.threads));
-        Ok(plans.min_by_key(other))
+        let of_model = files.filter_map(|path| parse(&read(&path).ok()??));
+        let other = |kept: &KeptSchedules| (kept.key.sum != key.sum, kept.key.threads.abs_diff(key.threads));
+        Ok(of_model.min_by_key(other))
     }
 
     /// Keeps what was found for batches of some sizes, and replaces what was kept for these sizes.
     ///
     /// # Errors
     /// The system can't write the file.
-    pub fn add(&self, key: &PlanKey, batches: Vec<KeptBatch>) -> Result<()> {
+    pub fn add(&self, key: &ScheduleKey, batches: Vec<KeptBatch>) -> Result<()> {
         let path = self.path(key);
         self.replace(key, &path, batches).map_err(|source| Error::Io { path, source })
     }
 
-    fn replace(&self, key: &PlanKey, path: &Path, batches: Vec<KeptBatch>) -> io::Result<()> {
+    fn replace(&self, key: &ScheduleKey, path: &Path, batches: Vec<KeptBatch>) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let lock =
             OpenOptions::new().create(true).truncate(false).write(true).open(self.folder.join("lock"))?;
@@ -201,30 +201,30 @@ impl PlanStore {
         all.retain(|old| batches.iter().all(|new| new.found.rows != old.found.rows));
         all.extend(batches);
         all.sort_by_key(|batch| batch.found.rows);
-        let text = text_of(&KeptPlan { key: key.clone(), batches: all })?;
+        let text = text_of(&KeptSchedules { key: key.clone(), batches: all })?;
         if text.len() as u64 > MOST_BYTES {
             let what =
                 "more than the 64 MiB that such a file may have; `fangorn cache clear` empties the folder";
             return Err(io::Error::other(what));
         }
         // Without locks, two processes may write at once, so each writes a file of its own.
-        let part = self.folder.join(format!("{}.part", std::process::id()));
-        let mut file = File::create(&part)?;
+        let temporary = self.folder.join(format!("{}.part", std::process::id()));
+        let mut file = File::create(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         drop(file);
-        fs::rename(&part, path)
+        fs::rename(&temporary, path)
     }
 
     /// Returns all that is kept, in the order of the keys.
     ///
     /// # Errors
     /// The system can't read the folder.
-    pub fn list(&self) -> Result<Vec<KeptPlan>> {
-        let plans = self.files("toml")?.into_iter().filter_map(|path| parse(&read(&path).ok()??));
-        let mut plans: Vec<_> = plans.collect();
-        plans.sort_by_cached_key(|plan: &KeptPlan| plan.key.to_string());
-        Ok(plans)
+    pub fn list(&self) -> Result<Vec<KeptSchedules>> {
+        let kept = self.files("toml")?.into_iter().filter_map(|path| parse(&read(&path).ok()??));
+        let mut kept: Vec<_> = kept.collect();
+        kept.sort_by_cached_key(|one: &KeptSchedules| one.key.to_string());
+        Ok(kept)
     }
 
     /// Removes all that is kept, and returns the number of files.
@@ -233,7 +233,7 @@ impl PlanStore {
     /// The system can't read the folder or remove a file.
     pub fn clear(&self) -> Result<usize> {
         let files = self.files("toml")?;
-        // Processes that were killed may have left parts.
+        // Processes that were killed may have left temporary files.
         for path in files.iter().chain(&self.files("part")?) {
             match fs::remove_file(path) {
                 // Another process may have been faster.
@@ -295,7 +295,7 @@ struct BatchKeys {
 /// A schedule's text, its seconds, and the name of its way, which is empty if it has none.
 type TimedKeys = (String, f64, String);
 
-fn text_of(kept: &KeptPlan) -> io::Result<String> {
+fn text_of(kept: &KeptSchedules) -> io::Result<String> {
     let timed = |timed: &TimedSchedule| {
         (timed.schedule.to_string(), timed.seconds, timed.work.map_or("", Work::name).to_owned())
     };
@@ -323,12 +323,12 @@ fn text_of(kept: &KeptPlan) -> io::Result<String> {
 }
 
 /// Reads a file's text; `None` if it is of another version or damaged.
-fn parse(text: &str) -> Option<KeptPlan> {
+fn parse(text: &str) -> Option<KeptSchedules> {
     let keys: Keys = toml::from_str(text).ok()?;
     if keys.format != FORMAT || keys.fangorn != env!("CARGO_PKG_VERSION") {
         return None;
     }
-    let key = PlanKey {
+    let key = ScheduleKey {
         model: ModelHash(u128::from_str_radix(&keys.model, 16).ok()?),
         instructions: keys.instructions,
         threads: keys.threads,
@@ -361,7 +361,7 @@ fn parse(text: &str) -> Option<KeptPlan> {
             },
         })
     };
-    let kept = KeptPlan { key, batches: keys.batch.into_iter().map(batch).collect::<Option<_>>()? };
+    let kept = KeptSchedules { key, batches: keys.batch.into_iter().map(batch).collect::<Option<_>>()? };
     // If there is no batch, or two have the same number of rows, something else has written the file.
     kept.schedules().is_some().then_some(kept)
 }
@@ -386,8 +386,8 @@ mod tests {
         }
     }
 
-    fn key(model: u128) -> PlanKey {
-        PlanKey { model: ModelHash(model), instructions: "avx2".into(), threads: 2, sum: Contract::Exact }
+    fn key(model: u128) -> ScheduleKey {
+        ScheduleKey { model: ModelHash(model), instructions: "avx2".into(), threads: 2, sum: Contract::Exact }
     }
 
     fn batch(rows: usize) -> KeptBatch {
@@ -416,26 +416,26 @@ mod tests {
     #[test]
     fn what_is_kept_reads_back_and_sizes_add_up() {
         let folder = Folder::new("add");
-        let store = PlanStore::at(&folder.0);
+        let store = ScheduleStore::at(&folder.0);
         assert_eq!(store.load(&key(1)).expect("no folder"), None);
         assert_eq!(store.list().expect("no folder"), []);
         store.add(&key(1), vec![batch(64)]).expect("written");
         store.add(&key(1), vec![batch(1)]).expect("written");
         store.add(&key(2), vec![batch(8)]).expect("written");
-        let first = KeptPlan { key: key(1), batches: vec![batch(1), batch(64)] };
+        let first = KeptSchedules { key: key(1), batches: vec![batch(1), batch(64)] };
         assert_eq!(store.load(&key(1)).expect("read"), Some(first.clone()));
         let again = KeptBatch { budget: Duration::from_secs(9), ..batch(64) };
         store.add(&key(1), vec![again.clone()]).expect("written");
-        let second = KeptPlan { batches: vec![batch(1), again], ..first };
-        let third = KeptPlan { key: key(2), batches: vec![batch(8)] };
-        let nearest = |key: PlanKey| store.nearest(&key).expect("read").map(|kept| kept.key);
-        assert_eq!(nearest(PlanKey { threads: 1, sum: Contract::Any, ..key(2) }), Some(key(2)));
-        assert_eq!(nearest(PlanKey { instructions: "avx512".into(), ..key(2) }), None);
-        store.add(&PlanKey { threads: 9, ..key(2) }, vec![batch(8)]).expect("written");
-        assert_eq!(nearest(PlanKey { threads: 6, ..key(2) }).map(|key| key.threads), Some(9));
-        fs::remove_file(store.path(&PlanKey { threads: 9, ..key(2) })).expect("removed");
+        let second = KeptSchedules { batches: vec![batch(1), again], ..first };
+        let third = KeptSchedules { key: key(2), batches: vec![batch(8)] };
+        let nearest = |key: ScheduleKey| store.nearest(&key).expect("read").map(|kept| kept.key);
+        assert_eq!(nearest(ScheduleKey { threads: 1, sum: Contract::Any, ..key(2) }), Some(key(2)));
+        assert_eq!(nearest(ScheduleKey { instructions: "avx512".into(), ..key(2) }), None);
+        store.add(&ScheduleKey { threads: 9, ..key(2) }, vec![batch(8)]).expect("written");
+        assert_eq!(nearest(ScheduleKey { threads: 6, ..key(2) }).map(|key| key.threads), Some(9));
+        fs::remove_file(store.path(&ScheduleKey { threads: 9, ..key(2) })).expect("removed");
         assert_eq!(store.list().expect("read"), [second, third]);
-        assert_eq!(store.load(&PlanKey { threads: 1, ..key(1) }).expect("read"), None);
+        assert_eq!(store.load(&ScheduleKey { threads: 1, ..key(1) }).expect("read"), None);
         assert_eq!(store.clear().expect("removed"), 2);
         assert_eq!(store.list().expect("read"), []);
     }
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn damaged_files_and_those_of_other_versions_count_as_absent() {
         let folder = Folder::new("damaged");
-        let store = PlanStore::at(&folder.0);
+        let store = ScheduleStore::at(&folder.0);
         store.add(&key(1), vec![batch(64), batch(1)]).expect("written");
         let path = store.path(&key(1));
         let text = fs::read_to_string(&path).expect("text");
@@ -473,7 +473,7 @@ mod tests {
         let folder = Folder::new("threads");
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let store = PlanStore::at(&folder.0);
+                let store = ScheduleStore::at(&folder.0);
                 scope.spawn(move || {
                     for n in 0..5 {
                         store.add(&key(1), vec![batch(1 + thread * 5 + n)]).expect("written");
@@ -482,7 +482,7 @@ mod tests {
                 });
             }
         });
-        let kept = PlanStore::at(&folder.0).load(&key(1)).expect("read").expect("a plan");
+        let kept = ScheduleStore::at(&folder.0).load(&key(1)).expect("read").expect("schedules");
         assert_eq!(kept.batches.iter().map(|b| b.found.rows).collect::<Vec<_>>(), Vec::from_iter(1..=20));
     }
 }

@@ -14,12 +14,12 @@ use super::{
     record::work_of,
     rows::RowPool,
     space::{CpuPoint, Evaluate, cpu_space},
-    store::{KeptBatch, PlanKey, PlanStore},
+    store::{KeptBatch, ScheduleKey, ScheduleStore},
 };
 use crate::{
     Predictor,
     check::SelfCheck,
-    cost::{BLOCK, ForestFacts, Machine, Work},
+    cost::{ForestFacts, Machine, ROW_BLOCK, Work},
     cpu::Rows,
     error::{Error, Result},
     forest::Forest,
@@ -65,7 +65,7 @@ const SCREENING: f64 = 0.6;
 /// let tuned = Tuner::new(&forest).batches([16]).budget(Duration::from_millis(50)).threads(1).run(|_| ())?;
 /// let [batch] = &tuned.batches[..] else { unreachable!() };
 /// assert!(!batch.screened.is_empty() && batch.tuned.seconds > 0.0);
-/// let predictor = Predictor::builder(&forest).schedules(tuned.plan(&forest).schedules(&forest)?).build()?;
+/// let predictor = Predictor::builder(&forest).schedules(tuned.plan_file(&forest).schedules(&forest)?).build()?;
 /// assert_eq!(predictor.plan_for(16).program.trees(), 100);
 /// # Ok::<(), fangorn::Error>(())
 /// ```
@@ -79,7 +79,7 @@ pub struct Tuner<'f> {
     exhaustive: bool,
     threads: usize,
     sum: Contract,
-    store: Option<&'f PlanStore>,
+    store: Option<&'f ScheduleStore>,
     fresh: bool,
 }
 
@@ -228,7 +228,7 @@ impl<'f> Tuner<'f> {
     /// Sets the store. Tuning looks there first, and keeps there what it finds. It takes over what an earlier search
     /// found for the same rows with at least as large a budget. With a larger budget, it goes on with the candidates
     /// that the earlier search did not reach. By default there is no store.
-    pub fn store(mut self, store: impl Into<Option<&'f PlanStore>>) -> Self {
+    pub fn store(mut self, store: impl Into<Option<&'f ScheduleStore>>) -> Self {
         self.store = store.into();
         self
     }
@@ -252,7 +252,7 @@ impl<'f> Tuner<'f> {
         let begin = Instant::now();
         let each = self.budget.as_secs_f64() / self.batches.len() as f64;
         let points = cpu_space(self.threads);
-        let key = self.store.map(|_| PlanKey::here(self.forest, self.threads, self.sum));
+        let key = self.store.map(|_| ScheduleKey::here(self.forest, self.threads, self.sum));
         let kept = match (self.store, &key) {
             (Some(store), Some(key)) if !self.fresh => {
                 store.load(key)?.map_or(Vec::new(), |kept| kept.batches)
@@ -331,11 +331,11 @@ impl<'f> Tuner<'f> {
         // The winner of an earlier search competes with the candidates that the search did not reach.
         let before = match kept {
             Some(found) => {
-                let part = |timed: &TimedSchedule| TimedSchedule {
+                let relative = |timed: &TimedSchedule| TimedSchedule {
                     seconds: timed.seconds / found.auto.seconds,
                     ..timed.clone()
                 };
-                search.screened = found.screened.iter().map(part).collect();
+                search.screened = found.screened.iter().map(relative).collect();
                 search.missed.clone_from(&found.missed);
                 search.candidate(found.tuned.schedule.clone()).ok()
             }
@@ -376,7 +376,7 @@ impl<'f> Tuner<'f> {
             points: points.len(),
             screened: screened
                 .into_iter()
-                .map(|part| TimedSchedule { seconds: part.seconds * timed[0].seconds, ..part })
+                .map(|relative| TimedSchedule { seconds: relative.seconds * timed[0].seconds, ..relative })
                 .collect(),
             missed,
         })
@@ -550,8 +550,8 @@ impl Stopwatch {
 }
 
 impl Tuned {
-    /// Returns the plan of the tuned schedules.
-    pub fn plan(&self, forest: &Forest) -> PlanFile {
+    /// Returns the plan file of the tuned schedules.
+    pub fn plan_file(&self, forest: &Forest) -> PlanFile {
         let bucket = |batch: &TunedBatch| PlanFileBucket {
             rows: batch.rows,
             schedule: batch.tuned.schedule.clone(),
@@ -568,7 +568,7 @@ fn ordered(points: &[CpuPoint], facts: &ForestFacts, rows: usize) -> Vec<CpuPoin
     let seconds = |point: &CpuPoint| {
         let work = match point.evaluate {
             // Blends leave a few rows to the engine for a few rows, too.
-            _ if rows < BLOCK && point.few_rows != FewRows::Walk => Work::RowWalks,
+            _ if rows < ROW_BLOCK && point.few_rows != FewRows::Walk => Work::RowWalks,
             Evaluate::Blend => Work::Blends,
             Evaluate::Walk | Evaluate::WalkRows(_) if point.unroll_walks => Work::UntestedWalks,
             Evaluate::Walk | Evaluate::WalkRows(_) => Work::TestedWalks,

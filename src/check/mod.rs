@@ -1,5 +1,5 @@
 //! Self-checks: a compiled forest is tested before it serves. A check makes rows for the model, runs them through the
-//! chosen engines and through the reference interpreter, and compares the leaves one by one.
+//! chosen code and through the reference interpreter, and compares the leaves one by one.
 //!
 //! A check finds defects of Fangorn and of the machine, not of a model. This module needs the forest and a [`Runner`]
 //! that runs rows. The builder of a predictor or an operator decides what follows from a [`Difference`].
@@ -7,14 +7,14 @@
 //! | check | rows | cost |
 //! |---|---|---|
 //! | [`SelfCheck::Off`] | none | none |
-//! | [`SelfCheck::Quick`] | 16 to 512 made rows (as few as 3 for a kernel that writes only sums, or for very wide rows), in batches of a few rows and of two blocks, with a part of a third if that is fast | about a millisecond, or 5% of the time to load a large model |
+//! | [`SelfCheck::Quick`] | 16 to 512 made rows (as few as 3 for a kernel that writes only sums, or for very wide rows), in batches of a few rows and of two row blocks, with some rows of a third if that is fast | about a millisecond, or 5% of the time to load a large model |
 //! | [`SelfCheck::Full`] | thousands: three for each node, up to 50 million steps of the reference | about a second |
 
 mod probes;
 mod run;
 
 pub(crate) use probes::Random;
-pub use probes::{Cell, Probes};
+pub use probes::{Probes, Value};
 pub(crate) use run::Engines;
 
 pub use run::{Check, Failure, RunResult, Runner};
@@ -74,7 +74,7 @@ impl Strictness {
     }
 }
 
-/// A place where an engine and the reference interpreter disagree.
+/// A row for which the code under check and the reference interpreter disagree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// Number of rows in the batch.
@@ -83,18 +83,18 @@ pub struct Difference {
     pub row: usize,
     /// The row's values.
     pub values: Vec<f64>,
-    /// What the engine gave, and what is right.
+    /// What the code gave, and what is right.
     pub what: Finding,
 }
 
-/// The engine's result, and the right one.
+/// The code's result, and the right one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// A wrong leaf.
     Leaf {
         /// Index of the tree, in the producer's order.
         tree: usize,
-        /// The leaf slot that the engine found.
+        /// The leaf slot that the code found.
         found: u32,
         /// The leaf slot that the reference reaches.
         expected: u32,
@@ -103,7 +103,7 @@ pub enum Finding {
     Margin {
         /// Index of the output.
         output: usize,
-        /// The number that the engine gave.
+        /// The number that the code gave.
         found: f32,
         /// The reference interpreter's number.
         expected: f64,
@@ -131,7 +131,7 @@ impl std::fmt::Display for Difference {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// The chosen engine failed its self-check, and slower code that passed it serves.
+    /// The chosen code failed its self-check, and slower code that passed it serves.
     FellBack {
         /// What runs the rows: `cpu`, or a device's name.
         target: String,
@@ -145,7 +145,7 @@ impl std::fmt::Display for Warning {
         match self {
             Self::FellBack { target, difference } => write!(
                 f,
-                "the fast engine on {target} failed its self-check ({difference}); plain walks serve, which are right \
+                "the fast code on {target} failed its self-check ({difference}); plain walks serve, which are right \
                  but slower; please report it with the model and the processor's name"
             ),
         }

@@ -4,7 +4,7 @@
 use crate::forest::{Forest, Node, Predicate, Side, reference};
 
 /// A type of values in the rows of [`Probes`]: `f32` or `f64`.
-pub trait Cell: reference::Input + PartialEq {
+pub trait Value: reference::Input + PartialEq {
     /// Returns the value of this type that is nearest to `value`.
     fn of(value: f64) -> Self;
     /// Returns the next value below.
@@ -13,7 +13,7 @@ pub trait Cell: reference::Input + PartialEq {
     fn above(self) -> Self;
 }
 
-impl Cell for f32 {
+impl Value for f32 {
     fn of(value: f64) -> Self {
         value as Self
     }
@@ -25,7 +25,7 @@ impl Cell for f32 {
     }
 }
 
-impl Cell for f64 {
+impl Value for f64 {
     fn of(value: f64) -> Self {
         value
     }
@@ -68,7 +68,7 @@ pub struct Probes<T> {
     pub columns: usize,
 }
 
-impl<T: Cell> Probes<T> {
+impl<T: Value> Probes<T> {
     /// Makes `rows` rows for a forest. The same seed always gives the same rows.
     ///
     /// A row first follows a path of one tree to a leaf. Each split on it usually gets a value on its
@@ -117,7 +117,7 @@ struct ProbeBuilder<'f> {
 }
 
 impl ProbeBuilder<'_> {
-    fn fill<T: Cell>(&mut self, row: &mut [T]) {
+    fn fill<T: Value>(&mut self, row: &mut [T]) {
         let trees = self.forest.trees.len();
         if trees > 0 {
             let first = self.random.below(trees);
@@ -140,8 +140,8 @@ impl ProbeBuilder<'_> {
         self.forest.leaf_count().max(1)
     }
 
-    /// Walks from the root to a leaf, and sets each column when the path first reads it.
-    fn follow<T: Cell>(&mut self, tree: usize, row: &mut [T]) {
+    /// Goes from the root to a leaf, and sets each column when the path first reads it.
+    fn follow<T: Value>(&mut self, tree: usize, row: &mut [T]) {
         let mut at = 0;
         let forest = self.forest;
         while let Node::Split { feature, predicate, missing, left, right } = forest.trees[tree].nodes[at] {
@@ -152,7 +152,7 @@ impl ProbeBuilder<'_> {
     }
 
     /// Sets the column that a split reads, unless it has been set for this row.
-    fn meet<T: Cell>(&mut self, tree: usize, node: usize, row: &mut [T]) {
+    fn meet<T: Value>(&mut self, tree: usize, node: usize, row: &mut [T]) {
         let Node::Split { feature, predicate, .. } = self.forest.trees[tree].nodes[node] else { return };
         let column = feature as usize;
         if self.set[column] == self.round {
@@ -168,7 +168,7 @@ impl ProbeBuilder<'_> {
     }
 
     /// Returns a split's threshold or a value right beside it, or a category for a split on a category set.
-    fn beside<T: Cell>(&mut self, predicate: Predicate, draw: usize) -> T {
+    fn beside<T: Value>(&mut self, predicate: Predicate, draw: usize) -> T {
         match predicate {
             Predicate::Less { threshold: t }
             | Predicate::LessZeroAside { threshold: t }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::{Cell, Difference, Finding, Probes, SelfCheck};
+use super::{Difference, Finding, Probes, SelfCheck, Value};
 use crate::forest::{Aggregate, CompareType, Forest, Node, Transform, Tree, reference};
 
 /// Why the code under check gives no result.
@@ -63,12 +63,12 @@ const QUICK_STEPS_A_NODE: f64 = 0.03;
 /// Largest number of values in the rows that a quick check makes: 0.1 ms for a wide model.
 const QUICK_VALUES: usize = 30_000;
 /// Largest number of values in a batch of a quick check. With more than 7000 columns, fewer rows than two
-/// blocks have to do.
+/// row blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
 /// Number of leaf values of a batch that are added up and compared with its margins.
 const SUMMED: usize = 1 << 12;
 /// Largest number of leaf values in a batch of a quick check. With more than 28 000 trees, fewer rows than
-/// two blocks have to do.
+/// two row blocks have to do.
 const QUICK_SLOTS: usize = 1 << 22;
 /// Steps of the reference interpreter that a full check may take: about a second.
 const FULL_STEPS: usize = 50_000_000;
@@ -79,20 +79,20 @@ const FULL_VALUES: usize = 1 << 23;
 /// Largest number of slots that the reference finds in a round of a full check.
 const FULL_SLOTS: usize = 1 << 24;
 /// Number of rows of a row block.
-const BLOCK: usize = 64;
+const ROW_BLOCK: usize = 64;
 /// Number of rows of a partial row block that fills no vector.
-const PART: usize = 17;
+const PARTIAL: usize = 17;
 /// Number of rows of two row blocks and a partial one.
-const TWO_BLOCKS: usize = 2 * BLOCK + PART;
-/// Seconds for which the code under check may run the blocks of a quick check that are not necessary.
+const TWO_BLOCKS: usize = 2 * ROW_BLOCK + PARTIAL;
+/// Seconds for which the code under check may run the row blocks of a quick check that are not necessary.
 const QUICK_SECONDS: f64 = 6e-5;
 /// Batches of a few rows, as engines take them: one row, a few, and more than a vector holds.
-const FEW: [usize; 3] = [1, 3, PART];
-/// Batches of a full check, with every kind of remainder of blocks of 16, 64, 128 and 256 rows.
+const FEW: [usize; 3] = [1, 3, PARTIAL];
+/// Batches of a full check, with every kind of remainder of row blocks of 16, 64, 128 and 256 rows.
 const FULL: [usize; 11] = [1, 2, 7, 16, 31, 63, 64, 80, 129, 200, 257];
 
 /// How much a check compares.
-struct Plan {
+struct Scope {
     /// Number of different rows in a round.
     distinct: usize,
     rounds: usize,
@@ -155,9 +155,9 @@ fn steps_of_a_row(forest: &Forest, of_tree: impl Fn(&Tree) -> usize) -> usize {
     steps.saturating_add(forest.trees.len().saturating_mul(forest.leaf_width() / 4))
 }
 
-impl Plan {
-    /// Plans a check of `engines`. With `whole`, the reference walks every tree for each of its rows, because a
-    /// kernel that writes sums gives no leaves to compare one by one. `wide` says that rows are `f64`.
+impl Scope {
+    /// Decides how much a check of `engines` compares. With `whole`, the reference walks every tree for each of its
+    /// rows, because a kernel that writes sums gives no leaves to compare one by one. `wide` says that rows are `f64`.
     fn new(forest: &Forest, extent: SelfCheck, whole: bool, wide: bool, engines: &dyn Engines) -> Self {
         let (trees, columns) = (forest.trees.len().max(1), forest.features.len().max(1));
         let nodes: usize = forest.trees.iter().map(|tree| tree.nodes.len()).sum();
@@ -176,15 +176,15 @@ impl Plan {
                 let least = if whole || 16 * columns > QUICK_BATCH { 3 } else { 16 };
                 let distinct = (steps / of_a_row).min(QUICK_VALUES / columns).clamp(least, 512);
                 // Two row blocks of leaf slots, and a partial row block for all else, are always run.
-                let slow = 4.0 * engines.seconds(BLOCK) > QUICK_SECONDS;
-                let large = if slow { 2 * BLOCK } else { distinct.max(TWO_BLOCKS) };
-                let others = if slow { PART } else { BLOCK + PART };
+                let slow = 4.0 * engines.seconds(ROW_BLOCK) > QUICK_SECONDS;
+                let large = if slow { 2 * ROW_BLOCK } else { distinct.max(TWO_BLOCKS) };
+                let others = if slow { PARTIAL } else { ROW_BLOCK + PARTIAL };
                 let mut batches: Vec<Batch> = match (whole, wide) {
                     // A device has one kernel for all batches, so one short batch is enough.
                     (true, _) => [FEW[0], large].map(Batch::summed).into(),
                     (false, false) => {
-                        // Fewer rows than a vector holds may take another way through the same engines.
-                        let repeats = |few: &usize| *few == PART && engines.are_same(*few, large);
+                        // Fewer rows than a vector holds may take another path through the same engines.
+                        let repeats = |few: &usize| *few == PARTIAL && engines.are_same(*few, large);
                         let few = FEW.into_iter().filter(|few| !repeats(few));
                         let large = Batch { rows: large, summed: others };
                         few.map(Batch::summed).chain([large]).collect()
@@ -218,7 +218,7 @@ impl Plan {
     }
 }
 
-/// A check of a forest: the part that does not depend on the type of the rows.
+/// A check of a forest: all that does not depend on the type of the rows.
 pub struct Check<'f> {
     forest: &'f Forest,
     extent: SelfCheck,
@@ -235,7 +235,7 @@ impl<'f> Check<'f> {
 
     /// Runs the check and returns the first difference. After each round it calls `progress` with the number
     /// of rounds done and of all rounds.
-    pub fn run<T: Cell>(
+    pub fn run<T: Value>(
         &self,
         runner: &impl Runner<T>,
         progress: &mut dyn FnMut(usize, usize),
@@ -244,7 +244,7 @@ impl<'f> Check<'f> {
     }
 
     /// Like [`Self::run`], but leaves out of a quick check what repeats or takes too long by `engines`.
-    pub(crate) fn run_on<T: Cell>(
+    pub(crate) fn run_on<T: Value>(
         &self,
         runner: &impl Runner<T>,
         engines: &dyn Engines,
@@ -254,13 +254,13 @@ impl<'f> Check<'f> {
             return None;
         }
         let whole = runner.leaf_slots(&[]).is_none();
-        let plan = Plan::new(self.forest, self.extent, whole, size_of::<T>() > size_of::<f32>(), engines);
-        for round in 0..plan.rounds {
-            let difference = self.one_round(&plan, round as u64, runner);
+        let scope = Scope::new(self.forest, self.extent, whole, size_of::<T>() > size_of::<f32>(), engines);
+        for round in 0..scope.rounds {
+            let difference = self.one_round(&scope, round as u64, runner);
             if difference.is_some() {
                 return difference;
             }
-            progress(round + 1, plan.rounds);
+            progress(round + 1, scope.rounds);
         }
         None
     }
@@ -269,18 +269,18 @@ impl<'f> Check<'f> {
         self.bound.get_or_init(|| self.forest.sum_bound())
     }
 
-    fn one_round<T: Cell>(&self, plan: &Plan, seed: u64, runner: &impl Runner<T>) -> Option<Difference> {
-        // With an odd number of different rows, a row's repetitions fall on different places of the blocks.
-        let distinct = plan.distinct | 1;
+    fn one_round<T: Value>(&self, scope: &Scope, seed: u64, runner: &impl Runner<T>) -> Option<Difference> {
+        // With an odd number of different rows, a row's repetitions fall on different rows of the row blocks.
+        let distinct = scope.distinct | 1;
         let mut probes = Probes::<T>::new(self.forest, distinct, seed);
         probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));
-        let expected = ExpectedSlots::new(self.forest, &probes, plan);
-        let most = plan.batches.iter().map(|batch| batch.rows).max().unwrap_or(0);
+        let expected = ExpectedSlots::new(self.forest, &probes, scope);
+        let most = scope.batches.iter().map(|batch| batch.rows).max().unwrap_or(0);
         let mut all = Vec::with_capacity(most * probes.columns);
         (0..most).for_each(|r| all.extend_from_slice(probes.row(r % distinct)));
         // Short batches begin at different rows.
         let mut begin = 0;
-        for batch in &plan.batches {
+        for batch in &scope.batches {
             let first = if begin + batch.rows <= most { begin } else { 0 };
             begin = first + batch.rows;
             let rows = &all[first * probes.columns..][..batch.rows * probes.columns];
@@ -294,7 +294,7 @@ impl<'f> Check<'f> {
     }
 
     /// Compares the results of a batch, and the margins of its first `summed` rows.
-    fn compare<T: Cell>(
+    fn compare<T: Value>(
         &self,
         runner: &impl Runner<T>,
         rows: &[T],
@@ -406,12 +406,12 @@ struct ExpectedSlots {
 const NOT_WALKED: u32 = u32::MAX;
 
 impl ExpectedSlots {
-    fn new<T: Cell>(forest: &Forest, probes: &Probes<T>, plan: &Plan) -> Self {
+    fn new<T: Value>(forest: &Forest, probes: &Probes<T>, scope: &Scope) -> Self {
         let trees = forest.trees.len();
         let mut slots = vec![NOT_WALKED; probes.rows * trees];
-        let mut left = plan.steps;
+        let mut left = scope.steps;
         'rows: for (r, slots) in slots.chunks_exact_mut(trees.max(1)).enumerate() {
-            for t in (r % plan.one_tree_of..trees).step_by(plan.one_tree_of) {
+            for t in (r % scope.one_tree_of..trees).step_by(scope.one_tree_of) {
                 if left == 0 {
                     break 'rows;
                 }
@@ -491,11 +491,11 @@ mod tests {
         builder.build().expect("a forest")
     }
 
-    /// The reference interpreter with a fault: `place` changes which row is read, and `slot` changes the
+    /// The reference interpreter with a fault: `row` changes which row is read, and `slot` changes the
     /// slots.
     struct FaultyRunner<'f, P, S> {
         forest: &'f Forest,
-        place: P,
+        row: P,
         slot: S,
     }
 
@@ -503,8 +503,7 @@ mod tests {
         fn leaf_slots(&self, rows: &[f32]) -> Option<RunResult<u32>> {
             let count = rows.len() / 20;
             let row = |r: usize| {
-                let mut slots =
-                    reference::leaf_slots(self.forest, &rows[(self.place)(r, count) * 20..][..20]);
+                let mut slots = reference::leaf_slots(self.forest, &rows[(self.row)(r, count) * 20..][..20]);
                 slots.iter_mut().enumerate().for_each(|(t, slot)| (self.slot)(t, slot));
                 slots
             };
@@ -517,9 +516,9 @@ mod tests {
         }
     }
 
-    fn found(place: impl Fn(usize, usize) -> usize, slot: impl Fn(usize, &mut u32)) -> Option<Difference> {
+    fn found(row: impl Fn(usize, usize) -> usize, slot: impl Fn(usize, &mut u32)) -> Option<Difference> {
         let forest = forest();
-        let faulty = FaultyRunner { forest: &forest, place, slot };
+        let faulty = FaultyRunner { forest: &forest, row, slot };
         Check::new(&forest, SelfCheck::Quick).run(&faulty, &mut |_, _| {})
     }
 
@@ -532,13 +531,13 @@ mod tests {
     fn faults_as_engines_have_them_are_found() {
         let leaf =
             |found: Option<Difference>| matches!(found, Some(Difference { what: Finding::Leaf { .. }, .. }));
-        // The engine reads the second of two blocks from the first block's cache.
+        // The engine reads the second of two row blocks from the first one's cache.
         assert!(leaf(found(|r, _| if r / 64 == 1 { r - 64 } else { r }, |_, _| {})));
         // The engine takes the row before for the last row of a batch.
         assert!(leaf(found(|r, count| if r + 1 == count { r.saturating_sub(1) } else { r }, |_, _| {})));
         // The engine walks a partial row block that fills no vector from its first row.
         assert!(leaf(found(|r, count| if r >= count / 16 * 16 { count / 16 * 16 } else { r }, |_, _| {})));
-        // The engine's table of one tree is off by one place.
+        // The engine's table of one tree is off by one slot.
         assert!(leaf(found(|r, _| r, |t, slot| *slot = if t == 31 { *slot ^ 1 } else { *slot })));
         // The engine gives a slot that no tree has.
         assert!(found(|r, _| r, |t, slot| *slot = if t == 0 { u32::MAX } else { *slot }).is_some());
@@ -586,13 +585,13 @@ mod tests {
     #[test]
     fn a_quick_check_takes_few_steps_of_deep_trees() {
         let forest = chains(50, 3000);
-        let plan = Plan::new(&forest, SelfCheck::Quick, false, false, &UnknownEngines);
+        let scope = Scope::new(&forest, SelfCheck::Quick, false, false, &UnknownEngines);
         let probes = Probes::<f32>::new(&forest, 17, 0);
-        let expected = ExpectedSlots::new(&forest, &probes, &plan);
+        let expected = ExpectedSlots::new(&forest, &probes, &scope);
         let splits = |(r, t): (usize, usize)| reference::walk(&forest, t, probes.row(r)).1;
         let walked = (0..17 * 50).filter(|i| expected.slots[*i] != NOT_WALKED).map(|i| (i / 50, i % 50));
         let taken: usize = walked.map(splits).sum();
-        assert!(taken > 0 && taken <= plan.steps + 3000, "{taken} of {}", plan.steps);
+        assert!(taken > 0 && taken <= scope.steps + 3000, "{taken} of {}", scope.steps);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use super::{
     kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch, with_points},
     lanes::{self, Lanes, Work},
     pairs::{Above, GroupPairs, OutputPairs, Pairs, TreePairs},
-    program::{FIRST, Group, OutputProgram, Pass, Program, StepKind, TreeProgram},
-    run::{Block, LEAST_ROWS, Values, add},
+    program::{FIRST, Group, Opcode, OutputProgram, Pass, Program, TreeProgram},
+    run::{LEAST_ROWS, RowBlock, Values, add},
 };
 use crate::{
     arrays,
@@ -14,10 +14,10 @@ use crate::{
     parallel,
 };
 
-/// The maximum number of rows of a block.
+/// The maximum number of rows of a row block.
 const MOST_ROWS: usize = 128;
 
-/// The bytes that the sums of a block of more than [`LEAST_ROWS`] rows may take.
+/// The bytes that the sums of a row block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
 
 /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`. The values are
@@ -38,13 +38,13 @@ where
     let count = (BLOCK_BYTES / bytes.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
     parallel::each_chunk(out, count * of_row, &|b, out| {
         let rows = rows.slice(b * count, count);
-        InteractionBlock { block: Block::new(program, &rows), pairs }.run_widest(out);
+        InteractionBlock { block: RowBlock::new(program, &rows), pairs }.run_widest(out);
     });
 }
 
-/// A block of rows.
+/// A row block.
 struct InteractionBlock<'a> {
-    block: Block<'a>,
+    block: RowBlock<'a>,
     pairs: &'a Pairs,
 }
 
@@ -55,7 +55,7 @@ struct PairScratch<V> {
     /// For each level, the rows that took the path's sides at all splits on the level's feature.
     taken: Vec<Registers<V>>,
     /// The interactions of the group's pairs.
-    cells: Vec<Registers<V>>,
+    interactions: Vec<Registers<V>>,
 }
 
 impl Work for InteractionBlock<'_> {
@@ -66,7 +66,7 @@ impl Work for InteractionBlock<'_> {
         let mut scratch = PairScratch {
             of_tree: Scratch::new(program.most_splits, program.deepest, program.most_features),
             taken: of(program.deepest + 2),
-            cells: of(self.pairs.most_cells),
+            interactions: of(self.pairs.most_pairs),
         };
         let mut sums = Vec::new();
         for (o, (output, pairs)) in program.outputs.iter().zip(&self.pairs.outputs).enumerate() {
@@ -84,7 +84,7 @@ impl Work for InteractionBlock<'_> {
 }
 
 impl InteractionBlock<'_> {
-    /// Runs the program on the widest registers of this machine, compiled by this crate (see [`Block::run_widest`]).
+    /// Runs the program on the widest registers of this machine, compiled by this crate (see [`RowBlock::run_widest`]).
     #[inline(never)]
     fn run_widest(&self, out: &mut [f32]) {
         lanes::run(self, out);
@@ -103,19 +103,19 @@ impl InteractionBlock<'_> {
     ) {
         let registers = self.block.registers::<V>(first);
         scratch.of_tree.sums[..group.features.len()].fill([V::splat(0.0); MOST_REGISTERS]);
-        scratch.cells[..pairs.places.len()].fill([V::splat(0.0); MOST_REGISTERS]);
+        scratch.interactions[..pairs.indices.len()].fill([V::splat(0.0); MOST_REGISTERS]);
         for (tree, of_tree) in group.trees.iter().zip(&pairs.trees) {
-            self.block.ask(tree, first, &mut scratch.of_tree);
+            self.block.test_splits(tree, first, &mut scratch.of_tree);
             for (pass, ups) in tree.passes.iter().zip(&of_tree.ups) {
-                with_points!(pass, steps::<V>((tree, of_tree), (pass, ups), registers, scratch));
+                with_points!(pass, execute::<V>((tree, of_tree), (pass, ups), registers, scratch));
             }
         }
         for (feature, added) in group.features.iter().zip(&scratch.of_tree.sums) {
             add(&added[..registers], &mut sums[*feature as usize * self.block.room + first..]);
         }
-        for (place, added) in pairs.places.iter().zip(&scratch.cells) {
-            let place = features + *place as usize;
-            add(&added[..registers], &mut sums[place * self.block.room + first..]);
+        for (pair, added) in pairs.indices.iter().zip(&scratch.interactions) {
+            let index = features + *pair as usize;
+            add(&added[..registers], &mut sums[index * self.block.room + first..]);
         }
     }
 
@@ -127,14 +127,14 @@ impl InteractionBlock<'_> {
         sums: &[f64],
         out: &mut [f32],
     ) {
-        let Block { program, room, rows, .. } = &self.block;
+        let RowBlock { program, room, rows, .. } = &self.block;
         let width = program.width + 1;
-        let cells = width * width;
-        let column = |place: u32| program.columns[output.columns[place as usize] as usize] as usize;
+        let elements = width * width;
+        let column = |feature: u32| program.columns[output.columns[feature as usize] as usize] as usize;
         let features = output.columns.len();
         let mut first_order = vec![0f64; features];
-        for (r, out) in out.chunks_exact_mut(program.outputs.len() * cells).enumerate().take(*rows) {
-            let out = &mut out[o * cells..][..cells];
+        for (r, out) in out.chunks_exact_mut(program.outputs.len() * elements).enumerate().take(*rows) {
+            let out = &mut out[o * elements..][..elements];
             out.fill(0.0);
             first_order.iter_mut().enumerate().for_each(|(f, first)| *first = sums[f * room + r]);
             for (p, [a, b]) in pairs.pairs.iter().enumerate() {
@@ -149,20 +149,20 @@ impl InteractionBlock<'_> {
             for (f, first) in (0u32..).zip(&first_order) {
                 out[column(f) * (width + 1)] = *first as f32;
             }
-            out[cells - 1] = output.bias as f32;
+            out[elements - 1] = output.bias as f32;
         }
     }
 }
 
 /// Adds a tree's interactions at the points of one pass.
 #[inline(always)]
-fn steps<V: Lanes, const M: usize>(
+fn execute<V: Lanes, const M: usize>(
     (tree, pairs): (&TreeProgram, &TreePairs),
     (pass, ups): (&Pass, &[f32]),
     registers: usize,
     scratch: &mut PairScratch<V>,
 ) {
-    let PairScratch { of_tree, taken, cells } = scratch;
+    let PairScratch { of_tree, taken, interactions } = scratch;
     let Scratch { left, reached, stacks, sums } = of_tree;
     let (paths, belows) = stacks.of_pass::<M>(pass);
     let run = Run::<V, M>::new(pass);
@@ -171,26 +171,28 @@ fn steps<V: Lanes, const M: usize>(
     let down: [V; M] = arrays::from_fn(|q| V::splat(-1.0 / (1.0 - pass.at[q])));
     // The index of the top of `paths`, the number of entries of `belows`, and the number of splits that ended.
     let (mut top, mut count, mut ended) = (0, 0, 0);
-    for step in &tree.steps {
-        if step.kind == StepKind::Back {
+    for instruction in &tree.instructions {
+        if instruction.opcode == Opcode::Back {
             top -= 1;
             continue;
         }
-        let (left, reached) = (&left[step.split as usize], &reached[step.split as usize]);
+        let (left, reached) = (&left[instruction.split as usize], &reached[instruction.split as usize]);
         let all = V::splat(f32::from_bits(u32::MAX));
-        let masks =
-            |r: usize| Masks { left: left[r], reached: if step.parts == FIRST { all } else { reached[r] } };
-        if matches!(step.kind, StepKind::Left | StepKind::Right) {
+        let masks = |r: usize| Masks {
+            left: left[r],
+            reached: if instruction.lists == FIRST { all } else { reached[r] },
+        };
+        if matches!(instruction.opcode, Opcode::Left | Opcode::Right) {
             let (path, child) = paths.split_at_mut(top + 1);
             for r in 0..registers {
                 let (masks, path) = (masks(r), &path[top][r]);
-                let parts = run.parts(step, masks);
-                (taken[top][r], child[0][r]) = match step.kind {
-                    StepKind::Left => {
-                        (masks.reached.and(masks.left), arrays::from_fn(|q| path[q].mul(parts[q])))
+                let fractions = run.left_fractions(instruction, masks);
+                (taken[top][r], child[0][r]) = match instruction.opcode {
+                    Opcode::Left => {
+                        (masks.reached.and(masks.left), arrays::from_fn(|q| path[q].mul(fractions[q])))
                     }
                     _ => {
-                        let right = arrays::from_fn(|q| path[q].sub(path[q].mul(parts[q])));
+                        let right = arrays::from_fn(|q| path[q].sub(path[q].mul(fractions[q])));
                         (masks.reached.and_not(masks.left), right)
                     }
                 };
@@ -201,33 +203,34 @@ fn steps<V: Lanes, const M: usize>(
         let from = if ended == 0 { 0 } else { pairs.ends[ended - 1] };
         let above = &pairs.above[from as usize..pairs.ends[ended] as usize];
         ended += 1;
-        match step.kind {
-            StepKind::Leaves => count += 1,
-            StepKind::Join => count -= 1,
+        match instruction.opcode {
+            Opcode::Leaves => count += 1,
+            Opcode::Join => count -= 1,
             _ => {}
         }
-        let (of_left, of_right) = ([V::splat(step.leaves[0]); M], [V::splat(step.leaves[1]); M]);
+        let (of_left, of_right) =
+            ([V::splat(instruction.leaves[0]); M], [V::splat(instruction.leaves[1]); M]);
         for r in 0..registers {
             let (masks, path) = (masks(r), &paths[top][r]);
-            let (lefts, rights) = match step.kind {
-                StepKind::Leaves => (of_left, of_right),
-                StepKind::RightLeaf => (belows[count - 1][r], of_right),
-                StepKind::LeftLeaf => (of_left, belows[count - 1][r]),
+            let (lefts, rights) = match instruction.opcode {
+                Opcode::Leaves => (of_left, of_right),
+                Opcode::RightLeaf => (belows[count - 1][r], of_right),
+                Opcode::LeftLeaf => (of_left, belows[count - 1][r]),
                 _ => (belows[count - 1][r], belows[count][r]),
             };
-            let parts = run.parts(step, masks);
+            let fractions = run.left_fractions(instruction, masks);
             let difference: [V; M] = arrays::from_fn(|q| lefts[q].sub(rights[q]));
-            belows[count - 1][r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], rights[q]));
-            let change = run.changes(step, masks);
+            belows[count - 1][r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], rights[q]));
+            let change = run.changes(instruction, masks);
             let terms: [V; M] = arrays::from_fn(|q| path[q].mul(change[q]).mul(difference[q]));
-            let sum = &mut sums[step.feature as usize][r];
+            let sum = &mut sums[instruction.feature as usize][r];
             *sum = terms.iter().fold(*sum, |sum, term| sum.add(*term));
             let without = weighted(&terms, |q| down[q]);
-            for Above { level, edge, cell } in above {
+            for Above { level, edge, pair } in above {
                 let up = &ups[*edge as usize];
                 let with = weighted(&terms, |q| V::splat(up[q]));
-                let cell = &mut cells[*cell as usize][r];
-                *cell = cell.add(V::select(taken[*level as usize][r], with, without));
+                let interaction = &mut interactions[*pair as usize][r];
+                *interaction = interaction.add(V::select(taken[*level as usize][r], with, without));
             }
         }
     }

@@ -25,7 +25,7 @@ use crate::{
 /// The maximum number of features of a path, because a pattern has a bit for each in one word.
 const MOST_FEATURES: usize = 64;
 
-/// The greatest and the least number of rows of a block, and the bytes of its values and sums.
+/// The greatest and the least number of rows of a row block, and the bytes of its values and sums.
 const MOST_ROWS: usize = 2048;
 const LEAST_ROWS: usize = 16;
 const BLOCK_BYTES: usize = 16 << 20;
@@ -146,7 +146,7 @@ impl Interventional {
         Ok(out)
     }
 
-    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)`, the bias last. Blocks of rows
+    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)`, the bias last. Row blocks
     /// run on the threads of the current rayon pool.
     ///
     /// # Errors
@@ -208,8 +208,8 @@ impl Interventional {
         }
     }
 
-    /// Walks a tree, and calls `take` at each leaf with the patterns of `count` rows, whose values are `values`, and
-    /// of the background. A path with too many features ends at the first that is too many.
+    /// Traverses a tree, and calls `take` at each leaf with the patterns of `count` rows, whose values are `values`,
+    /// and of the background. A path with too many features ends at the first that is too many.
     fn each_leaf(&self, tree: usize, values: &[f64], count: usize, take: &mut impl FnMut(LeafPatterns)) {
         let nodes = &self.forest.trees[tree].nodes;
         let root = LeafPatterns {
@@ -227,9 +227,9 @@ impl Interventional {
             };
             // `columns` holds every column that a split reads.
             let column = self.columns.binary_search(&feature).unwrap_or(0);
-            let place = patterns.features.iter().position(|f| *f as usize == column);
-            let bit = place.unwrap_or(patterns.features.len());
-            if place.is_none() {
+            let known = patterns.features.iter().position(|f| *f as usize == column);
+            let bit = known.unwrap_or(patterns.features.len());
+            if known.is_none() {
                 patterns.features.push(column as u32);
             }
             if bit >= MOST_FEATURES {
@@ -243,7 +243,7 @@ impl Interventional {
             };
             // If a feature is new on the path, its bit is set on the side that a row takes. If not, its bit is cleared
             // on the other side.
-            let new = if place.is_none() { 1u64 << bit } else { 0 };
+            let new = if known.is_none() { 1u64 << bit } else { 0 };
             let split = |patterns: &mut [u64], values: &[f64]| -> Vec<u64> {
                 let divide = |(pattern, x): (&mut u64, &f64)| {
                     let with = *pattern | new;
@@ -317,14 +317,14 @@ impl Shares {
             self.table.resize(1 << features, UNKNOWN);
         }
         for pattern in &leaf.rows {
-            let place = match has_table {
+            let index = match has_table {
                 true => &mut self.table[*pattern as usize],
                 false => self.map.entry(*pattern).or_insert(UNKNOWN),
             };
-            if *place == UNKNOWN {
-                *place = add_shares(*pattern, features, &background, &mut self.found);
+            if *index == UNKNOWN {
+                *index = add_shares(*pattern, features, &background, &mut self.found);
             }
-            self.of_rows.push(*place);
+            self.of_rows.push(*index);
         }
     }
 }
@@ -344,7 +344,7 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
         gives = true;
         // `1 / C(a + b, a)`: divided by `a` it is `(a - 1)! b! / (a + b)!`, and divided by `b` it is
         // `a! (b - 1)! / (a + b)!`.
-        let orders = (0..a).fold(*share, |part, i| part * (i + 1) as f64 / (b + i + 1) as f64);
+        let orders = (0..a).fold(*share, |product, i| product * (i + 1) as f64 / (b + i + 1) as f64);
         add_to(&mut found[first..], only_row, orders / a as f64);
         add_to(&mut found[first..], only_background, -orders / b as f64);
     }

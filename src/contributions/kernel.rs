@@ -1,16 +1,16 @@
-//! Runs a tree's steps for the rows of some registers, at all points of a pass.
+//! Runs a tree's instructions for the rows of some registers, at all points of a pass.
 
 use super::{
     lanes::Lanes,
-    program::{FIRST, MOST_POINTS, Pass, Step, StepKind, TreeProgram},
+    program::{FIRST, Instruction, MOST_POINTS, Opcode, Pass, TreeProgram},
 };
 use crate::arrays;
 
-/// The maximum number of registers of rows that take each step together. The kind of a step is tested once for all of
-/// them, because a processor can't predict the steps of a large tree.
+/// The maximum number of registers of rows that take each instruction together. An opcode is tested once for all of
+/// them, because a processor can't predict the instructions of a large tree.
 pub(super) const MOST_REGISTERS: usize = 4;
 
-/// Registers that take each step together.
+/// Registers that take each instruction together.
 pub(super) type Registers<T> = [T; MOST_REGISTERS];
 
 /// Scratch of a thread: masks and stacks for the rows of some registers.
@@ -26,7 +26,7 @@ pub(super) struct Scratch<V> {
     pub(super) sums: Vec<Registers<V>>,
 }
 
-/// The stacks of a tree's steps; `program` says what is on them.
+/// The stacks of a tree's instructions; `program` says what is on them.
 pub(super) struct Stacks<V> {
     paths: Vec<V>,
     belows: Vec<V>,
@@ -62,16 +62,16 @@ impl<V: Lanes> Scratch<V> {
 
 /// Calls a function that takes a register's type and the number of a pass's points as a constant.
 macro_rules! with_points {
-    ($pass:expr, $steps:ident::<$v:ty>$arguments:tt) => {
+    ($pass:expr, $function:ident::<$v:ty>$arguments:tt) => {
         match $pass.at.len() {
-            1 => $steps::<$v, 1>$arguments,
-            2 => $steps::<$v, 2>$arguments,
-            3 => $steps::<$v, 3>$arguments,
-            4 => $steps::<$v, 4>$arguments,
-            5 => $steps::<$v, 5>$arguments,
-            6 => $steps::<$v, 6>$arguments,
-            7 => $steps::<$v, 7>$arguments,
-            _ => $steps::<$v, 8>$arguments,
+            1 => $function::<$v, 1>$arguments,
+            2 => $function::<$v, 2>$arguments,
+            3 => $function::<$v, 3>$arguments,
+            4 => $function::<$v, 4>$arguments,
+            5 => $function::<$v, 5>$arguments,
+            6 => $function::<$v, 6>$arguments,
+            7 => $function::<$v, 7>$arguments,
+            _ => $function::<$v, 8>$arguments,
         }
     };
 }
@@ -81,14 +81,14 @@ pub(super) use with_points;
 /// registers.
 #[inline(always)]
 pub(super) fn run<V: Lanes>(tree: &TreeProgram, pass: &Pass, registers: usize, scratch: &mut Scratch<V>) {
-    with_points!(pass, steps::<V>(tree, pass, registers, scratch))
+    with_points!(pass, execute::<V>(tree, pass, registers, scratch))
 }
 
-/// What all steps of a pass share.
+/// What all instructions of a pass share.
 pub(super) struct Run<'a, V, const M: usize> {
     at: [V; M],
     rest: [V; M],
-    parts: &'a [f32],
+    lists: &'a [f32],
 }
 
 /// The rows of one register at a split.
@@ -106,28 +106,29 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
         Self {
             at: arrays::from_fn(|q| V::splat(pass.at[q])),
             rest: arrays::from_fn(|q| V::splat(1.0 - pass.at[q])),
-            parts: &pass.parts,
+            lists: &pass.lists,
         }
     }
 
     /// Returns the change of a split at each point, by which a contribution is multiplied.
     #[inline(always)]
-    pub(super) fn changes(&self, step: &Step, masks: Masks<V>) -> [V; M] {
-        if step.parts == FIRST {
-            return [V::select(masks.left, V::splat(1.0 - step.share), V::splat(-step.share)); M];
+    pub(super) fn changes(&self, instruction: &Instruction, masks: Masks<V>) -> [V; M] {
+        if instruction.lists == FIRST {
+            let share = instruction.share;
+            return [V::select(masks.left, V::splat(1.0 - share), V::splat(-share)); M];
         }
-        let [.., yes, no] = self.numbers(step);
+        let [.., yes, no] = self.numbers(instruction);
         arrays::from_fn(|q| V::select(masks.left, V::splat(yes[q]), V::splat(no[q])).and(masks.reached))
     }
 
-    /// Returns the part of the left child at each point.
+    /// Returns the fraction of the path that the left child gets, at each point.
     #[inline(always)]
-    pub(super) fn parts(&self, step: &Step, masks: Masks<V>) -> [V; M] {
-        let share = V::splat(step.share);
-        if step.parts == FIRST {
+    pub(super) fn left_fractions(&self, instruction: &Instruction, masks: Masks<V>) -> [V; M] {
+        let share = V::splat(instruction.share);
+        if instruction.lists == FIRST {
             return arrays::from_fn(|q| share.mul_add(self.rest[q], self.at[q].and(masks.left)));
         }
-        let [yes, no, ..] = self.numbers(step);
+        let [yes, no, ..] = self.numbers(instruction);
         arrays::from_fn(|q| {
             let after = V::select(masks.left, V::splat(yes[q]), V::splat(no[q]));
             V::select(masks.reached, after, share)
@@ -136,23 +137,30 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
 
     /// Returns the four lists of a split whose feature has a split above.
     #[inline(always)]
-    fn numbers(&self, step: &Step) -> [&[f32; M]; 4] {
-        let (lists, _) = self.parts[4 * M * step.parts as usize..][..4 * M].as_chunks::<M>();
+    fn numbers(&self, instruction: &Instruction) -> [&[f32; M]; 4] {
+        let (lists, _) = self.lists[4 * M * instruction.lists as usize..][..4 * M].as_chunks::<M>();
         [&lists[0], &lists[1], &lists[2], &lists[3]]
     }
 
     /// Returns the integral of `path x change x difference`.
     #[inline(always)]
-    fn contribution(&self, step: &Step, masks: Masks<V>, path: &[V; M], difference: &[V; M]) -> V {
-        if step.parts == FIRST {
+    fn contribution(
+        &self,
+        instruction: &Instruction,
+        masks: Masks<V>,
+        path: &[V; M],
+        difference: &[V; M],
+    ) -> V {
+        if instruction.lists == FIRST {
             // The change is the same at all points.
             let mut sum = path[0].mul(difference[0]);
             for (path, difference) in path.iter().zip(difference).skip(1) {
                 sum = path.mul_add(*difference, sum);
             }
-            return sum.mul(V::select(masks.left, V::splat(1.0 - step.share), V::splat(-step.share)));
+            let share = instruction.share;
+            return sum.mul(V::select(masks.left, V::splat(1.0 - share), V::splat(-share)));
         }
-        let [.., yes, no] = self.numbers(step);
+        let [.., yes, no] = self.numbers(instruction);
         let term = |q: usize| path[q].mul(V::select(masks.left, V::splat(yes[q]), V::splat(no[q])));
         let mut sum = term(0).mul(difference[0]);
         for (q, difference) in difference.iter().enumerate().skip(1) {
@@ -163,7 +171,7 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
 }
 
 #[inline(always)]
-fn steps<V: Lanes, const M: usize>(
+fn execute<V: Lanes, const M: usize>(
     tree: &TreeProgram,
     pass: &Pass,
     registers: usize,
@@ -175,64 +183,64 @@ fn steps<V: Lanes, const M: usize>(
     let run = Run::<V, M>::new(pass);
     // The index of the top of `paths`, and the number of entries of `belows`.
     let (mut top, mut count) = (0, 0);
-    for step in &tree.steps {
-        let (left, reached) = (&left[step.split as usize], &reached[step.split as usize]);
+    for instruction in &tree.instructions {
+        let (left, reached) = (&left[instruction.split as usize], &reached[instruction.split as usize]);
         let masks = |r: usize| Masks { left: left[r], reached: reached[r] };
-        let (of_left, of_right) = (V::splat(step.leaves[0]), V::splat(step.leaves[1]));
-        match step.kind {
-            StepKind::Left => {
+        let (of_left, of_right) = (V::splat(instruction.leaves[0]), V::splat(instruction.leaves[1]));
+        match instruction.opcode {
+            Opcode::Left => {
                 let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
-                    let (path, parts) = (&upper[top][r], run.parts(step, masks(r)));
-                    lower[0][r] = arrays::from_fn(|q| path[q].mul(parts[q]));
+                    let (path, fractions) = (&upper[top][r], run.left_fractions(instruction, masks(r)));
+                    lower[0][r] = arrays::from_fn(|q| path[q].mul(fractions[q]));
                 }
                 top += 1;
             }
-            StepKind::Right => {
+            Opcode::Right => {
                 let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
-                    let (path, parts) = (&upper[top][r], run.parts(step, masks(r)));
-                    lower[0][r] = arrays::from_fn(|q| path[q].sub(path[q].mul(parts[q])));
+                    let (path, fractions) = (&upper[top][r], run.left_fractions(instruction, masks(r)));
+                    lower[0][r] = arrays::from_fn(|q| path[q].sub(path[q].mul(fractions[q])));
                 }
                 top += 1;
             }
-            StepKind::Back => top -= 1,
-            StepKind::Leaves => {
+            Opcode::Back => top -= 1,
+            Opcode::Leaves => {
                 let (path, below) = (&paths[top], &mut belows[count]);
-                let sum = &mut sums[step.feature as usize];
+                let sum = &mut sums[instruction.feature as usize];
                 let difference = [of_left.sub(of_right); M];
                 for r in 0..registers {
-                    let parts = run.parts(step, masks(r));
-                    below[r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], of_right));
-                    sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
+                    let fractions = run.left_fractions(instruction, masks(r));
+                    below[r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], of_right));
+                    sum[r] = sum[r].add(run.contribution(instruction, masks(r), &path[r], &difference));
                 }
                 count += 1;
             }
-            StepKind::RightLeaf | StepKind::LeftLeaf => {
+            Opcode::RightLeaf | Opcode::LeftLeaf => {
                 let (path, below) = (&paths[top], &mut belows[count - 1]);
-                let sum = &mut sums[step.feature as usize];
+                let sum = &mut sums[instruction.feature as usize];
                 for r in 0..registers {
-                    let parts = run.parts(step, masks(r));
-                    let (lefts, rights) = match step.kind {
-                        StepKind::RightLeaf => (below[r], [of_right; M]),
+                    let fractions = run.left_fractions(instruction, masks(r));
+                    let (lefts, rights) = match instruction.opcode {
+                        Opcode::RightLeaf => (below[r], [of_right; M]),
                         _ => ([of_left; M], below[r]),
                     };
                     let difference = arrays::from_fn(|q| lefts[q].sub(rights[q]));
-                    below[r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], rights[q]));
-                    sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
+                    below[r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], rights[q]));
+                    sum[r] = sum[r].add(run.contribution(instruction, masks(r), &path[r], &difference));
                 }
             }
-            StepKind::Join => {
+            Opcode::Join => {
                 count -= 1;
                 let (lefts, rights) = belows.split_at_mut(count);
                 let (lefts, rights) = (&mut lefts[count - 1], &rights[0]);
                 let path = &paths[top];
-                let sum = &mut sums[step.feature as usize];
+                let sum = &mut sums[instruction.feature as usize];
                 for r in 0..registers {
-                    let parts = run.parts(step, masks(r));
+                    let fractions = run.left_fractions(instruction, masks(r));
                     let difference = arrays::from_fn(|q| lefts[r][q].sub(rights[r][q]));
-                    lefts[r] = arrays::from_fn(|q| parts[q].mul_add(difference[q], rights[r][q]));
-                    sum[r] = sum[r].add(run.contribution(step, masks(r), &path[r], &difference));
+                    lefts[r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], rights[r][q]));
+                    sum[r] = sum[r].add(run.contribution(instruction, masks(r), &path[r], &difference));
                 }
             }
         }

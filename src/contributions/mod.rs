@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `reference` | the definition: two exact interpreters in `f64` |
 //! | `oblivious` | the order of splits in CatBoost's trees |
-//! | `program` | a tree as a list of steps, made once for a model |
-//! | `quadrature` | points at which the steps are computed |
+//! | `program` | a tree as a list of instructions, made once for a model |
+//! | `quadrature` | points at which the instructions are computed |
 //! | `lanes` | rows side by side in a register |
-//! | `kernel` | runs a tree's steps for the rows of a register |
-//! | `run` | blocks of rows, threads, sums over trees |
+//! | `kernel` | runs a tree's instructions for the rows of a register |
+//! | `run` | row blocks, threads, sums over trees |
 //! | `pairs` | the features above each split, for interactions |
 //! | `interventional` | contributions against a background of rows |
 //! | `interactions` | what `kernel` and `run` do, for interactions |
@@ -74,7 +74,7 @@ pub struct Explainer {
     /// The program for `f64` rows, if the forest compares in `f64`.
     doubles: Option<Program>,
     /// What interactions need besides a program. It is computed at the first call for interactions. Both programs have
-    /// the same steps, so they share it.
+    /// the same instructions, so they share it.
     pairs: OnceLock<Arc<Pairs>>,
     columns: usize,
     outputs: usize,
@@ -209,7 +209,7 @@ impl Explainer {
 
     /// Returns a line that says how the contributions are computed: the algorithm, the points of its quadrature, and
     /// the instruction set.
-    pub fn plan(&self) -> String {
+    pub fn algorithm(&self) -> String {
         self.singles.describe()
     }
 }

@@ -35,18 +35,18 @@ fn turn(tree: &Tree, covers: &[Real]) -> Option<(Vec<Node>, Vec<Real>)> {
         return None;
     }
     let levels = leaves.trailing_zeros();
-    let mut questions = Vec::new();
+    let mut splits = Vec::new();
     for level in 0..levels {
         let first = (1usize << level) - 1;
         for n in first..2 * first + 1 {
             let Node::Split { left, right, .. } = tree.nodes[n] else { return None };
             if (left as usize, right as usize) != (2 * n + 1, 2 * n + 2)
-                || !same_question(tree.nodes[first], tree.nodes[n])
+                || !same_split(tree.nodes[first], tree.nodes[n])
             {
                 return None;
             }
         }
-        questions.push(tree.nodes[first]);
+        splits.push(tree.nodes[first]);
     }
     let mut nodes = tree.nodes.clone();
     let mut turned = covers.to_vec();
@@ -58,19 +58,19 @@ fn turn(tree: &Tree, covers: &[Real]) -> Option<(Vec<Node>, Vec<Real>)> {
     }
     for n in (0..leaves - 1).rev() {
         let level = (n + 1).ilog2();
-        let (place, question) = (n as u32, questions[(levels - 1 - level) as usize]);
-        if let Node::Split { feature, predicate, missing, .. } = question {
-            nodes[n] = Node::Split { feature, predicate, missing, left: 2 * place + 1, right: 2 * place + 2 };
+        let (index, split) = (n as u32, splits[(levels - 1 - level) as usize]);
+        if let Node::Split { feature, predicate, missing, .. } = split {
+            nodes[n] = Node::Split { feature, predicate, missing, left: 2 * index + 1, right: 2 * index + 2 };
         }
         turned[n] = Real(turned[2 * n + 1].0 + turned[2 * n + 2].0);
     }
     Some((nodes, turned))
 }
 
-fn same_question(a: Node, b: Node) -> bool {
-    let question = |node: Node| match node {
+fn same_split(a: Node, b: Node) -> bool {
+    let decision = |node: Node| match node {
         Node::Split { feature, predicate, missing, .. } => Some((feature, predicate, missing)),
         Node::Leaf { .. } => None,
     };
-    question(a) == question(b)
+    decision(a) == decision(b)
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use super::program::{Group, MOST_POINTS, OutputProgram, Program, StepKind, TreeProgram};
+use super::program::{Group, MOST_POINTS, Opcode, OutputProgram, Program, TreeProgram};
 use crate::error::{Error, Result};
 
 /// The maximum number of numbers that are stored for a model's interactions, besides its program.
@@ -20,7 +20,7 @@ const MOST_NUMBERS: usize = 1 << 28;
 pub(super) struct Pairs {
     pub(super) outputs: Vec<OutputPairs>,
     /// The greatest number of pairs of a group.
-    pub(super) most_cells: usize,
+    pub(super) most_pairs: usize,
 }
 
 /// The pairs of features that lie on one path of some tree of an output.
@@ -37,13 +37,13 @@ pub(super) struct OutputPairs {
 pub(super) struct GroupPairs {
     pub(super) trees: Vec<TreePairs>,
     /// The index of each of the group's pairs in [`OutputPairs::pairs`].
-    pub(super) places: Vec<u32>,
+    pub(super) indices: Vec<u32>,
 }
 
 /// The pairs of a tree.
 #[derive(Debug)]
 pub(super) struct TreePairs {
-    /// The features above each split. Splits come in the order in which their steps end.
+    /// The features above each split. Splits come in the order in which they end.
     pub(super) above: Vec<Above>,
     /// Where the features of each split end in `above`.
     pub(super) ends: Vec<u32>,
@@ -59,8 +59,8 @@ pub(super) struct Above {
     pub(super) level: u32,
     /// The edge that leads from that split towards this one.
     pub(super) edge: u32,
-    /// The pair, as an index into [`GroupPairs::places`].
-    pub(super) cell: u32,
+    /// The pair, as an index into [`GroupPairs::indices`].
+    pub(super) pair: u32,
 }
 
 impl Pairs {
@@ -77,9 +77,9 @@ impl Pairs {
                 "explain it by contributions, or train it with a lower limit of depth"
             ))
         })?;
-        let cells = outputs.iter().flat_map(|output| &output.groups).map(|group| group.places.len());
-        let most_cells = cells.max().unwrap_or(0);
-        Ok(Self { outputs, most_cells })
+        let pairs = outputs.iter().flat_map(|output| &output.groups).map(|group| group.indices.len());
+        let most_pairs = pairs.max().unwrap_or(0);
+        Ok(Self { outputs, most_pairs })
     }
 }
 
@@ -89,22 +89,22 @@ fn output_pairs(output: &OutputProgram, left: &mut usize) -> Option<OutputPairs>
     let mut pairs = Vec::new();
     let mut groups = Vec::with_capacity(output.groups.len());
     for group in &output.groups {
-        let mut cells = HashMap::new();
-        let mut places = Vec::new();
+        let mut of_group = HashMap::new();
+        let mut indices = Vec::new();
         let mut trees = Vec::with_capacity(group.trees.len());
         for tree in &group.trees {
             trees.push(tree_pairs(tree, left, |a, b| {
-                *cells.entry([a.min(b), a.max(b)]).or_insert_with(|| {
+                *of_group.entry([a.min(b), a.max(b)]).or_insert_with(|| {
                     let pair = columns_of(group, a, b);
-                    places.push(*all.entry(pair).or_insert_with(|| {
+                    indices.push(*all.entry(pair).or_insert_with(|| {
                         pairs.push(pair);
                         pairs.len() as u32 - 1
                     }));
-                    places.len() as u32 - 1
+                    indices.len() as u32 - 1
                 })
             })?);
         }
-        groups.push(GroupPairs { trees, places });
+        groups.push(GroupPairs { trees, indices });
     }
     Some(OutputPairs { pairs, groups })
 }
@@ -114,7 +114,7 @@ fn columns_of(group: &Group, a: u32, b: u32) -> [u32; 2] {
     [a.min(b), a.max(b)]
 }
 
-/// A feature of the path above the current step.
+/// A feature of the path above the current instruction.
 #[derive(Clone, Copy)]
 struct Edge {
     feature: u32,
@@ -129,7 +129,7 @@ struct Edge {
 fn tree_pairs(
     tree: &TreeProgram,
     left: &mut usize,
-    mut cell: impl FnMut(u32, u32) -> u32,
+    mut pair: impl FnMut(u32, u32) -> u32,
 ) -> Option<TreePairs> {
     let mut path: Vec<Edge> = Vec::new();
     // The level of each feature's last split on the path.
@@ -137,22 +137,22 @@ fn tree_pairs(
     let mut zeros = Vec::new();
     let (mut above, mut ends) = (Vec::new(), Vec::new());
     let points: usize = tree.passes.iter().map(|pass| pass.at.len()).sum();
-    for step in &tree.steps {
-        match step.kind {
-            StepKind::Left | StepKind::Right => {
-                let share = f64::from(step.share);
-                let share = if step.kind == StepKind::Left { share } else { 1.0 - share };
-                let before = levels.insert(step.feature, path.len());
+    for instruction in &tree.instructions {
+        match instruction.opcode {
+            Opcode::Left | Opcode::Right => {
+                let share = f64::from(instruction.share);
+                let share = if instruction.opcode == Opcode::Left { share } else { 1.0 - share };
+                let before = levels.insert(instruction.feature, path.len());
                 let zero = share * before.map_or(1.0, |level| path[level].zero);
                 if let Some(level) = before {
                     path[level].is_last = false;
                 }
                 let number = zeros.len() as u32;
-                path.push(Edge { feature: step.feature, number, zero, is_last: true, before });
+                path.push(Edge { feature: instruction.feature, number, zero, is_last: true, before });
                 zeros.push(zero);
                 *left = left.checked_sub(points)?;
             }
-            StepKind::Back => {
+            Opcode::Back => {
                 let Some(edge) = path.pop() else { continue };
                 match edge.before {
                     Some(level) => {
@@ -162,13 +162,13 @@ fn tree_pairs(
                     None => drop(levels.remove(&edge.feature)),
                 }
             }
-            StepKind::Leaves | StepKind::RightLeaf | StepKind::LeftLeaf | StepKind::Join => {
-                // A walk of the path, and at most three numbers for each of its levels.
+            Opcode::Leaves | Opcode::RightLeaf | Opcode::LeftLeaf | Opcode::Join => {
+                // The loop over the path, and at most three numbers for each of its levels.
                 *left = left.checked_sub(3 * path.len())?;
                 for (level, edge) in path.iter().enumerate() {
-                    if edge.is_last && edge.feature != step.feature {
-                        let cell = cell(edge.feature, step.feature);
-                        above.push(Above { level: level as u32, edge: edge.number, cell });
+                    if edge.is_last && edge.feature != instruction.feature {
+                        let pair = pair(edge.feature, instruction.feature);
+                        above.push(Above { level: level as u32, edge: edge.number, pair });
                     }
                 }
                 ends.push(above.len() as u32);

@@ -1,17 +1,17 @@
-//! A forest as lists of steps, one list for each tree.
+//! A forest as lists of instructions, one list for each tree.
 //!
 //! Let `t` be a point of the quadrature. A feature of a path has the factor `t one + (1 - t) zero`: `one` is 1 if the
 //! row takes the path's side at all splits on the feature, otherwise 0, and `zero` is the product of the shares of the
 //! cover at these splits. `path` is the product of the factors of a path's features. A leaf gives a feature the
 //! integral over `t` of `value x path x (one - zero) / factor`.
 //!
-//! At a split, a row's `path` is divided among the children: the left one gets the part `left`, and the right one the
-//! rest, because the sides' shares and the sides that a row takes both add up to 1. If `below` is the sum of a child's
-//! leaves, each times the parts on its path below the child, the split's own contribution is the integral of
-//! `path x change x (below left - below right)`, where `change` is what the left child adds to `(one - zero) / factor`,
-//! times `left`; what the right child adds, times the right part, is its negative. `left` and `change` depend only on
-//! the side that the row takes and, at a feature's second split on a path, on whether the row took the path's sides at
-//! the splits before.
+//! At a split, a row's `path` is divided among the children: the left one gets the fraction `left`, and the right one
+//! the rest, because the sides' shares and the sides that a row takes both add up to 1. If `below` is the sum of a
+//! child's leaves, each times the fractions on its path below the child, the split's own contribution is the integral
+//! of `path x change x (below left - below right)`, where `change` is what the left child adds to
+//! `(one - zero) / factor`, times `left`; what the right child adds, times the right fraction, is its negative. `left`
+//! and `change` depend only on the side that the row takes and, at a feature's second split on a path, on whether the
+//! row took the path's sides at the splits before.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ const TREES_A_GROUP: usize = 16;
 /// features is a group of its own.
 const FEATURES_A_GROUP: usize = 256;
 
-/// A forest's steps.
+/// A forest's instructions.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// The outputs, each with its trees.
@@ -71,12 +71,12 @@ pub(crate) struct Group {
     pub(crate) features: Vec<u32>,
 }
 
-/// The steps of one tree, for one value of its leaves.
+/// The instructions of one tree, for one value of its leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeProgram {
     /// The splits, each after its ancestors.
     pub(crate) splits: Vec<Split>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) instructions: Vec<Instruction>,
     /// One pass for every [`MOST_POINTS`] points that the tree needs, all with the same number of points.
     pub(crate) passes: Vec<Pass>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct TreeProgram {
 /// A split, as a kernel evaluates it on a register of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Split {
-    pub(crate) question: Question,
+    pub(crate) test: Test,
     /// The column, as an index into [`Program::columns`].
     pub(crate) column: u32,
     /// The nearest split above on the same feature, and the side of it on which this split is.
@@ -93,7 +93,7 @@ pub(crate) struct Split {
 
 /// How a split is evaluated on a register of rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Question {
+pub(crate) enum Test {
     /// `x < threshold`, where a missing value goes right or left.
     Less { threshold: f32, missing_left: bool },
     /// `x < threshold` in `f64`.
@@ -102,26 +102,26 @@ pub(crate) enum Question {
     Any { predicate: Predicate, missing: Side },
 }
 
-/// One step of a tree's list.
+/// One instruction of a tree's list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    pub(crate) kind: StepKind,
+pub(crate) struct Instruction {
+    pub(crate) opcode: Opcode,
     /// The split's number in the tree.
     pub(crate) split: u32,
     /// The feature, as an index into [`Group::features`].
     pub(crate) feature: u32,
-    /// The split's index among the splits of [`Pass::parts`], or [`FIRST`] if no split above has the same feature.
-    pub(crate) parts: u32,
+    /// The split's index among the splits of [`Pass::lists`], or [`FIRST`] if no split above has the same feature.
+    pub(crate) lists: u32,
     /// The left child's share of the split's cover.
     pub(crate) share: f32,
     /// The values of children that are leaves.
     pub(crate) leaves: [f32; 2],
 }
 
-/// What a step does. A kernel has a stack of `path` and a stack of `below`, which the module's documentation defines.
-/// When the steps of a split begin, the split's `path` is on top of its stack.
+/// What an instruction does. A kernel has a stack of `path` and a stack of `below`, which the module's documentation
+/// defines. When the instructions of a split begin, the split's `path` is on top of its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StepKind {
+pub(crate) enum Opcode {
     /// Pushes the path of the left child.
     Left,
     /// Pushes the path of the right child.
@@ -138,7 +138,7 @@ pub(crate) enum StepKind {
     Join,
 }
 
-/// The value of [`Step::parts`] if no split above has the same feature.
+/// The value of [`Instruction::lists`] if no split above has the same feature.
 pub(crate) const FIRST: u32 = u32::MAX;
 
 /// The quadrature points of one pass, and the numbers that depend on them.
@@ -146,11 +146,11 @@ pub(crate) const FIRST: u32 = u32::MAX;
 pub(crate) struct Pass {
     pub(crate) at: Vec<f32>,
     pub(crate) weights: Vec<f32>,
-    /// For each split with the same feature above it, four lists with a number for each point: the left part if the row
-    /// goes left, the left part if it goes right, the change if it goes left, and the change if it goes right. All are
-    /// for rows that took the path's sides at the feature's splits above. For other rows the left part is the left
-    /// child's share of the cover, and the change is 0.
-    pub(crate) parts: Vec<f32>,
+    /// For each split with the same feature above it, four lists with a number for each point: the left fraction if the
+    /// row goes left, the left fraction if it goes right, the change if it goes left, and the change if it goes right.
+    /// All are for rows that took the path's sides at the feature's splits above. For other rows the left fraction is
+    /// the left child's share of the cover, and the change is 0.
+    pub(crate) lists: Vec<f32>,
 }
 
 impl Program {
@@ -223,36 +223,37 @@ impl Program {
 struct GroupBuilder {
     trees: Vec<TreeProgram>,
     /// The number of each column among the group's features.
-    places: HashMap<u32, u32>,
+    numbers: HashMap<u32, u32>,
 }
 
 impl GroupBuilder {
     fn is_full(&self, next: &TreeProgram) -> bool {
-        let added = next.splits.iter().filter(|split| !self.places.contains_key(&split.column)).count();
+        let added = next.splits.iter().filter(|split| !self.numbers.contains_key(&split.column)).count();
         !self.trees.is_empty()
-            && (self.trees.len() >= TREES_A_GROUP || self.places.len() + added > FEATURES_A_GROUP)
+            && (self.trees.len() >= TREES_A_GROUP || self.numbers.len() + added > FEATURES_A_GROUP)
     }
 
     fn push(&mut self, mut tree: TreeProgram) {
-        for step in &mut tree.steps {
-            if step.kind != StepKind::Back {
-                let next = self.places.len() as u32;
-                step.feature = *self.places.entry(tree.splits[step.split as usize].column).or_insert(next);
+        for instruction in &mut tree.instructions {
+            if instruction.opcode != Opcode::Back {
+                let next = self.numbers.len() as u32;
+                instruction.feature =
+                    *self.numbers.entry(tree.splits[instruction.split as usize].column).or_insert(next);
             }
         }
         self.trees.push(tree);
     }
 
     fn finish(self, columns: &[u32]) -> Group {
-        let mut features = vec![0; self.places.len()];
-        for (column, place) in self.places {
-            features[place as usize] = columns.binary_search(&column).unwrap_or(0) as u32;
+        let mut features = vec![0; self.numbers.len()];
+        for (column, number) in self.numbers {
+            features[number as usize] = columns.binary_search(&column).unwrap_or(0) as u32;
         }
         Group { trees: self.trees, features }
     }
 }
 
-/// Makes the steps of one tree, for one value of its leaves.
+/// Makes the instructions of one tree, for one value of its leaves.
 struct TreeCompiler<'f> {
     forest: &'f Forest,
     tree: usize,
@@ -270,16 +271,16 @@ struct Before {
     zero: f64,
 }
 
-/// What comes next in a walk over a tree.
+/// What comes next in the traversal of a tree.
 enum Next {
     /// Enters a split.
     Enter(u32),
-    /// Goes from a split to a child: the step that does so, and the child's path on the split's column.
-    Push { step: Step, column: u32, child: Before },
+    /// Goes from a split to a child: the instruction that does so, and the child's path on the split's column.
+    Push { instruction: Instruction, column: u32, child: Before },
     /// Comes back from a child, and restores what was before on the column.
     Pop { column: u32, before: Option<Before> },
     /// Ends a split.
-    End(Step),
+    End(Instruction),
 }
 
 impl TreeCompiler<'_> {
@@ -287,10 +288,14 @@ impl TreeCompiler<'_> {
     fn compile(&self) -> (TreeProgram, f64, usize) {
         let tree = &self.forest.trees[self.tree];
         if let Some(value) = self.leaf(tree, 0) {
-            return (TreeProgram { splits: Vec::new(), steps: Vec::new(), passes: Vec::new() }, value, 0);
+            return (
+                TreeProgram { splits: Vec::new(), instructions: Vec::new(), passes: Vec::new() },
+                value,
+                0,
+            );
         }
         let mut splits: Vec<Split> = Vec::new();
-        let mut steps: Vec<Step> = Vec::new();
+        let mut instructions: Vec<Instruction> = Vec::new();
         // For each split whose feature has a split above: its share, and the feature's `zero` above.
         let mut repeated: Vec<(f64, f64)> = Vec::new();
         let mut path: HashMap<u32, Before> = HashMap::new();
@@ -298,8 +303,8 @@ impl TreeCompiler<'_> {
         let mut open = vec![Next::Enter(0)];
         while let Some(next) = open.pop() {
             match next {
-                Next::Push { step, column, child } => {
-                    steps.push(step);
+                Next::Push { instruction, column, child } => {
+                    instructions.push(instruction);
                     path.insert(column, child);
                     depth += 1;
                     deepest = deepest.max(depth);
@@ -310,16 +315,16 @@ impl TreeCompiler<'_> {
                         None => path.remove(&column),
                     };
                     depth -= 1;
-                    steps.push(Step {
-                        kind: StepKind::Back,
+                    instructions.push(Instruction {
+                        opcode: Opcode::Back,
                         split: 0,
                         feature: 0,
-                        parts: FIRST,
+                        lists: FIRST,
                         share: 0.0,
                         leaves: [0.0; 2],
                     });
                 }
-                Next::End(step) => steps.push(step),
+                Next::End(instruction) => instructions.push(instruction),
                 Next::Enter(n) => {
                     let Node::Split { feature, predicate, missing, left, right } = tree.nodes[n as usize]
                     else {
@@ -330,41 +335,46 @@ impl TreeCompiler<'_> {
                     let column = self.columns.binary_search(&feature).unwrap_or(0) as u32;
                     let before = path.get(&column).copied();
                     let above = before.map(|before| (before.split, before.side));
-                    splits.push(Split { question: self.question(predicate, missing), column, above });
+                    splits.push(Split { test: self.test(predicate, missing), column, above });
                     most_features = most_features.max(path.len() + usize::from(before.is_none()));
                     let share = ratio(self.forest, self.tree, left, right);
                     let zero = before.map_or(1.0, |before| before.zero);
-                    let parts = if before.is_some() { repeated.len() as u32 } else { FIRST };
+                    let lists = if before.is_some() { repeated.len() as u32 } else { FIRST };
                     if before.is_some() {
                         repeated.push((share, zero));
                     }
                     let leaves = [left, right].map(|child| self.leaf(tree, child));
-                    let kind = match leaves {
-                        [Some(_), Some(_)] => StepKind::Leaves,
-                        [Some(_), None] => StepKind::LeftLeaf,
-                        [None, Some(_)] => StepKind::RightLeaf,
-                        [None, None] => StepKind::Join,
+                    let opcode = match leaves {
+                        [Some(_), Some(_)] => Opcode::Leaves,
+                        [Some(_), None] => Opcode::LeftLeaf,
+                        [None, Some(_)] => Opcode::RightLeaf,
+                        [None, None] => Opcode::Join,
                     };
                     let leaves = leaves.map(|leaf| leaf.unwrap_or(0.0) as f32);
-                    let end = Step { kind, split: number, feature: 0, parts, share: share as f32, leaves };
+                    let end =
+                        Instruction { opcode, split: number, feature: 0, lists, share: share as f32, leaves };
                     open.push(Next::End(end));
                     let children = [
-                        (right, Side::Right, 1.0 - share, StepKind::Right),
-                        (left, Side::Left, share, StepKind::Left),
+                        (right, Side::Right, 1.0 - share, Opcode::Right),
+                        (left, Side::Left, share, Opcode::Left),
                     ];
-                    for (node, side, share, kind) in children {
+                    for (node, side, share, opcode) in children {
                         if self.leaf(tree, node).is_none() {
                             let child = Before { split: number, side, zero: zero * share };
                             open.push(Next::Pop { column, before });
                             open.push(Next::Enter(node));
-                            open.push(Next::Push { step: Step { kind, ..end }, column, child });
+                            open.push(Next::Push {
+                                instruction: Instruction { opcode, ..end },
+                                column,
+                                child,
+                            });
                         }
                     }
                 }
             }
         }
         (
-            TreeProgram { splits, steps, passes: passes(most_features, &repeated) },
+            TreeProgram { splits, instructions, passes: passes(most_features, &repeated) },
             self.expected(tree),
             deepest,
         )
@@ -379,29 +389,29 @@ impl TreeCompiler<'_> {
     fn expected(&self, tree: &Tree) -> f64 {
         let mut open = vec![(0u32, 1.0)];
         let mut sum = 0.0;
-        while let Some((n, part)) = open.pop() {
+        while let Some((n, weight)) = open.pop() {
             match tree.nodes[n as usize] {
                 Node::Split { left, right, .. } => {
                     let share = ratio(self.forest, self.tree, left, right);
-                    open.extend([(left, part * share), (right, part * (1.0 - share))]);
+                    open.extend([(left, weight * share), (right, weight * (1.0 - share))]);
                 }
-                Node::Leaf { .. } => sum += part * self.leaf(tree, n).unwrap_or(0.0),
+                Node::Leaf { .. } => sum += weight * self.leaf(tree, n).unwrap_or(0.0),
             }
         }
         sum
     }
 
-    fn question(&self, predicate: Predicate, missing: Side) -> Question {
+    fn test(&self, predicate: Predicate, missing: Side) -> Test {
         let missing_left = missing == Side::Left;
         match (predicate, self.rows) {
             // Narrowed by its direction, the threshold decides every `f32` as it does in `f64`.
             (Predicate::Less { threshold }, CompareType::F32) => {
-                Question::Less { threshold: least_f32_not_below(threshold.0), missing_left }
+                Test::Less { threshold: least_f32_not_below(threshold.0), missing_left }
             }
             (Predicate::Less { threshold }, CompareType::F64) => {
-                Question::LessDouble { threshold: threshold.0, missing_left }
+                Test::LessDouble { threshold: threshold.0, missing_left }
             }
-            _ => Question::Any { predicate, missing },
+            _ => Test::Any { predicate, missing },
         }
     }
 }
@@ -417,22 +427,23 @@ fn passes(features: usize, repeated: &[(f64, f64)]) -> Vec<Pass> {
 }
 
 fn pass(points: &[Point], repeated: &[(f64, f64)]) -> Pass {
-    let mut parts = Vec::with_capacity(4 * repeated.len() * points.len());
+    let mut lists = Vec::with_capacity(4 * repeated.len() * points.len());
     for (share, zero) in repeated {
-        // The factor above, and the left child's part if the row goes left, and if it goes right.
+        // The factor above, and the left child's fraction if the row goes left, and if it goes right.
         let above = |t: f64| t + (1.0 - t) * zero;
         let left = |t: f64| (t + (1.0 - t) * zero * share) / above(t);
         let right = |t: f64| (1.0 - t) * zero * share / above(t);
-        let change =
-            |t: f64, one: f64, part: f64| (one - zero * share) / above(t) - (1.0 - zero) / above(t) * part;
-        parts.extend(points.iter().map(|p| left(p.at) as f32));
-        parts.extend(points.iter().map(|p| right(p.at) as f32));
-        parts.extend(points.iter().map(|p| change(p.at, 1.0, left(p.at)) as f32));
-        parts.extend(points.iter().map(|p| change(p.at, 0.0, right(p.at)) as f32));
+        let change = |t: f64, one: f64, fraction: f64| {
+            (one - zero * share) / above(t) - (1.0 - zero) / above(t) * fraction
+        };
+        lists.extend(points.iter().map(|p| left(p.at) as f32));
+        lists.extend(points.iter().map(|p| right(p.at) as f32));
+        lists.extend(points.iter().map(|p| change(p.at, 1.0, left(p.at)) as f32));
+        lists.extend(points.iter().map(|p| change(p.at, 0.0, right(p.at)) as f32));
     }
     Pass {
         at: points.iter().map(|p| p.at as f32).collect(),
         weights: points.iter().map(|p| p.weight as f32).collect(),
-        parts,
+        lists,
     }
 }

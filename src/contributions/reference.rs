@@ -19,9 +19,7 @@ pub fn by_subsets(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
         let walk = Walk { forest, tree: t, value: k, row };
         let count = features.len();
         let chosen = |set: usize| {
-            move |feature: u32, all: &[u32]| {
-                all.binary_search(&feature).is_ok_and(|place| set >> place & 1 == 1)
-            }
+            move |feature: u32, all: &[u32]| all.binary_search(&feature).is_ok_and(|bit| set >> bit & 1 == 1)
         };
         let values: Vec<f64> = (0..1usize << count)
             .map(|set| walk.expected(0, &|feature| chosen(set)(feature, &features)))
@@ -65,9 +63,8 @@ pub fn interactions_by_subsets(forest: &Forest, row: &[impl reference::Input]) -
         let features = features_of(&forest.trees[t].nodes);
         let walk = Walk { forest, tree: t, value: k, row };
         let count = features.len();
-        let known = |set: usize, feature: u32| {
-            features.binary_search(&feature).is_ok_and(|place| set >> place & 1 == 1)
-        };
+        let known =
+            |set: usize, feature: u32| features.binary_search(&feature).is_ok_and(|bit| set >> bit & 1 == 1);
         let values: Vec<f64> =
             (0..1usize << count).map(|set| walk.expected(0, &|feature| known(set, feature))).collect();
         for (i, j) in (0..count).flat_map(|j| (0..j).map(move |i| (i, j))) {
@@ -100,21 +97,21 @@ pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> 
                 for (j, b) in path.iter().enumerate() {
                     for (i, a) in path[..j].iter().enumerate() {
                         let others = path.iter().enumerate().filter(|(k, _)| *k != i && *k != j);
-                        let part = mean_of_subsets(others.map(|(_, factor)| factor));
+                        let mean = mean_of_subsets(others.map(|(_, factor)| factor));
                         let both = (a.one - a.zero) * (b.one - b.zero);
-                        phi(a.feature, b.feature, walk.leaf(n) * part * both / 2.0);
+                        phi(a.feature, b.feature, walk.leaf(n) * mean * both / 2.0);
                     }
                 }
                 continue;
             };
             for ((child, share), own) in children.into_iter().zip([true, false]) {
                 let mut path = path.clone();
-                let place = path.iter().position(|factor| factor.feature == feature).unwrap_or_else(|| {
+                let index = path.iter().position(|factor| factor.feature == feature).unwrap_or_else(|| {
                     path.push(Factor { feature, zero: 1.0, one: 1.0 });
                     path.len() - 1
                 });
-                path[place].zero *= share;
-                path[place].one *= if own { 1.0 } else { 0.0 };
+                path[index].zero *= share;
+                path[index].one *= if own { 1.0 } else { 0.0 };
                 open.push((child, path));
             }
         }
@@ -138,7 +135,7 @@ pub fn interventional_by_subsets<T: reference::Input>(
         for other in background {
             let value = |set: usize| {
                 let mut mixed = other.to_vec();
-                let known = features.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
+                let known = features.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
                 known.for_each(|(_, feature)| mixed[*feature as usize] = row[*feature as usize]);
                 let leaf = reference::leaf_node(forest, t, &mixed);
                 let slot = forest.trees[t].nodes[leaf as usize].slot();
@@ -194,19 +191,19 @@ fn interactions_by_tree(
     let width = forest.features.len() + 1;
     let mut all = vec![0.0; width * width * forest.outputs as usize];
     // The diagonal starts with a feature's contribution, from which its interactions are subtracted.
-    for (cells, first) in all.chunks_exact_mut(width * width).zip(first_order.chunks_exact(width)) {
-        cells.iter_mut().step_by(width + 1).zip(first).for_each(|(cell, first)| *cell = *first);
+    for (elements, first) in all.chunks_exact_mut(width * width).zip(first_order.chunks_exact(width)) {
+        elements.iter_mut().step_by(width + 1).zip(first).for_each(|(element, first)| *element = *first);
     }
     for t in 0..forest.trees.len() {
         for k in 0..forest.leaf_width() {
             let output = output_of(forest, t, k);
-            let cells = &mut all[output * width * width..][..width * width];
+            let elements = &mut all[output * width * width..][..width * width];
             contribute(t, k, &mut |a, b, value| {
                 let (a, b) = (a as usize, b as usize);
-                cells[a * width + b] += value;
-                cells[b * width + a] += value;
-                cells[a * width + a] -= value;
-                cells[b * width + b] -= value;
+                elements[a * width + b] += value;
+                elements[b * width + a] += value;
+                elements[a * width + a] -= value;
+                elements[b * width + b] -= value;
             });
         }
     }
@@ -267,16 +264,16 @@ struct Walk<'a, T> {
 
 /// A feature of a path, in TreeSHAP: the fraction of walks that take the path's sides if the feature is not known
 /// (`zero`) and if it is (`one`), and the weight of subsets with as many features of the path as come before this
-/// element.
+/// entry.
 #[derive(Clone, Copy)]
-struct Element {
+struct Entry {
     feature: u32,
     zero: f64,
     one: f64,
     weight: f64,
 }
 
-/// The feature of the element that stands for no feature.
+/// The feature of the entry that stands for no feature.
 const NOTHING: u32 = u32::MAX;
 
 impl<T: reference::Input> Walk<'_, T> {
@@ -309,45 +306,45 @@ impl<T: reference::Input> Walk<'_, T> {
     }
 
     fn tree_shap(&self, phi: &mut [f64]) {
-        let root = Element { feature: NOTHING, zero: 1.0, one: 1.0, weight: 0.0 };
+        let root = Entry { feature: NOTHING, zero: 1.0, one: 1.0, weight: 0.0 };
         let mut open = vec![(0, Vec::new(), root)];
-        while let Some((n, path, element)) = open.pop() {
-            let mut path = extended(path, element);
+        while let Some((n, path, entry)) = open.pop() {
+            let mut path = extended(path, entry);
             let Some((feature, [(own, own_share), (other, other_share)])) = self.children(n) else {
                 for i in 1..path.len() {
-                    let weight: f64 = unwound(&path, i).iter().map(|element| element.weight).sum();
-                    let Element { feature, zero, one, .. } = path[i];
+                    let weight: f64 = unwound(&path, i).iter().map(|entry| entry.weight).sum();
+                    let Entry { feature, zero, one, .. } = path[i];
                     phi[feature as usize] += weight * (one - zero) * self.leaf(n);
                 }
                 continue;
             };
             let (mut zero, mut one) = (1.0, 1.0);
-            if let Some(before) = path.iter().position(|element| element.feature == feature) {
+            if let Some(before) = path.iter().position(|entry| entry.feature == feature) {
                 (zero, one) = (path[before].zero, path[before].one);
                 path = unwound(&path, before);
             }
-            open.push((own, path.clone(), Element { feature, zero: zero * own_share, one, weight: 0.0 }));
-            open.push((other, path, Element { feature, zero: zero * other_share, one: 0.0, weight: 0.0 }));
+            open.push((own, path.clone(), Entry { feature, zero: zero * own_share, one, weight: 0.0 }));
+            open.push((other, path, Entry { feature, zero: zero * other_share, one: 0.0, weight: 0.0 }));
         }
     }
 }
 
 /// The paper's EXTEND.
-fn extended(mut path: Vec<Element>, element: Element) -> Vec<Element> {
+fn extended(mut path: Vec<Entry>, entry: Entry) -> Vec<Entry> {
     let length = path.len();
-    path.push(Element { weight: if length == 0 { 1.0 } else { 0.0 }, ..element });
+    path.push(Entry { weight: if length == 0 { 1.0 } else { 0.0 }, ..entry });
     for i in (0..length).rev() {
-        path[i + 1].weight += element.one * path[i].weight * (i + 1) as f64 / (length + 1) as f64;
-        path[i].weight *= element.zero * (length - i) as f64 / (length + 1) as f64;
+        path[i + 1].weight += entry.one * path[i].weight * (i + 1) as f64 / (length + 1) as f64;
+        path[i].weight *= entry.zero * (length - i) as f64 / (length + 1) as f64;
     }
     path
 }
 
 /// The paper's UNWIND.
-fn unwound(path: &[Element], i: usize) -> Vec<Element> {
+fn unwound(path: &[Entry], i: usize) -> Vec<Entry> {
     let length = path.len();
     let mut shorter = path.to_vec();
-    let Element { zero, one, .. } = path[i];
+    let Entry { zero, one, .. } = path[i];
     let mut next = path[length - 1].weight;
     for j in (0..length - 1).rev() {
         if one != 0.0 {

@@ -1,10 +1,10 @@
-//! Runs a program on rows: blocks of rows on threads, registers of rows within a block, groups of trees within a
+//! Runs a program on rows: row blocks on threads, registers of rows within a row block, groups of trees within a
 //! register.
 
 use super::{
     kernel::{self, MOST_REGISTERS, Scratch},
     lanes::{self, Lanes, Work},
-    program::{Group, OutputProgram, Program, Question, TreeProgram},
+    program::{Group, OutputProgram, Program, Test, TreeProgram},
 };
 use crate::{
     cpu::{Read, Row, Rows},
@@ -12,16 +12,16 @@ use crate::{
     parallel,
 };
 
-/// The maximum number of rows of a block.
+/// The maximum number of rows of a row block.
 const MOST_ROWS: usize = 256;
 
-/// The number of rows of a block with many columns.
+/// The number of rows of a row block with many columns.
 pub(super) const LEAST_ROWS: usize = 16;
 
-/// The bytes that the values and sums of a block of more than [`LEAST_ROWS`] rows may take.
+/// The bytes that the values and sums of a row block of more than [`LEAST_ROWS`] rows may take.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// A block's values, in the type in which they are compared.
+/// A row block's values, in the type in which they are compared.
 pub(super) enum Values {
     Singles(Vec<f32>),
     Doubles(Vec<f64>),
@@ -54,12 +54,12 @@ where
     let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
     parallel::each_chunk(out, count * width, &|b, out| {
         let rows = rows.slice(b * count, count);
-        Block::new(program, &rows).run_widest(out);
+        RowBlock::new(program, &rows).run_widest(out);
     });
 }
 
-/// A block of rows.
-pub(super) struct Block<'a> {
+/// A row block.
+pub(super) struct RowBlock<'a> {
     pub(super) program: &'a Program,
     /// The values of the program's columns, column after column, `room` values each.
     pub(super) values: Values,
@@ -68,7 +68,7 @@ pub(super) struct Block<'a> {
     pub(super) rows: usize,
 }
 
-impl Work for Block<'_> {
+impl Work for RowBlock<'_> {
     #[inline(always)]
     fn run<V: Lanes>(&self, out: &mut [f32]) {
         let program = self.program;
@@ -88,7 +88,7 @@ impl Work for Block<'_> {
     }
 }
 
-impl<'a> Block<'a> {
+impl<'a> RowBlock<'a> {
     /// Runs the program on the widest registers of this machine. This function is not generic, so that this crate
     /// compiles the kernels, and not each crate that calls them.
     #[inline(never)]
@@ -124,7 +124,7 @@ impl<'a> Block<'a> {
         let registers = self.registers::<V>(first);
         scratch.sums[..group.features.len()].fill([V::splat(0.0); MOST_REGISTERS]);
         for tree in &group.trees {
-            self.ask(tree, first, scratch);
+            self.test_splits(tree, first, scratch);
             for pass in &tree.passes {
                 kernel::run(tree, pass, registers, scratch);
             }
@@ -137,21 +137,21 @@ impl<'a> Block<'a> {
 
     /// Evaluates all splits of a tree on the rows of some registers. The first register begins at row `first`.
     #[inline(always)]
-    pub(super) fn ask<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
+    pub(super) fn test_splits<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
         let registers = self.registers::<V>(first);
         for (s, split) in tree.splits.iter().enumerate() {
             let at = split.column as usize * self.room + first;
             for (r, left) in scratch.left[s][..registers].iter_mut().enumerate() {
                 let at = at + r * V::WIDTH;
-                *left = match (split.question, &self.values) {
-                    (Question::Less { threshold, missing_left: false }, Values::Singles(values)) => {
+                *left = match (split.test, &self.values) {
+                    (Test::Less { threshold, missing_left: false }, Values::Singles(values)) => {
                         V::load(&values[at..]).less(V::splat(threshold))
                     }
-                    (Question::Less { threshold, missing_left: true }, Values::Singles(values)) => {
+                    (Test::Less { threshold, missing_left: true }, Values::Singles(values)) => {
                         V::load(&values[at..]).less_or_nan(V::splat(threshold))
                     }
-                    (question, Values::Singles(values)) => self.ask_each(question, &values[at..]),
-                    (question, Values::Doubles(values)) => self.ask_each(question, &values[at..]),
+                    (test, Values::Singles(values)) => self.test_each(test, &values[at..]),
+                    (test, Values::Doubles(values)) => self.test_each(test, &values[at..]),
                 };
             }
             if let Some((above, side)) = split.above {
@@ -175,18 +175,16 @@ impl<'a> Block<'a> {
 
     /// Evaluates a split row by row.
     #[inline(always)]
-    fn ask_each<V: Lanes>(&self, question: Question, values: &[impl Copy + Into<f64>]) -> V {
+    fn test_each<V: Lanes>(&self, test: Test, values: &[impl Copy + Into<f64>]) -> V {
         let mut left = [0f32; 16];
         for (left, x) in left[..V::WIDTH].iter_mut().zip(values) {
             let x: f64 = (*x).into();
-            let goes_left = match question {
-                Question::Less { threshold, missing_left } => {
+            let goes_left = match test {
+                Test::Less { threshold, missing_left } => {
                     x < f64::from(threshold) || missing_left && x.is_nan()
                 }
-                Question::LessDouble { threshold, missing_left } => {
-                    x < threshold || missing_left && x.is_nan()
-                }
-                Question::Any { predicate, missing } => {
+                Test::LessDouble { threshold, missing_left } => x < threshold || missing_left && x.is_nan(),
+                Test::Any { predicate, missing } => {
                     reference::side_of_cast(&self.program.sets, predicate, missing, x) == Side::Left
                 }
             };

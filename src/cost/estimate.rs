@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{BLENDED_ROWS, BLOCK, Machine};
+use super::{BLENDED_ROWS, Machine, ROW_BLOCK};
 
 /// The numbers of a forest from which its time is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -56,7 +56,7 @@ impl Work {
     }
 }
 
-/// A part of an estimate.
+/// A term of an [`Estimate`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Term {
     /// What takes the time.
@@ -79,7 +79,7 @@ impl Term {
 /// The estimated time of a batch on one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// The parts. Their seconds add up to the estimate.
+    /// The terms. Their seconds add up to the estimate.
     pub terms: Vec<Term>,
 }
 
@@ -93,8 +93,8 @@ impl Estimate {
 impl Machine {
     /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way.
     ///
-    /// Blends, ranking and copying work on whole row blocks, so a part of a block costs as much as a block.
-    /// Walks of a row block through one tree wait for their loads, so a step of a block takes at least
+    /// Blends, ranking and copying work on whole row blocks, so a partial row block costs as much as a whole one.
+    /// Walks of a row block through one tree wait for their loads, so a step of a row block takes at least
     /// [`Ways::waiting_step`](super::Ways).
     ///
     /// ```
@@ -117,15 +117,17 @@ impl Machine {
     /// ```
     pub fn estimate(&self, facts: &ForestFacts, work: Work, rows: usize) -> Option<Estimate> {
         let ways = &self.ways;
-        let blocks = rows.div_ceil(BLOCK) as f64;
+        let blocks = rows.div_ceil(ROW_BLOCK) as f64;
         let (trees, splits) = (facts.trees as f64, facts.splits as f64);
-        // A step of a block takes as long as its rows do, or as a load does.
+        // A step of a row block takes as long as its rows do, or as a load does.
         let walks = |steps: f64, what, cost, each: f64| {
             let waits = |of_block: usize| of_block as f64 * each < ways.waiting_step;
-            let (full, part) = (rows / BLOCK, rows % BLOCK);
-            let waiting = [(full, BLOCK), (usize::from(part > 0), part)].into_iter().filter(|b| waits(b.1));
+            let (full, partial) = (rows / ROW_BLOCK, rows % ROW_BLOCK);
+            let waiting =
+                [(full, ROW_BLOCK), (usize::from(partial > 0), partial)].into_iter().filter(|b| waits(b.1));
             let waiting: usize = waiting.map(|(blocks, _)| blocks).sum();
-            let working = if waits(BLOCK) { 0 } else { full * BLOCK } + if waits(part) { 0 } else { part };
+            let working = if waits(ROW_BLOCK) { 0 } else { full * ROW_BLOCK }
+                + if waits(partial) { 0 } else { partial };
             vec![
                 Term { what, cost, count: working as f64 * steps, each },
                 Term {

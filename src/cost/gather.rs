@@ -43,13 +43,13 @@ mod probe {
             times.fold(f64::INFINITY, f64::min)
         };
         let values = [1.0f32; 64];
-        let places = [0, 9, 18, 27, 36, 45, 54, 63];
+        let indices = [0, 9, 18, 27, 36, 45, 54, 63];
         let gathers = least(&|| {
             for _ in 0..COUNT / 4 {
-                // SAFETY: `places` are eight indices below 64, the number of values.
+                // SAFETY: `indices` are eight indices below 64, the number of values.
                 unsafe {
                     asm!(
-                        "vmovdqu {at}, [{places}]",
+                        "vmovdqu {at}, [{indices}]",
                         "vpxor {found}, {found}, {found}",
                         "vpcmpeqd {mask}, {mask}, {mask}",
                         "vgatherdps {found}, [{values} + {at} * 4], {mask}",
@@ -62,7 +62,7 @@ mod probe {
                         "vpxor {found}, {found}, {found}",
                         "vpcmpeqd {mask}, {mask}, {mask}",
                         "vgatherdps {found}, [{values} + {at} * 4], {mask}",
-                        places = in(reg) places.as_ptr(), values = in(reg) values.as_ptr(),
+                        indices = in(reg) indices.as_ptr(), values = in(reg) values.as_ptr(),
                         at = out(ymm_reg) _, found = out(ymm_reg) _, mask = out(ymm_reg) _,
                         options(nostack, readonly, preserves_flags),
                     );

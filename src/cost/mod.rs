@@ -1,4 +1,4 @@
-//! Costs of evaluating a forest: the seconds that the parts of each engine take on one thread.
+//! Costs of evaluating a forest: the seconds that the operations of each engine take on one thread.
 //!
 //! These choices read costs:
 //!
@@ -58,10 +58,10 @@ impl GraphTarget {
 }
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
-pub const BLOCK: usize = 64;
-/// Maximum bytes of a tensor, if a graph runs a batch in parts. The two or three tensors that exist at a time then fit
+pub const ROW_BLOCK: usize = 64;
+/// Maximum bytes of a tensor, if a graph runs a batch in pieces. The two or three tensors that exist at a time then fit
 /// into a second-level cache. `fangorn bench` on scalers and linear models says which size is fastest.
-pub const PART_BYTES: usize = 256 << 10;
+pub const PIECE_BYTES: usize = 256 << 10;
 
 /// Costs of the product of a row with a weight matrix, if it is dense and if it skips the weight's zeros.
 ///
@@ -151,7 +151,7 @@ pub struct Hardware {
 /// to the times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ways {
-    /// Seconds of a split that is blended for a [row block](BLOCK).
+    /// Seconds of a split that is blended for a [row block](ROW_BLOCK).
     pub split: f64,
     /// Seconds of bringing a split's blend near, once for each [`BLENDED_ROWS`] rows.
     pub load: f64,
@@ -204,19 +204,19 @@ pub struct Walk {
     pub abreast: f64,
     /// Seconds of a step of one row through full trees, four side by side.
     pub full: f64,
-    /// Fewer rows than this take less time through tiles one by one than in a block.
+    /// Fewer rows than this take less time through tiles one by one than as a row block.
     pub tiled_rows: usize,
     /// Greatest ratio of the leaves of complete trees to the leaves of the forest at which walks of complete trees take
     /// less time. Walks of complete trees need no links.
-    pub places: f64,
+    pub complete_ratio: f64,
 }
 
 impl Walk {
     /// Returns the number of rows below which walking rows one by one, each through several trees at a time, takes less
-    /// time than walking a block. It is at least 1, and at most the rows of a block.
+    /// time than walking a row block. It is at least 1, and at most the rows of a row block.
     pub(crate) fn rows_one_by_one(&self) -> usize {
         // The cast saturates and makes 0 of NaN, so every cost gives a number of rows.
-        ((self.block / self.one).round() as usize).clamp(1, BLOCK)
+        ((self.block / self.one).round() as usize).clamp(1, ROW_BLOCK)
     }
 }
 
@@ -230,11 +230,11 @@ pub struct Registers {
     pub tree: f64,
     /// Seconds of a mispredicted branch.
     pub misprediction: f64,
-    /// From this many rows of a block on, walks of the whole block take less time.
+    /// From this many rows of a row block on, walks of the whole row block take less time.
     pub rows: usize,
 }
 
-/// Seconds of a [row block](BLOCK) through the groups that blends make of a tree's splits.
+/// Seconds of a [row block](ROW_BLOCK) through the groups that blends make of a tree's splits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Blend {
     /// Seconds of a group that has only leaves below it, of one, two and three levels.
@@ -247,16 +247,16 @@ pub struct Blend {
     pub one: f64,
 }
 
-/// Seconds of turning a [row block](BLOCK) into ranks.
+/// Seconds of turning a [row block](ROW_BLOCK) into ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranking {
     /// Fewer rows than this take less time when they are ranked one by one than as a row block.
     pub rows: usize,
-    /// Costs of the parts of a column block, if the machine has kernels for them.
+    /// Costs of a column block, if the machine has kernels for it.
     pub column_block: Option<ColumnBlock>,
 }
 
-/// Seconds of ranking a [row block](BLOCK) of one column block, sixteen adjacent columns.
+/// Seconds of ranking a [row block](ROW_BLOCK) of one column block, sixteen adjacent columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnBlock {
     /// Seconds of copying the values to columns.

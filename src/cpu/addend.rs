@@ -32,9 +32,9 @@ pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
     }
     /// Adds to a number in memory that other workers may add to at the same time.
     ///
-    /// `place` is valid for reads and writes and aligned for the atomic type of its size, and while workers
+    /// `sum` is valid for reads and writes and aligned for the atomic type of its size, and while workers
     /// add to it none accesses it except through this function.
-    unsafe fn add_atomic(place: *mut Self, amount: Self);
+    unsafe fn add_atomic(sum: *mut Self, amount: Self);
 }
 
 thread_local! {
@@ -59,35 +59,35 @@ impl Addend for f32 {
         leaves.filled(values, room)
     }
     #[inline(always)]
-    unsafe fn add_atomic(place: *mut Self, amount: Self) {
-        // SAFETY: the caller upholds that `place` is valid, aligned and only accessed atomically. `f32` and
+    unsafe fn add_atomic(sum: *mut Self, amount: Self) {
+        // SAFETY: the caller upholds that `sum` is valid, aligned and only accessed atomically. `f32` and
         // `u32` have the same size, and every bit pattern is valid for both.
-        let place = unsafe { AtomicU32::from_ptr(place.cast()) };
-        let sum = |bits| Some((Self::from_bits(bits) + amount).to_bits());
+        let sum = unsafe { AtomicU32::from_ptr(sum.cast()) };
+        let added = |bits| Some((Self::from_bits(bits) + amount).to_bits());
         // The closure always returns `Some`, so `fetch_update` can't fail.
-        let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+        let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
     }
 }
 
 impl Addend for f64 {
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>> = &DOUBLES;
     #[inline(always)]
-    unsafe fn add_atomic(place: *mut Self, amount: Self) {
-        // SAFETY: the caller upholds that `place` is valid, aligned and only accessed atomically. `f64` and
+    unsafe fn add_atomic(sum: *mut Self, amount: Self) {
+        // SAFETY: the caller upholds that `sum` is valid, aligned and only accessed atomically. `f64` and
         // `u64` have the same size, and every bit pattern is valid for both.
-        let place = unsafe { AtomicU64::from_ptr(place.cast()) };
-        let sum = |bits| Some((Self::from_bits(bits) + amount).to_bits());
+        let sum = unsafe { AtomicU64::from_ptr(sum.cast()) };
+        let added = |bits| Some((Self::from_bits(bits) + amount).to_bits());
         // The closure always returns `Some`, so `fetch_update` can't fail.
-        let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+        let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
     }
 }
 
 impl Addend for i64 {
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>> = &WHOLES;
     #[inline(always)]
-    unsafe fn add_atomic(place: *mut Self, amount: Self) {
-        // SAFETY: the caller upholds that `place` is valid, aligned and only accessed atomically.
-        unsafe { AtomicI64::from_ptr(place) }.fetch_add(amount, Ordering::Relaxed);
+    unsafe fn add_atomic(sum: *mut Self, amount: Self) {
+        // SAFETY: the caller upholds that `sum` is valid, aligned and only accessed atomically.
+        unsafe { AtomicI64::from_ptr(sum) }.fetch_add(amount, Ordering::Relaxed);
     }
 }
 

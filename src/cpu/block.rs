@@ -1,10 +1,10 @@
-//! Turns plan statements into program steps: it joins serial loops over the same range, and the innermost
+//! Turns plan statements into a program's instructions: it joins serial loops over the same range, and the innermost
 //! pair of loops becomes a block.
 
 use std::fmt;
 
 use super::{
-    cached::{UsedColumns, WindowAccess},
+    cached::{RowAccess, UsedColumns},
     engine::walk::Shape,
 };
 use crate::plan::{
@@ -18,16 +18,16 @@ pub(super) struct BlockLoop {
     pub(super) range: Range,
 }
 
-/// A statement of a [`super::Program`].
+/// An instruction of a [`super::Program`].
 #[derive(Clone, Debug)]
-pub(super) enum ProgramStep {
+pub(super) enum Instruction {
     /// A loop that the run interprets. Its iterations may run on threads.
-    Loop { dim: Dim, register: u32, range: Range, parallel: bool, body: Vec<ProgramStep> },
+    Loop { dim: Dim, register: u32, range: Range, parallel: bool, body: Vec<Instruction> },
     /// A call of a micro-kernel.
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
     /// One of several bodies, chosen by a loop's offset.
-    Cases { register: u32, cases: Vec<(u32, Vec<ProgramStep>)> },
-    /// Brings `rows` rows close, from the running row on: the steps after this one read them from a copy, or
+    Cases { register: u32, cases: Vec<(u32, Vec<Instruction>)> },
+    /// Brings `rows` rows close, from the running row on: the instructions after this one read them from a copy, or
     /// the run prefetches them.
     CacheRows { rows: u32, copied: bool },
     /// A stage of a reduction: it adds up the copies of a partial buffer over one dimension.
@@ -52,16 +52,16 @@ struct NestLoop {
     lanes: u32,
 }
 
-/// Turns a plan's body into steps. `vectors` says whether the vector kernels run them.
-pub(super) fn steps(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<ProgramStep> {
-    to_steps(&without_unprofitable(ops, used, vectors), used, vectors)
+/// Turns a plan's body into instructions. `vectors` says whether the vector kernels run them.
+pub(super) fn instructions(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<Instruction> {
+    translate(&without_unprofitable(ops, used, vectors), used, vectors)
 }
 
 /// Returns whether a statement makes the run faster. A cache that does not would only keep loops from being
 /// joined.
 pub(super) fn pays(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> bool {
     match op {
-        Op::Own(Statement::CacheRows { rows }) => used.close(*rows, vectors) != WindowAccess::Nothing,
+        Op::Own(Statement::CacheRows { rows }) => used.close(*rows, vectors) != RowAccess::Nothing,
         // Measured: a prefetch of nodes that are read right after it is slower than no prefetch.
         Op::Own(Statement::CacheTrees { .. }) => false,
         _ => true,
@@ -82,35 +82,35 @@ fn without_unprofitable(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> V
     ops.iter().filter(|op| pays(op, used, vectors)).map(inside).collect()
 }
 
-fn to_steps(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<ProgramStep> {
-    ops.iter().filter_map(|op| step(op, used, vectors)).collect()
+fn translate(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<Instruction> {
+    ops.iter().filter_map(|op| translate_op(op, used, vectors)).collect()
 }
 
-fn step(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> Option<ProgramStep> {
+fn translate_op(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> Option<Instruction> {
     match op {
-        Op::Loop(l) => Some(loop_step(l, used, vectors)),
+        Op::Loop(l) => Some(translate_loop(l, used, vectors)),
         Op::Walk(w) => Some(close(&[], w)),
-        Op::Cases { register, cases } => Some(ProgramStep::Cases {
+        Op::Cases { register, cases } => Some(Instruction::Cases {
             register: *register,
-            cases: cases.iter().map(|(end, body)| (*end, to_steps(body, used, vectors))).collect(),
+            cases: cases.iter().map(|(end, body)| (*end, translate(body, used, vectors))).collect(),
         }),
         Op::Own(Statement::ReduceDimension { buffer, dimension, rows, in_place, atomic, vector, .. }) => {
-            Some(ProgramStep::Reduce {
+            Some(Instruction::Reduce {
                 buffer: *buffer,
                 dimension: *dimension,
                 rows: rows.clone(),
                 into: Stage { in_place: *in_place, atomic: *atomic, vector: *vector as usize },
             })
         }
-        Op::Own(Statement::CacheRows { rows }) => Some(ProgramStep::CacheRows {
+        Op::Own(Statement::CacheRows { rows }) => Some(Instruction::CacheRows {
             rows: *rows,
-            copied: used.close(*rows, vectors) == WindowAccess::Copied,
+            copied: used.close(*rows, vectors) == RowAccess::Copied,
         }),
         Op::Own(Statement::CacheTrees { .. }) => None,
     }
 }
 
-fn loop_step(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> ProgramStep {
+fn translate_loop(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> Instruction {
     // The chain is the perfect nest from here down to a walk or to a body of several statements.
     let mut chain = Vec::new();
     let mut at = l;
@@ -130,13 +130,13 @@ fn loop_step(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> ProgramStep {
             limits(body, &mut below);
             let joined = join(&chain, &below);
             let (innermost, outer) = joined.split_last().expect("the loop itself");
-            nest_in_loops(outer, looped(innermost, to_steps(body, used, vectors)))
+            nest_in_loops(outer, looped(innermost, translate(body, used, vectors)))
         }
     }
 }
 
 /// Turns the nest `chain { walk }` into loops around a block.
-fn close(chain: &[NestLoop], walk: &Walk<Cpu>) -> ProgramStep {
+fn close(chain: &[NestLoop], walk: &Walk<Cpu>) -> Instruction {
     let mut chain = chain.to_vec();
     if let Some(lanes) = &walk.lanes {
         let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
@@ -152,12 +152,12 @@ fn close(chain: &[NestLoop], walk: &Walk<Cpu>) -> ProgramStep {
         blend: walk.own.blend,
     };
     let (mut rows, mut trees) = (None, None);
-    for place in 0..2 {
+    for innermost in [true, false] {
         let fits = |c: &NestLoop| {
             serial(c.map) && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() }
         };
         let Some(c) = chain.pop_if(|c| fits(c)) else { break };
-        if place == 0 {
+        if innermost {
             shape.rows_inside = c.dim == Dim::Batch;
             shape.lanes = c.lanes as usize;
         }
@@ -167,17 +167,17 @@ fn close(chain: &[NestLoop], walk: &Walk<Cpu>) -> ProgramStep {
             Dim::Tree => trees = taken,
         }
     }
-    nest_in_loops(&chain, ProgramStep::Block { rows, trees, shape, into: walk.own.into })
+    nest_in_loops(&chain, Instruction::Block { rows, trees, shape, into: walk.own.into })
 }
 
-/// Puts a step inside the loops of `chain`, outermost first.
-fn nest_in_loops(chain: &[NestLoop], step: ProgramStep) -> ProgramStep {
-    chain.iter().rev().fold(step, |step, c| looped(c, vec![step]))
+/// Puts an instruction inside the loops of `chain`, outermost first.
+fn nest_in_loops(chain: &[NestLoop], instruction: Instruction) -> Instruction {
+    chain.iter().rev().fold(instruction, |inner, c| looped(c, vec![inner]))
 }
 
-fn looped(c: &NestLoop, body: Vec<ProgramStep>) -> ProgramStep {
+fn looped(c: &NestLoop, body: Vec<Instruction>) -> Instruction {
     let (dim, register, range) = (c.dim, c.register, c.range.clone());
-    ProgramStep::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
+    Instruction::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
 }
 
 /// Returns whether a block can take the loop in. It can if the iterations run one after the other, unrolled
@@ -227,12 +227,12 @@ fn join(chain: &[NestLoop], below: &[&Limit]) -> Vec<NestLoop> {
 }
 
 fn joined(outer: &NestLoop, inner: &NestLoop) -> Option<NestLoop> {
-    let tile = Limit { end: outer.range.step, minus: Vec::new() };
-    // If `part` does not divide `whole`, a tile ends with a partial step, which a single loop can't express.
-    let divides = |whole: Value, part: Value| match (whole, part) {
+    let tile = Limit { end: outer.range.stride, minus: Vec::new() };
+    // If `divisor` does not divide `whole`, a tile ends with a partial iteration, which a single loop can't express.
+    let divides = |whole: Value, divisor: Value| match (whole, divisor) {
         (_, Value::Const(1)) => true,
-        (Value::Const(whole), Value::Const(part)) => whole.is_multiple_of(part.max(1)),
-        (whole, part) => whole == part,
+        (Value::Const(whole), Value::Const(divisor)) => whole.is_multiple_of(divisor.max(1)),
+        (whole, divisor) => whole == divisor,
     };
     // The outer loop's limits have to hold for the sum of both offsets, or to fall between two tiles.
     let holds = |limit: &Limit| {
@@ -241,7 +241,7 @@ fn joined(outer: &NestLoop, inner: &NestLoop) -> Option<NestLoop> {
         let between = limit.minus.is_empty()
             && outer.range.start == Value::Const(0)
             && matches!(limit.end, Value::Const(_))
-            && divides(limit.end, outer.range.step);
+            && divides(limit.end, outer.range.stride);
         between
             || inner.range.limits.iter().filter(sum).any(|l| l.minus.contains(&outer.register) && sums(&l))
     };
@@ -251,7 +251,7 @@ fn joined(outer: &NestLoop, inner: &NestLoop) -> Option<NestLoop> {
         && outer.lanes == 1
         && inner.range.start == Value::Const(0)
         && inner.range.limits.contains(&tile)
-        && divides(outer.range.step, inner.range.step)
+        && divides(outer.range.stride, inner.range.stride)
         && outer.range.limits.iter().all(holds);
     if !fits {
         return None;
@@ -260,27 +260,31 @@ fn joined(outer: &NestLoop, inner: &NestLoop) -> Option<NestLoop> {
     for limit in inner.range.limits.iter().filter(|l| **l != tile) {
         // The joined offset is the sum of both offsets, so the limit no longer subtracts the outer one.
         let mut minus = limit.minus.clone();
-        let place = minus.iter().position(|r| *r == outer.register)?;
-        minus.remove(place);
+        let index = minus.iter().position(|r| *r == outer.register)?;
+        minus.remove(index);
         let limit = Limit { end: limit.end, minus };
         if !limits.contains(&limit) {
             limits.push(limit);
         }
     }
-    let range = Range { start: outer.range.start, step: inner.range.step, limits };
+    let range = Range { start: outer.range.start, stride: inner.range.stride, limits };
     Some(NestLoop { dim: outer.dim, register: outer.register, range, map: Map::Serial, lanes: inner.lanes })
 }
 
-/// Writes a step as text.
-pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &ProgramStep, depth: usize) -> fmt::Result {
+/// Writes an instruction as text.
+pub(super) fn write_instruction(
+    f: &mut fmt::Formatter<'_>,
+    instruction: &Instruction,
+    depth: usize,
+) -> fmt::Result {
     write!(f, "{:1$}", "", depth * 2)?;
-    match step {
-        ProgramStep::Loop { dim, register, range, parallel, body } => {
+    match instruction {
+        Instruction::Loop { dim, register, range, parallel, body } => {
             let how = if *parallel { "par.for" } else { "for" };
             writeln!(f, "{how} r{register} in {dim} {range}:")?;
-            body.iter().try_for_each(|s| write_step(f, s, depth + 1))
+            body.iter().try_for_each(|s| write_instruction(f, s, depth + 1))
         }
-        ProgramStep::Block { rows, trees, shape, into } => {
+        Instruction::Block { rows, trees, shape, into } => {
             let text = |l: &Option<BlockLoop>| l.as_ref().map_or("1".to_owned(), |l| l.range.to_string());
             let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
             write!(f, "{into} block {order} rows {} trees {}", text(rows), text(trees))?;
@@ -295,27 +299,31 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &ProgramStep, depth: 
                 Some(levels) => writeln!(f, "{rest}, or from {levels} blended levels on"),
             }
         }
-        ProgramStep::Cases { register, cases } => {
+        Instruction::Cases { register, cases } => {
             for (i, (end, body)) in cases.iter().enumerate() {
                 let pad = if i == 0 { 0 } else { depth * 2 };
                 match i + 1 == cases.len() {
                     true => writeln!(f, "{:pad$}otherwise:", "")?,
                     false => writeln!(f, "{:pad$}case r{register} < {end}:", "")?,
                 }
-                body.iter().try_for_each(|s| write_step(f, s, depth + 1))?;
+                body.iter().try_for_each(|s| write_instruction(f, s, depth + 1))?;
             }
             Ok(())
         }
-        ProgramStep::CacheRows { rows, copied } => {
+        Instruction::CacheRows { rows, copied } => {
             writeln!(f, "cacheRows {rows}: {}", if *copied { "packed copy" } else { "prefetch" })
         }
-        ProgramStep::Reduce { buffer, dimension, into, .. } => {
-            let place = match (into.in_place, into.atomic) {
+        Instruction::Reduce { buffer, dimension, into, .. } => {
+            let destination = match (into.in_place, into.atomic) {
                 (true, _) => "in place",
                 (false, false) => "into result",
                 (false, true) => "atomically into result",
             };
-            writeln!(f, "reduce partial{buffer} dimension {dimension} {place}, {} at a time", into.vector)
+            writeln!(
+                f,
+                "reduce partial{buffer} dimension {dimension} {destination}, {} at a time",
+                into.vector
+            )
         }
     }
 }
@@ -331,22 +339,25 @@ mod tests {
     };
 
     /// Returns a loop over rows.
-    fn over(register: u32, start: u32, step: Value, limits: &[(Value, &[u32])]) -> NestLoop {
+    fn over(register: u32, start: u32, stride: Value, limits: &[(Value, &[u32])]) -> NestLoop {
         let limits = limits.iter().map(|(end, minus)| Limit { end: *end, minus: minus.to_vec() }).collect();
-        let range = Range { start: Value::Const(start), step, limits };
+        let range = Range { start: Value::Const(start), stride, limits };
         NestLoop { dim: Dim::Batch, register, range, map: Map::Serial, lanes: 1 }
     }
 
     #[test]
     fn a_loop_through_anothers_tile_is_joined_with_it() {
         let rows = Value::Slot(9);
-        let outer = |step| over(3, 0, step, &[(rows, &[])]);
-        let inner = |tile, start, step| over(4, start, step, &[(tile, &[]), (rows, &[3])]);
-        let join = |tile, start, step| joined(&outer(tile), &inner(tile, start, step));
+        let outer = |stride| over(3, 0, stride, &[(rows, &[])]);
+        let inner = |tile, start, stride| over(4, start, stride, &[(tile, &[]), (rows, &[3])]);
+        let join = |tile, start, stride| joined(&outer(tile), &inner(tile, start, stride));
         let both = join(Value::Const(64), 0, Value::Const(4)).expect("64 is 16 times 4");
-        assert_eq!((both.register, both.range.start, both.range.step), (3, Value::Const(0), Value::Const(4)));
+        assert_eq!(
+            (both.register, both.range.start, both.range.stride),
+            (3, Value::Const(0), Value::Const(4))
+        );
         assert_eq!(both.range.limits, [Limit { end: rows, minus: vec![] }]);
-        // The last step in a tile would be cut short, or could be.
+        // The last iteration in a tile would be cut short, or could be.
         assert!(join(Value::Const(64), 0, Value::Const(48)).is_none());
         assert!(join(Value::Slot(1), 0, Value::Slot(2)).is_none());
         assert!(join(Value::Slot(1), 0, Value::Slot(1)).is_some());

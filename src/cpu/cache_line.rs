@@ -14,9 +14,9 @@ pub(super) const fn room<T>(values: usize) -> usize {
     values.saturating_add(BYTES / size_of::<T>())
 }
 
-/// Returns the part of the buffer that starts at its first cache line boundary.
+/// Returns the rest of the buffer that starts at its first cache line boundary.
 pub(super) fn aligned<T>(room: &mut [T]) -> &mut [T] {
-    // Under an interpreter such as Miri, `align_offset` may find no aligned place. The buffer then starts at
+    // Under an interpreter such as Miri, `align_offset` may find no aligned address. The buffer then starts at
     // its first value.
     let skip = Some(room.as_ptr().align_offset(BYTES)).filter(|skip| *skip < BYTES / size_of::<T>());
     &mut room[skip.unwrap_or(0)..]

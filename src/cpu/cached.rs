@@ -1,7 +1,7 @@
 //! `cacheRows`: brings rows close for the trees of a loop.
 //!
 //! It copies the columns that the forest uses into a [`Window`], or ranks them into one, 64 rows at a time
-//! and column by column. It never touches the places of unused columns.
+//! and column by column. It never touches the room of unused columns.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use super::{
         row_block::RowBlock,
     },
     rows::{Row, Rows},
-    window::{BLOCK, Window},
+    window::{ROW_BLOCK, Window},
 };
 use crate::{cost::Machine, forest::Forest};
 
@@ -22,9 +22,9 @@ use crate::{cost::Machine, forest::Forest};
 const AHEAD: usize = 4;
 /// How many columns ahead a copy of adjacent columns prefetches.
 const COLUMNS_AHEAD: usize = 4;
-/// Values past a block's last column that a kernel may load: a register from any row of that column, and from the last
+/// Values past a row block's last column that a kernel may load: a register from any row of that column, and from the last
 /// row the three ranks that a gather of four bytes loads with the wanted one.
-const SLACK: usize = BLOCK + 4;
+const SLACK: usize = ROW_BLOCK + 4;
 /// Largest buffer that a thread may keep for a window, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 
@@ -62,12 +62,12 @@ impl UsedColumns {
         }
     }
 
-    /// Returns how to bring a window of `rows` rows close; `rows` is `u32::MAX` if only a call knows the number. The
+    /// Returns how to bring `rows` rows close; `rows` is `u32::MAX` if only a call knows the number. The
     /// choice is measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
-    pub(super) fn close(&self, rows: u32, vectors: bool) -> WindowAccess {
+    pub(super) fn close(&self, rows: u32, vectors: bool) -> RowAccess {
         let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
-            WindowAccess::Copied
+            RowAccess::Copied
         } else if self.column_blocks.len() > Machine::here().hardware.prefetched
             && (few
                 || !vectors
@@ -78,37 +78,38 @@ impl UsedColumns {
                         .saturating_mul(CACHE_LINE_BYTES)
                         <= Machine::here().hardware.cache / 2)
         {
-            WindowAccess::Prefetched
+            RowAccess::Prefetched
         } else {
-            WindowAccess::Nothing
+            RowAccess::Nothing
         }
     }
 
     /// Returns whether a thread may keep a buffer for a copy of `rows` rows.
     pub(super) fn fits(&self, rows: usize) -> bool {
-        rows.div_ceil(BLOCK).saturating_mul(self.all).saturating_mul(BLOCK * size_of::<f32>()) <= MOST_BYTES
+        rows.div_ceil(ROW_BLOCK).saturating_mul(self.all).saturating_mul(ROW_BLOCK * size_of::<f32>())
+            <= MOST_BYTES
     }
 
     /// Returns a description of the result of [`UsedColumns::close`] for a program's text.
     pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
         let Self { columns, all, column_blocks, .. } = self;
         match self.close(rows, vectors) {
-            WindowAccess::Copied => format!("packed copy of {columns} of {all} columns"),
-            WindowAccess::Prefetched => format!("prefetch of {} lines a row", column_blocks.len()),
-            WindowAccess::Nothing if (rows as usize) < self.few => {
+            RowAccess::Copied => format!("packed copy of {columns} of {all} columns"),
+            RowAccess::Prefetched => format!("prefetch of {} lines a row", column_blocks.len()),
+            RowAccess::Nothing if (rows as usize) < self.few => {
                 format!("nothing: {} lines a row are close as they are", column_blocks.len())
             }
-            WindowAccess::Nothing if !self.fits(rows as usize) => {
+            RowAccess::Nothing if !self.fits(rows as usize) => {
                 format!("nothing: a copy would take more than {} MiB", MOST_BYTES >> 20)
             }
-            WindowAccess::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
+            RowAccess::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
         }
     }
 }
 
-/// How a window of rows is brought close.
+/// How rows are brought close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WindowAccess {
+pub(super) enum RowAccess {
     /// The run copies the used columns.
     Copied,
     /// The run prefetches the cache lines of the used columns.
@@ -130,17 +131,17 @@ pub(super) fn copied<T: Row>(
     // another prediction.
     let mut scratch = SCRATCH.with(RefCell::take);
     let columns = rows.columns();
-    let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
+    let needed = count.div_ceil(ROW_BLOCK) * columns * ROW_BLOCK + SLACK;
     if scratch.len() < room::<f32>(needed) {
         scratch.resize(room::<f32>(needed), 0.0);
     }
     let data = aligned(&mut scratch);
-    for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
-        let begin = first + b * BLOCK;
-        let count = BLOCK.min(first + count - begin);
+    for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * ROW_BLOCK).enumerate() {
+        let begin = first + b * ROW_BLOCK;
+        let count = ROW_BLOCK.min(first + count - begin);
         if let Some(row_block) = T::singles(rows).and_then(|rows| RowBlock::new(rows, begin, count)) {
             let first = used.column_blocks.first().map_or(0, |column_block| column_block.first as usize);
-            row_block.columns(&used.column_blocks, &mut block[first * BLOCK..]);
+            row_block.columns(&used.column_blocks, &mut block[first * ROW_BLOCK..]);
             continue;
         }
         let wanted = |of: &ColumnBlock| {
@@ -154,17 +155,17 @@ pub(super) fn copied<T: Row>(
                 if let Some(column) = ahead.next() {
                     rows.prefetch_column(begin, column, count);
                 }
-                rows.read_column(begin, column, &mut block[column * BLOCK..][..count]);
+                rows.read_column(begin, column, &mut block[column * ROW_BLOCK..][..count]);
             }
             continue;
         }
         for column_block in &used.column_blocks {
             for column in wanted(column_block) {
-                for (r, place) in block[column * BLOCK..][..count].iter_mut().enumerate() {
+                for (r, value) in block[column * ROW_BLOCK..][..count].iter_mut().enumerate() {
                     // SAFETY: callers pass rows that exist, so `begin + r < rows.len()`. A used column is one
                     // of the walked forest's, all of which the rows have: `Program::check` has counted them,
                     // or the ranker has written them.
-                    *place = unsafe { rows.get::<false>(begin + r, column) }.read();
+                    *value = unsafe { rows.get::<false>(begin + r, column) }.read();
                 }
             }
         }
@@ -186,17 +187,17 @@ pub(super) fn ranked<T: Row>(
     thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     let mut scratch = SCRATCH.with(RefCell::take);
     let columns = ranker.shape().1;
-    let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
+    let needed = count.div_ceil(ROW_BLOCK) * columns * ROW_BLOCK + SLACK;
     let flipped = if flipped { needed } else { 0 };
     if scratch.len() < room::<u8>(needed + flipped) {
         scratch.resize(room::<u8>(needed + flipped), 0);
     }
     let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
     let rest = &mut rest[..flipped];
-    let mut others = rest.chunks_mut(columns * BLOCK);
-    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * BLOCK).enumerate() {
-        let begin = b * BLOCK;
-        let here = BLOCK.min(count - begin);
+    let mut others = rest.chunks_mut(columns * ROW_BLOCK);
+    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * ROW_BLOCK).enumerate() {
+        let begin = b * ROW_BLOCK;
+        let here = ROW_BLOCK.min(count - begin);
         let done = ranker.rank_blocks(&rows.slice(first + begin, here), ranks);
         debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
         // Flips the ranks while they are in the cache.
@@ -210,7 +211,7 @@ pub(super) fn ranked<T: Row>(
 
 /// Returns whether a thread may keep a buffer for the ranks of `rows` rows.
 pub(super) fn ranks_fit(rows: u32, columns: usize) -> bool {
-    let rows = (rows as usize).checked_next_multiple_of(BLOCK);
+    let rows = (rows as usize).checked_next_multiple_of(ROW_BLOCK);
     rows.is_some_and(|rows| rows.saturating_mul(columns) <= MOST_BYTES)
 }
 

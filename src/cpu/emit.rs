@@ -80,16 +80,16 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
         let p = run.program;
         let outputs = p.base.len();
         let copies = run.value(p.plan.own.partials[buffer as usize][dimension].count).min(run.at.trees);
-        let place = |k: u32| run.partial(buffer, state, Some((dimension, k)));
-        let (first, stride) = (place(0), if copies > 1 { place(1) - place(0) } else { 0 });
-        let places = rows.start * outputs..rows.end * outputs;
+        let start = |k: u32| run.partial(buffer, state, Some((dimension, k)));
+        let (first, stride) = (start(0), if copies > 1 { start(1) - start(0) } else { 0 });
+        let range = rows.start * outputs..rows.end * outputs;
         let copies = Copies { first, stride, count: copies as usize };
         match stage.vector {
-            16 => self.add_copies::<16>(copies, places, stage),
-            8 => self.add_copies::<8>(copies, places, stage),
-            4 => self.add_copies::<4>(copies, places, stage),
-            2 => self.add_copies::<2>(copies, places, stage),
-            _ => self.add_copies::<1>(copies, places, stage),
+            16 => self.add_copies::<16>(copies, range, stage),
+            8 => self.add_copies::<8>(copies, range, stage),
+            4 => self.add_copies::<4>(copies, range, stage),
+            2 => self.add_copies::<2>(copies, range, stage),
+            _ => self.add_copies::<1>(copies, range, stage),
         }
     }
 }
@@ -97,7 +97,7 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
 /// The copies of partial sums that one stage adds up.
 #[derive(Clone, Copy)]
 struct Copies {
-    /// The first copy's place of sum 0.
+    /// The index of the first copy's sum 0.
     first: usize,
     /// The distance from a copy to the next one.
     stride: usize,
@@ -105,17 +105,17 @@ struct Copies {
 }
 
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
-    /// Adds up the copies of the sums at `places`, `WIDTH` adjacent sums at a time, which the compiler keeps in vector
+    /// Adds up the copies of the sums in `range`, `WIDTH` adjacent sums at a time, which the compiler keeps in vector
     /// registers. The last ones, fewer than `WIDTH`, go one at a time.
-    fn add_copies<const WIDTH: usize>(self, copies: Copies, places: Range<usize>, stage: Stage) {
+    fn add_copies<const WIDTH: usize>(self, copies: Copies, range: Range<usize>, stage: Stage) {
         let Copies { first, stride, count } = copies;
-        let mut at = places.start;
-        while at + WIDTH <= places.end {
+        let mut at = range.start;
+        while at + WIDTH <= range.end {
             let mut sums = [A::default(); WIDTH];
             for k in 0..count {
                 for (i, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: the plan puts a stage after the loops that write these copies, so no other worker has
-                    // their places. `run.partial` and the buffer's length count the same copies.
+                    // them. `run.partial` and the buffer's length count the same copies.
                     *sum += std::mem::take(unsafe { self.partials.at(first + k * stride + at + i) });
                 }
             }
@@ -132,8 +132,8 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
             }
             at += WIDTH;
         }
-        if at < places.end {
-            self.add_copies::<1>(copies, at..places.end, stage);
+        if at < range.end {
+            self.add_copies::<1>(copies, at..range.end, stage);
         }
     }
 }
@@ -153,7 +153,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         let (Some(targets), Some(values)) = (&p.targets, A::as_f32(self.leaves)) else { return false };
         let outputs = p.base.len();
         // To transpose the sums and back costs about two additions for each row and output.
-        if p.blend_of(shape).is_none() || atomic || row.step != 1 || tree.count < 2 * outputs {
+        if p.blend_of(shape).is_none() || atomic || row.stride != 1 || tree.count < 2 * outputs {
             return false;
         }
         // SAFETY: the sums are not atomic, so the legal plan gives these rows to this worker alone.

@@ -10,7 +10,7 @@ use crate::{
     plan::RowType,
 };
 
-/// Evaluates an expression with the nodes, whatever their encoding. This is the one place that lists the
+/// Evaluates an expression with the nodes, whatever their encoding. No other code lists the
 /// encodings. Tiles are not single nodes, so they may have an expression of their own.
 macro_rules! of_encoding {
     ($encoded:expr, $nodes:ident => $same:expr) => {

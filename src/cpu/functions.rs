@@ -13,7 +13,7 @@ pub(crate) fn exp(x: f64) -> f64 {
     const ROUND: f64 = 6_755_399_441_055_744.0;
     let shifted = x * std::f64::consts::LOG2_E + ROUND;
     let whole = shifted - ROUND;
-    // The logarithm of 2 in two parts, of which the first has zeros at its end.
+    // The logarithm of 2 as a sum of two numbers, of which the first has zeros at its end.
     let rest = x - whole * 6.931_471_803_691_238e-1;
     let rest = rest - whole * 1.908_214_929_270_587_7e-10;
     // The series up to the 11th power: the rest is at most 0.35.

@@ -29,9 +29,9 @@ pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug
     /// Returns the threshold of this type that decides the type's values as `t` does.
     fn threshold(t: f64) -> Self;
     /// Stores a question's index where a threshold would be.
-    fn from_place(place: u32) -> Self;
-    /// Returns the question's index that [`Self::from_place`] stored.
-    fn place(self) -> usize;
+    fn from_question_index(index: u32) -> Self;
+    /// Returns the question's index that [`Self::from_question_index`] stored.
+    fn question_index(self) -> usize;
     /// Returns values as `f32`, or `None` if `Self` is another type.
     fn singles(_values: &[Self]) -> Option<&[f32]> {
         None
@@ -44,10 +44,10 @@ impl Compare for f32 {
     fn threshold(t: f64) -> Self {
         least_f32_not_below(t)
     }
-    fn from_place(place: u32) -> Self {
-        Self::from_bits(place)
+    fn from_question_index(index: u32) -> Self {
+        Self::from_bits(index)
     }
-    fn place(self) -> usize {
+    fn question_index(self) -> usize {
         self.to_bits() as usize
     }
     fn singles(values: &[Self]) -> Option<&[Self]> {
@@ -61,10 +61,10 @@ impl Compare for f64 {
     fn threshold(t: f64) -> Self {
         t
     }
-    fn from_place(place: u32) -> Self {
-        Self::from_bits(place.into())
+    fn from_question_index(index: u32) -> Self {
+        Self::from_bits(index.into())
     }
-    fn place(self) -> usize {
+    fn question_index(self) -> usize {
         self.to_bits() as usize
     }
 }
@@ -134,7 +134,7 @@ pub struct DepthFirstNode<N>(pub(super) N);
 /// The bits that hold the flags of any node.
 const FLAGS: u32 = 15 << 28;
 
-/// How a walk steps from node to node: the layout's rule, compiled in.
+/// How a walk goes from node to node: the layout's rule, compiled in.
 pub trait WalkRule: Copy + Send + Sync + 'static {
     /// The type of the thresholds.
     type Compare: Compare;
@@ -245,7 +245,7 @@ impl<C: Compare> Node<C> {
         (self.meta & FEATURE) as usize
     }
 
-    /// Returns 1 if `x` goes right and 0 if it goes left. This is the one place where the CPU compares a
+    /// Returns 1 if `x` goes right and 0 if it goes left. Only here the CPU compares a value with a
     /// threshold.
     ///
     /// A value `x < t` goes left, and NaN goes where its flag says. A threshold of NaN with the flag off,
@@ -266,7 +266,7 @@ impl<C: Compare> Node<C> {
         if x.is_nan() {
             return self.meta >> 31;
         }
-        let asked = &questions[self.threshold.place()..];
+        let asked = &questions[self.threshold.question_index()..];
         let value = || f64::from_bits(u64::from(asked[1]) | u64::from(asked[2]) << 32);
         let member = |rule: CategoryRule| {
             rule.category(x).is_some_and(|category| {
@@ -337,10 +337,10 @@ impl<R: WalkRule<Compare = f32>> Nodes<R> {
         let always_left = Node { threshold: f32::NAN, meta: 0 };
         let mut top = TreeTop { nodes: [always_left; 1 << TOP_LEVELS], exits: [0; 1 << TOP_LEVELS] };
         let mut addresses = vec![self.roots[position]];
-        for place in 0..(1usize << levels) - 1 {
-            let address = addresses[place];
+        for index in 0..(1usize << levels) - 1 {
+            let address = addresses[index];
             let at = &self.nodes[address as usize];
-            top.nodes[place] = at.node();
+            top.nodes[index] = at.node();
             // Both children of a leaf are the leaf itself: there may be no node after it.
             let left = at.left(address, self.constants[position]);
             let leaf = at.node().is_leaf();
@@ -400,13 +400,13 @@ impl Splits {
         if missing == Side::Right {
             meta |= MISSING_RIGHT;
         }
-        let threshold = match (predicate, self.0.place(predicate, halves)) {
-            (_, Some((place, named))) => {
+        let threshold = match (predicate, self.0.add(predicate, halves)) {
+            (_, Some((index, named))) => {
                 meta |= QUESTION;
                 if named == Side::Right {
                     meta |= NAMED_RIGHT;
                 }
-                C::from_place(place)
+                C::from_question_index(index)
             }
             (Predicate::Less { threshold }, None) => C::threshold(threshold.0),
             // `Predicate::Always`: no value compares as at least NaN, so every value goes left.
@@ -439,9 +439,9 @@ impl Nodes<ShortNode> {
     /// Encodes linked nodes in eight bytes each; `None` if a column or a distance is too large.
     pub fn short(nodes: &Nodes<LinkedNode>) -> Option<Self> {
         nodes.each(|address, at| {
-            let way = at.link.checked_sub(address).filter(|way| *way <= SHORT_LINK)?;
+            let distance = at.link.checked_sub(address).filter(|distance| *distance <= SHORT_LINK)?;
             let column = at.node.meta & FEATURE;
-            let meta = at.node.meta & FLAGS | column << SHORT_SHIFT | way;
+            let meta = at.node.meta & FLAGS | column << SHORT_SHIFT | distance;
             (column <= SHORT_FEATURE).then_some(ShortNode { threshold: at.node.threshold, meta })
         })
     }
@@ -473,11 +473,11 @@ impl Nodes<DepthFirstNode<RankNode>> {
 
 impl RankNode {
     fn new(address: u32, at: &LinkedNode) -> Option<Self> {
-        let way = at.link.checked_sub(address).filter(|way| *way <= RANK_MASK)?;
+        let distance = at.link.checked_sub(address).filter(|distance| *distance <= RANK_MASK)?;
         let column = at.node.meta & FEATURE;
         let threshold = if at.node.threshold.is_nan() { NO_RANK } else { at.node.threshold as u32 };
         let leaf = (at.node.meta & LEAF) >> RANK_LEAF_SHIFT;
-        let word = threshold << RANK_SHIFTS[0] | leaf | column << RANK_SHIFTS[1] | way;
+        let word = threshold << RANK_SHIFTS[0] | leaf | column << RANK_SHIFTS[1] | distance;
         (column <= RANK_MASK).then_some(Self { word })
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Plans {
 }
 
 /// The programs of one schedule: the program that it asks for, and another one, if any, for the batches that
-/// are too small to fill a block of the first one's blends.
+/// are too small to fill a row block of the first one's blends.
 #[derive(Clone, Debug)]
 pub(crate) struct SchedulePrograms {
     large: Program,
@@ -52,10 +52,10 @@ impl SchedulePrograms {
     /// Returns the least number of rows above `below` from which on batches of fewer than `rows` rows take
     /// less time by these programs than by `others`. At most some hundreds of sizes are compared.
     fn faster_from(&self, others: &Self, below: usize, rows: usize) -> usize {
-        let step = rows.saturating_sub(below).div_ceil(MOST_COMPARED).max(1);
-        let between = (below.saturating_add(1)..rows).step_by(step);
+        let stride = rows.saturating_sub(below).div_ceil(MOST_COMPARED).max(1);
+        let between = (below.saturating_add(1)..rows).step_by(stride);
         let slower = between.rev().find(|rows| self.seconds(*rows) > others.seconds(*rows));
-        slower.map_or(below + 1, |slower| (slower + step).min(rows))
+        slower.map_or(below + 1, |slower| (slower + stride).min(rows))
     }
 }
 
@@ -99,7 +99,7 @@ impl Plans {
         &self.largest
     }
 
-    /// Returns the program for a batch of `rows` rows. This is the one place that decides it.
+    /// Returns the program for a batch of `rows` rows. Nothing else decides it.
     pub(crate) fn of(&self, rows: usize) -> &Program {
         let smaller = self.smaller.iter().find(|(end, _)| rows < *end);
         smaller.map_or(&self.largest, |(_, program)| program)

@@ -3,7 +3,7 @@
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::{
-    block::{ProgramStep, steps},
+    block::{Instruction, instructions},
     cached::UsedColumns,
     emit::{Emission, LeafSlots},
     encoded::Encoded,
@@ -42,7 +42,7 @@ pub(super) const MOST_SLOTS: usize = 64;
 pub struct Program {
     pub(super) plan: Plan<Cpu>,
     notes: Vec<Note>,
-    pub(super) steps: Vec<ProgramStep>,
+    pub(super) instructions: Vec<Instruction>,
     pub(super) nodes: Encoded<f32>,
     pub(super) compare: CompareType,
     /// The nodes for `f64` rows, if the forest compares in `f64` and [`Program::with_doubles`] was called.
@@ -119,7 +119,7 @@ impl Program {
         };
         let vectors = Vectors::can_serve(&plan, features, engines.scalar);
         let used = UsedColumns::new(forest);
-        let steps = steps(&plan.body, &used, vectors);
+        let instructions = instructions(&plan.body, &used, vectors);
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
         let tops = if vectors { top_levels() } else { 0 };
         let nodes = Encoded::new(forest, packed).for_vectors(tops, plan.rows);
@@ -131,13 +131,13 @@ impl Program {
             order: lowered.order(),
             nodes: &nodes,
             ranked: ranker.as_ref().map_or((0, 0), Ranker::columns),
-            few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps),
+            few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&instructions),
             by: if engines.scalar { FewRows::Walk } else { lowered.few_rows() },
             scalar: engines.scalar,
         });
         Ok(Self {
             engines,
-            steps,
+            instructions,
             used,
             nodes,
             compare: forest.compare,
@@ -408,12 +408,12 @@ impl Program {
 }
 
 /// Returns whether some block walks a tree for all its rows.
-fn rows_inside(steps: &[ProgramStep]) -> bool {
-    steps.iter().any(|step| match step {
-        ProgramStep::Block { shape, .. } => shape.rows_inside,
-        ProgramStep::Loop { body, .. } => rows_inside(body),
-        ProgramStep::Cases { cases, .. } => cases.iter().any(|(_, body)| rows_inside(body)),
-        ProgramStep::CacheRows { .. } | ProgramStep::Reduce { .. } => false,
+fn rows_inside(instructions: &[Instruction]) -> bool {
+    instructions.iter().any(|instruction| match instruction {
+        Instruction::Block { shape, .. } => shape.rows_inside,
+        Instruction::Loop { body, .. } => rows_inside(body),
+        Instruction::Cases { cases, .. } => cases.iter().any(|(_, body)| rows_inside(body)),
+        Instruction::CacheRows { .. } | Instruction::Reduce { .. } => false,
     })
 }
 
@@ -424,11 +424,11 @@ fn rows_a_task(plan: &Plan<Cpu>) -> Option<u32> {
         Op::Loop(l) if l.map == Map::Own(Parallel) => Some(l),
         _ => None,
     });
-    let mut steps = parallel.map(|l| match (l.dim, l.range.step) {
+    let mut tasks = parallel.map(|l| match (l.dim, l.range.stride) {
         (Dim::Batch, Value::Const(rows)) => Some(rows),
         _ => None,
     });
-    match (steps.next(), steps.next()) {
+    match (tasks.next(), tasks.next()) {
         (Some(rows), None) => rows,
         _ => None,
     }
@@ -492,7 +492,7 @@ impl std::fmt::Display for Program {
                 }
             }
         }
-        self.steps.iter().try_for_each(|s| super::block::write_step(f, s, 0))
+        self.instructions.iter().try_for_each(|i| super::block::write_instruction(f, i, 0))
     }
 }
 

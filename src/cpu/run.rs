@@ -1,7 +1,7 @@
 //! A run of a program: loops over rows and trees, down to the calls of micro-kernels.
 
 use super::{
-    block::{BlockLoop, ProgramStep},
+    block::{BlockLoop, Instruction},
     cached,
     emit::Emission,
     engine::{
@@ -23,7 +23,7 @@ use crate::{
 
 const _: () = assert!(MOST_DEPTH == 32, "a state holds the offset of every loop of the deepest nest");
 
-/// The position of a worker in its loops: their offsets, its running row and tree, and the copies that hold
+/// The state of a worker in its loops: their offsets, its running row and tree, and the copies that hold
 /// its rows.
 #[derive(Clone, Copy)]
 pub(super) struct State<'w> {
@@ -51,8 +51,8 @@ pub(super) struct Run<'a, T, E> {
 impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     pub(super) fn new(program: &'a Program, rows: &'a Rows<'a, T>, at: Extents, into: E) -> Self {
         let mut sizes = [0; MOST_SLOTS];
-        for (place, size) in sizes.iter_mut().zip(&program.plan.sizes) {
-            *place = Size::resolve(size, at);
+        for (slot, size) in sizes.iter_mut().zip(&program.plan.sizes) {
+            *slot = Size::resolve(size, at);
         }
         Self { program, rows, sizes, at, into, trees: 0..program.order.len() }
     }
@@ -65,7 +65,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     /// Runs the whole program.
     pub(super) fn all(&self) {
         let begin = State { offsets: [0; 32], row: 0, tree: 0, worker: 0, window: None, ranks: None };
-        self.steps(&self.program.steps, begin);
+        self.run_each(&self.program.instructions, begin);
     }
 
     pub(super) fn value(&self, value: Value) -> u32 {
@@ -75,7 +75,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
     }
 
-    /// Returns the first offset, the step and the count of a range. No offset reaches past the last row or
+    /// Returns the first offset, the stride and the count of a range. No offset reaches past the last row or
     /// tree, so a tile larger than the batch or the forest has no further iterations.
     fn span(&self, range: &Range, dim: Dim, state: &State<'_>) -> (u32, u32, u32) {
         let most = if dim == Dim::Batch { self.at.batch } else { self.at.trees };
@@ -84,19 +84,19 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         };
         let end = range.limits.iter().map(limit).min().unwrap_or(0).min(most);
         let start = self.value(range.start);
-        let step = self.value(range.step).max(1);
-        (start, step, end.saturating_sub(start).div_ceil(step))
+        let stride = self.value(range.stride).max(1);
+        (start, stride, end.saturating_sub(start).div_ceil(stride))
     }
 
-    fn steps(&self, steps: &[ProgramStep], state: State<'_>) {
-        for (i, step) in steps.iter().enumerate() {
-            if let ProgramStep::CacheRows { rows, copied } = step {
+    fn run_each(&self, instructions: &[Instruction], state: State<'_>) {
+        for (i, instruction) in instructions.iter().enumerate() {
+            if let Instruction::CacheRows { rows, copied } = instruction {
                 let first = (state.row as usize).min(self.rows.len());
                 let count = (*rows as usize).min(self.rows.len() - first);
                 if self.program.ranks_in_windows() {
-                    let rest = &steps[i + 1..];
+                    let rest = &instructions[i + 1..];
                     self.ranked(first, count, &mut |ranks| {
-                        self.steps(rest, State { ranks: Some(ranks), ..state })
+                        self.run_each(rest, State { ranks: Some(ranks), ..state })
                     });
                     return;
                 }
@@ -111,22 +111,22 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 if count < self.program.few_rows() || wide || !used.fits(count) {
                     continue;
                 }
-                let rest = &steps[i + 1..];
+                let rest = &instructions[i + 1..];
                 cached::copied(self.rows, first, count, used, &mut |window| {
-                    self.steps(rest, State { window: Some(window), ..state });
+                    self.run_each(rest, State { window: Some(window), ..state });
                 });
                 return;
             }
-            self.step(step, state);
+            self.run_one(instruction, state);
         }
     }
 
-    fn step(&self, step: &ProgramStep, mut state: State<'_>) {
-        match step {
-            ProgramStep::Loop { dim, register, range, parallel, body } => {
-                let (start, step, count) = self.span(range, *dim, &state);
+    fn run_one(&self, instruction: &Instruction, mut state: State<'_>) {
+        match instruction {
+            Instruction::Loop { dim, register, range, parallel, body } => {
+                let (start, stride, count) = self.span(range, *dim, &state);
                 let iteration = |k: u32, worker: u32| {
-                    let offset = start + k * step;
+                    let offset = start + k * stride;
                     let mut inner = state;
                     inner.worker = worker;
                     inner.offsets[*register as usize] = offset;
@@ -134,7 +134,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                         Dim::Batch => inner.row += offset,
                         Dim::Tree => inner.tree += offset,
                     }
-                    self.steps(body, inner);
+                    self.run_each(body, inner);
                 };
                 match *parallel {
                     false => (0..count).for_each(|k| iteration(k, state.worker)),
@@ -144,25 +144,25 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     true => parallel::each(count, &|k| iteration(k, next_worker(state.worker, k))),
                 }
             }
-            ProgramStep::Block { rows, trees, shape, into } => {
+            Instruction::Block { rows, trees, shape, into } => {
                 let span = |l: &Option<BlockLoop>, dim: Dim, base: u32| {
-                    let (start, step, count) =
+                    let (start, stride, count) =
                         l.as_ref().map_or((0, 1, 1), |l| self.span(&l.range, dim, &state));
-                    Span { start: (base + start) as usize, step: step as usize, count: count as usize }
+                    Span { start: (base + start) as usize, stride: stride as usize, count: count as usize }
                 };
                 let (rows, trees) = (span(rows, Dim::Batch, state.row), span(trees, Dim::Tree, state.tree));
                 self.block(rows, trees, *shape, *into, &state);
             }
-            ProgramStep::Cases { register, cases } => {
+            Instruction::Cases { register, cases } => {
                 let offset = state.offsets[*register as usize];
                 let taken = cases.iter().find(|(end, _)| offset < *end).or(cases.last());
                 if let Some((_, body)) = taken {
-                    self.steps(body, state);
+                    self.run_each(body, state);
                 }
             }
-            // `steps` handles a cache, because it applies to all steps after it.
-            ProgramStep::CacheRows { .. } => {}
-            ProgramStep::Reduce { buffer, dimension, rows, into } => {
+            // `run_each` handles a cache, because it applies to all instructions after it.
+            Instruction::CacheRows { .. } => {}
+            Instruction::Reduce { buffer, dimension, rows, into } => {
                 let here = state;
                 for chain in rows {
                     // Neighbouring rows have neighbouring sums, so one call reduces them together.
@@ -243,7 +243,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 Some((d, _)) if i > d => 0,
                 _ => {
                     let offset = state.offsets[dim.register as usize];
-                    offset.saturating_sub(self.value(dim.start)) / self.value(dim.step).max(1)
+                    offset.saturating_sub(self.value(dim.start)) / self.value(dim.stride).max(1)
                 }
             };
             copy = copy * self.value(dim.count).clamp(1, self.at.trees.max(1)) as usize + index as usize;
@@ -256,10 +256,10 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             f(state.row as usize, state);
             return;
         };
-        let (start, step, count) = self.span(&outer.range, Dim::Batch, state);
+        let (start, stride, count) = self.span(&outer.range, Dim::Batch, state);
         let row = state.row;
         for k in 0..count {
-            let offset = start + k * step;
+            let offset = start + k * stride;
             state.offsets[outer.register as usize] = offset;
             state.row = row + offset;
             self.each_row(inner, state, f);

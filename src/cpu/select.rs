@@ -1,4 +1,4 @@
-//! Chooses the engine for a block of rows. No other place chooses engines.
+//! Chooses the engine for a block of rows. No other file chooses engines.
 
 use super::{
     engine::{
@@ -11,7 +11,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    cost::{BLOCK, Machine},
+    cost::{Machine, ROW_BLOCK},
     schedule::FewRows,
 };
 
@@ -167,7 +167,7 @@ impl EngineSet {
     ) -> Choice<'e, 'r, 'a, T> {
         let source = match windows {
             Windows::Ranks(ranks) => Source::Ranks(ranks),
-            Windows::Values(Some(window)) => Source::Copy(window),
+            Windows::Values(Some(window)) => Source::Window(window),
             Windows::Values(None) => Source::Rows(rows),
         };
         let (row, shape) = (block.row, block.shape);
@@ -227,11 +227,11 @@ impl EngineSet {
         }
         let singles = match source {
             Source::Rows(rows) => T::singles(rows).is_some(),
-            Source::Copy(_) => true,
+            Source::Window(_) => true,
             Source::Ranks(_) => false,
         };
         let engine = match source {
-            Source::Copy(window) if !window.together(row) => Engine::WalksByWindow,
+            Source::Window(window) if !window.together(row) => Engine::WalksByWindow,
             _ if singles && by_row(self.one_by_one) => Engine::WalksByRow,
             _ => Engine::Walks,
         };
@@ -260,12 +260,12 @@ impl EngineSet {
     }
 
     /// Returns the engines for small batches that `many` would run otherwise, with [`Self::few_rows`] set to
-    /// the number of rows from which on a block of `many`'s blends is faster.
+    /// the number of rows from which on a row block of `many`'s blends is faster.
     pub(super) fn for_small_batches_of(self, many: &Self) -> Self {
-        let block = many.blends.as_ref().map_or(0.0, |blends| blends.seconds(BLOCK));
+        let block = many.blends.as_ref().map_or(0.0, |blends| blends.seconds(ROW_BLOCK));
         // The quotient may be infinite or NaN. The cast makes a number of it, and `clamp` bounds that.
         let rows = (block / self.few_rows_seconds(1)) as usize;
-        Self { few_rows: rows.clamp(1, BLOCK), ..self }
+        Self { few_rows: rows.clamp(1, ROW_BLOCK), ..self }
     }
 
     /// Returns the engine for a few rows.

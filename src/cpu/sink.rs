@@ -8,7 +8,7 @@ use super::{
     engines::Engine,
 };
 
-/// A buffer that several workers write, each in places of its own.
+/// A buffer that several workers write, each in elements of its own.
 #[derive(Clone, Copy)]
 pub(super) struct Shared<T> {
     start: *mut T,
@@ -16,10 +16,10 @@ pub(super) struct Shared<T> {
 }
 
 // SAFETY: a legal plan gives each worker rows or private copies of its own, so no two workers write the same
-// place.
+// element.
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: a legal plan gives each worker rows or private copies of its own, so no two workers write the same
-// place.
+// element.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -27,41 +27,41 @@ impl<T> Shared<T> {
         Self { start: buffer.as_mut_ptr(), len: buffer.len() }
     }
 
-    /// Returns the place at `index`.
+    /// Returns the element at `index`.
     ///
     /// # Safety
     /// `index` is below the buffer's length, the buffer outlives the reference, and no other worker has this
-    /// place.
+    /// element.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn at(&self, index: usize) -> &mut T {
         debug_assert!(index < self.len);
         // SAFETY: the caller upholds that `index` is below the buffer's length and that no other worker has
-        // the place.
+        // the element.
         unsafe { &mut *self.start.add(index) }
     }
 }
 
 impl<T> Shared<T> {
-    /// Returns the `count` places from `index` on.
+    /// Returns the `count` elements from `index` on.
     ///
     /// # Safety
-    /// The buffer outlives the reference, and no other worker has any of these places.
+    /// The buffer outlives the reference, and no other worker has any of these elements.
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn range(&self, index: usize, count: usize) -> &mut [T] {
         assert!(count <= self.len && index <= self.len - count);
-        // SAFETY: the assertion keeps the places in the buffer, and the caller upholds that no other worker
+        // SAFETY: the assertion keeps the elements in the buffer, and the caller upholds that no other worker
         // has them.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index), count) }
     }
 }
 
 impl<A: Addend> Shared<A> {
-    /// Adds to the place at `index` while other workers may add to it, too.
+    /// Adds to the element at `index` while other workers may add to it, too.
     #[inline(always)]
     pub(super) fn add_atomic(&self, index: usize, amount: A) {
         assert!(index < self.len);
-        // SAFETY: the assertion keeps the place in the buffer. Where workers share sums, the plan has them
+        // SAFETY: the assertion keeps the element in the buffer. Where workers share sums, the plan has them
         // add atomically only. On 64-bit targets the types of sums are aligned like their atomic types.
         unsafe { A::add_atomic(self.start.add(index), amount) };
     }

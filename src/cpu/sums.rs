@@ -12,7 +12,7 @@ use super::{
     widest::{Loops, widest},
 };
 use crate::{
-    cost::{BLOCK, WIDE_LEAVES},
+    cost::{ROW_BLOCK, WIDE_LEAVES},
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
     parallel,
@@ -22,7 +22,7 @@ use crate::{
 
 /// Slots that a thread holds at a time if it computes margins from slots.
 const SLOTS_AT_A_TIME: usize = 1 << 16;
-/// Sums of a block of rows to which wide leaf vectors are added.
+/// Sums of a row block to which wide leaf vectors are added.
 const SUMS_AT_A_TIME: usize = 1 << 15;
 /// Largest number of partial sums held at a time. Longer batches run in pieces.
 const MOST_PARTIALS: usize = 1 << 26;
@@ -206,10 +206,10 @@ impl Program {
             self.add_by_tree_shares::<T, GROUPED>(rows, leaves, out, shares);
             return Ok(());
         }
-        self.in_pieces(rows, 0, |part, at, range, partials| {
+        self.in_pieces(rows, 0, |piece, at, range, partials| {
             let sums = &mut out[range.start * outputs..range.end * outputs];
             with_scratch(partials, |partials| {
-                self.add_up::<_, T, GROUPED>(part, at, (leaves, &self.base), sums, partials)
+                self.add_up::<_, T, GROUPED>(piece, at, (leaves, &self.base), sums, partials)
             });
         })
     }
@@ -249,11 +249,11 @@ impl Program {
         round: impl Fn(A, usize) -> f32,
     ) -> Result<()> {
         let outputs = self.outputs();
-        self.in_pieces(rows, outputs, |part, at, range, partials| {
+        self.in_pieces(rows, outputs, |piece, at, range, partials| {
             let out = &mut out[range.start * outputs..range.end * outputs];
             with_scratch(out.len() + partials, |room| {
                 let (sums, partials) = room.split_at_mut(out.len());
-                self.add_up::<_, T, GROUPED>(part, at, values, sums, partials);
+                self.add_up::<_, T, GROUPED>(piece, at, values, sums, partials);
                 for (out, sums) in out.chunks_exact_mut(outputs).zip(sums.chunks_exact(outputs)) {
                     let each = out.iter_mut().zip(sums).enumerate();
                     each.for_each(|(o, (out, sum))| *out = round(*sum, o));
@@ -309,10 +309,10 @@ impl Program {
             )));
         }
         let fit = |most: usize, each: usize| most.checked_div(each).unwrap_or(rows.len());
-        let piece = fit(MOST_PARTIALS, needed).min(fit(MOST_TOTALS, own)).clamp(1, rows.len().max(1));
+        let most = fit(MOST_PARTIALS, needed).min(fit(MOST_TOTALS, own)).clamp(1, rows.len().max(1));
         let mut first = 0;
         while first < rows.len() {
-            let count = piece.min(rows.len() - first);
+            let count = most.min(rows.len() - first);
             let at = self.extents(count);
             f(&rows.slice(first, count), at, first..first + count, partials(at) * count);
             first += count;
@@ -354,15 +354,15 @@ impl Program {
         });
     }
 
-    /// Adds up wide leaf vectors: those of one tree after the other for a block of rows, so that a cache holds the
-    /// tree's leaves and the block's sums.
+    /// Adds up wide leaf vectors: those of one tree after the other for a row block, so that a cache holds the
+    /// tree's leaves and the row block's sums.
     fn add_vectors<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) {
         let (outputs, trees) = (self.outputs(), self.trees());
         out.chunks_exact_mut(outputs).for_each(|sums| sums.copy_from_slice(&self.base));
         if trees == 0 {
             return;
         }
-        let block = (SUMS_AT_A_TIME / outputs).max(BLOCK);
+        let block = (SUMS_AT_A_TIME / outputs).max(ROW_BLOCK);
         self.by_slots(rows, out, |slots, out| {
             let blocks = out.chunks_mut(block * outputs).zip(slots.chunks(block * trees));
             blocks.for_each(|(sums, slots)| widest(VectorSums { slots, trees, leaves, outputs, sums }));
@@ -379,19 +379,19 @@ impl Program {
         });
     }
 
-    /// Calls `f` on every thread with the slots of some rows, trees in the producer's order, and the place
+    /// Calls `f` on every thread with the slots of some rows, trees in the producer's order, and the room
     /// for their margins.
     fn by_slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32], f: impl Fn(&[u32], &mut [f32]) + Sync) {
         let (outputs, trees) = (self.outputs(), self.trees());
         let own = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
-        let piece = own.saturating_mul(self.threads as usize).min(rows.len().max(1));
+        let most = own.saturating_mul(self.threads as usize).min(rows.len().max(1));
         thread_local!(static SLOTS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) });
         let mut slots = SLOTS.with(RefCell::take);
-        for (p, out) in out.chunks_mut(piece * outputs).enumerate() {
-            let part = rows.slice(p * piece, piece.min(out.len() / outputs));
+        for (p, out) in out.chunks_mut(most * outputs).enumerate() {
+            let piece = rows.slice(p * most, most.min(out.len() / outputs));
             slots.clear();
-            slots.resize(part.len() * trees, 0);
-            self.run(&part, self.extents(part.len()), LeafSlots(Shared::new(&mut slots)));
+            slots.resize(piece.len() * trees, 0);
+            self.run(&piece, self.extents(piece.len()), LeafSlots(Shared::new(&mut slots)));
             match self.threads > 1 && trees > 0 {
                 true => parallel::each_chunk(out, own * outputs, &|k, out| {
                     f(&slots[k * own * trees..][..out.len() / outputs * trees], out);
@@ -530,7 +530,7 @@ mod tests {
         }
     }
 
-    /// Each answer needs a place, and each leaf a value.
+    /// Each result needs room, and each leaf a value.
     #[test]
     fn buffers_of_another_size_are_refused() {
         let forest = stumps(4);

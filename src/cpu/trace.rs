@@ -25,8 +25,8 @@ pub struct TraceEntry {
     /// The block of rows and trees that the visit belongs to, counted from 0 in the order in which blocks
     /// begin.
     pub block: u32,
-    /// The visit's place in the whole run, counted from 0; `u32::MAX` if there is no visit.
-    pub place: u32,
+    /// The visit's number in the whole run, counted from 0; `u32::MAX` if there is no visit.
+    pub visit: u32,
     /// The engine that evaluates the block.
     pub engine: Engine,
 }
@@ -34,18 +34,18 @@ pub struct TraceEntry {
 /// The entry of a pair of row and tree without a visit.
 impl Default for TraceEntry {
     fn default() -> Self {
-        Self { worker: 0, share: 0, block: 0, place: u32::MAX, engine: Engine::Walks }
+        Self { worker: 0, share: 0, block: 0, visit: u32::MAX, engine: Engine::Walks }
     }
 }
 
 /// Numbers of visits by engine, in the order of [`Engine::ALL`].
 pub(super) type Counts = [AtomicU64; Engine::ALL.len()];
 
-/// The part of the visits that a trace keeps.
+/// What a trace keeps of the visits.
 #[derive(Clone, Copy)]
-enum TraceTarget<'a> {
+enum KeptVisits<'a> {
     /// Every visit, at its row and the producer's index of its tree.
-    Each { out: Shared<TraceEntry>, places: &'a AtomicU32 },
+    Each { out: Shared<TraceEntry>, visits: &'a AtomicU32 },
     /// The number of visits of each engine.
     Counts(&'a Counts),
 }
@@ -53,7 +53,7 @@ enum TraceTarget<'a> {
 /// Emits the visits of a run.
 #[derive(Clone, Copy)]
 struct TraceEmission<'a> {
-    kept: TraceTarget<'a>,
+    kept: KeptVisits<'a>,
     blocks: &'a AtomicU32,
     share: u32,
 }
@@ -73,7 +73,7 @@ impl Emission for TraceEmission<'_> {
 /// Takes the visits of a block.
 #[derive(Clone, Copy)]
 struct Trace<'a> {
-    kept: TraceTarget<'a>,
+    kept: KeptVisits<'a>,
     order: &'a [u32],
     visit: TraceEntry,
 }
@@ -89,15 +89,15 @@ impl Sink for Trace<'_> {
     }
     fn slot(&self, row: usize, position: usize, _slot: usize) {
         match self.kept {
-            TraceTarget::Each { out, places } => {
+            KeptVisits::Each { out, visits } => {
                 let at = row * self.order.len() + self.order[position] as usize;
-                // The places of one worker ascend, whatever other workers do.
-                let place = places.fetch_add(1, Ordering::Relaxed);
+                // The numbers of one worker's visits ascend, whatever other workers do.
+                let visit = visits.fetch_add(1, Ordering::Relaxed);
                 // SAFETY: one worker visits each pair of row and tree. `Run::block` has checked the pair, and
                 // `Program::check` the buffer's length.
-                unsafe { *out.at(at) = TraceEntry { place, ..self.visit } };
+                unsafe { *out.at(at) = TraceEntry { visit, ..self.visit } };
             }
-            TraceTarget::Counts(counts) => {
+            KeptVisits::Counts(counts) => {
                 counts[self.visit.engine as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -111,7 +111,7 @@ impl Sink for Trace<'_> {
 impl Program {
     /// Writes the visit of each row to each tree, `rows x trees`, trees in the producer's order. The run is
     /// the one that computes margins of these rows under the contract `any`. If a visit is made twice, its
-    /// first place is missing from the result.
+    /// first number is missing from the result.
     ///
     /// Margins may need room for each row: private sums, sums in another type, or slots for the least or
     /// largest leaf. The margins of a large batch are then computed in pieces, each as a batch of its own. A
@@ -125,8 +125,8 @@ impl Program {
 
     pub(super) fn trace_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [TraceEntry]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
-        let places = AtomicU32::new(0);
-        self.visit(rows, TraceTarget::Each { out: Shared::new(out), places: &places })
+        let visits = AtomicU32::new(0);
+        self.visit(rows, KeptVisits::Each { out: Shared::new(out), visits: &visits })
     }
 
     /// Returns how many visits of these rows to trees each engine makes, without the engines that make none.
@@ -136,12 +136,12 @@ impl Program {
     pub fn engines(&self, rows: &Rows<'_>) -> Result<Vec<(Engine, u64)>> {
         self.check(rows, 0, 0)?;
         let counts = Counts::default();
-        self.visit(rows, TraceTarget::Counts(&counts))?;
+        self.visit(rows, KeptVisits::Counts(&counts))?;
         let counted = Engine::ALL.into_iter().zip(counts).map(|(engine, n)| (engine, n.into_inner()));
         Ok(counted.filter(|(_, visits)| *visits > 0).collect())
     }
 
-    fn visit<T: Row>(&self, rows: &Rows<'_, T>, kept: TraceTarget<'_>) -> Result<()> {
+    fn visit<T: Row>(&self, rows: &Rows<'_, T>, kept: KeptVisits<'_>) -> Result<()> {
         let blocks = AtomicU32::new(0);
         let visits = TraceEmission { kept, blocks: &blocks, share: 0 };
         // The least and largest leaf are found from slots. The trees of a run that writes slots are not

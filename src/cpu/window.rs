@@ -1,4 +1,4 @@
-//! A window: a copy of some rows, column by column, in blocks of 64 rows.
+//! A window: a copy of some rows, column by column, in row blocks of 64 rows.
 //!
 //! A split near a tree's root reads the same column of 64 rows. In a window those values take four cache
 //! lines instead of 64, and a vector kernel loads them instead of gathering them. Columns keep their numbers,
@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Number of rows of a row block. Their values of a column lie side by side in a window.
-pub(super) use super::ranking::column_block::BLOCK;
+pub(super) use super::ranking::column_block::ROW_BLOCK;
 
 /// A copy of the rows `first` to `first + count`, column by column.
 #[derive(Clone, Copy)]
@@ -33,13 +33,13 @@ impl<'a, T: Row> Window<'a, T> {
 
     /// Returns whether all of these rows lie in one row block. The window has to hold them.
     pub(super) fn together(&self, rows: Span) -> bool {
-        rows.count == 0 || (rows.start - self.first) / BLOCK == (rows.end() - 1 - self.first) / BLOCK
+        rows.count == 0 || (rows.start - self.first) / ROW_BLOCK == (rows.end() - 1 - self.first) / ROW_BLOCK
     }
 
     /// Returns the data from the row's row block on, and the row's index in the row block.
     pub(super) fn block(&self, row: usize) -> (&'a [T], usize) {
         let row = row - self.first;
-        (&self.data[row / BLOCK * self.columns * BLOCK..], row % BLOCK)
+        (&self.data[row / ROW_BLOCK * self.columns * ROW_BLOCK..], row % ROW_BLOCK)
     }
 
     /// Like [`Self::block`], but from the data with the highest bit of each rank flipped.
@@ -49,9 +49,9 @@ impl<'a, T: Row> Window<'a, T> {
 
     /// Returns the rows of the row block that holds `row`, and the index of `row` among them.
     pub(super) fn rows(&self, row: usize) -> (Rows<'a, T>, usize) {
-        let (data, place) = self.block(row);
-        let rows = Rows::strided(data, [BLOCK, self.columns], [1, BLOCK]);
-        (rows.expect("a block's data is whole"), place)
+        let (data, index) = self.block(row);
+        let rows = Rows::strided(data, [ROW_BLOCK, self.columns], [1, ROW_BLOCK]);
+        (rows.expect("a row block's data is whole"), index)
     }
 }
 
@@ -61,16 +61,16 @@ mod tests {
 
     #[test]
     fn a_window_knows_its_rows_and_their_blocks() {
-        let data = vec![0f32; 2 * 2 * BLOCK];
+        let data = vec![0f32; 2 * 2 * ROW_BLOCK];
         let window = Window { first: 10, count: 100, columns: 2, data: &data, flipped: &[] };
-        let span = |start, count| Span { start, step: 1, count };
+        let span = |start, count| Span { start, stride: 1, count };
         assert!(window.holds(span(10, 100)) && window.holds(span(109, 1)));
         assert!(!window.holds(span(9, 2)) && !window.holds(span(10, 101)) && !window.holds(span(109, 2)));
-        // The first block ends before row 74.
-        assert!(window.together(span(10, BLOCK)) && window.together(span(74, 36)));
-        assert!(!window.together(span(10, BLOCK + 1)) && !window.together(span(73, 2)));
+        // The first row block ends before row 74.
+        assert!(window.together(span(10, ROW_BLOCK)) && window.together(span(74, 36)));
+        assert!(!window.together(span(10, ROW_BLOCK + 1)) && !window.together(span(73, 2)));
         assert!(window.together(span(74, 0)));
-        let (block, place) = window.block(75);
-        assert_eq!((block.len(), place), (2 * BLOCK, 1));
+        let (block, index) = window.block(75);
+        assert_eq!((block.len(), index), (2 * ROW_BLOCK, 1));
     }
 }

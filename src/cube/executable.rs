@@ -12,7 +12,7 @@ use crate::{
     forest::{Aggregate, Forest, Real, Targets},
     plan::{
         Combine, Emit, EpiloguePlan, Extents, Lowered, Number,
-        cube::{EpiloguePlace, PlanRef},
+        cube::{EpilogueSite, PlanRef},
     },
     sum::{Accumulator, Contract, FixedPoint},
 };
@@ -153,7 +153,7 @@ impl Executable {
         // The kernel binds rows, model, leaf values, result, partial sums and scalars, and sums that are
         // added to atomically.
         let kernel = 6 + u32::from(self.plan.is_atomic());
-        match self.ordered.is_some() || self.plan.place() == EpiloguePlace::Launch {
+        match self.ordered.is_some() || self.plan.epilogue_site() == EpilogueSite::Launch {
             // The epilogue's launch binds model, sums, their copies, result and scalars.
             true => kernel.max(5 + beside),
             false => kernel + beside,
@@ -212,7 +212,7 @@ impl Executable {
     pub(crate) fn takes_recorded(&self, rows: &Rows) -> bool {
         self.ordered.is_none()
             && self.plan.own.epilogue.recorded
-            && self.plan.place() == EpiloguePlace::Sum
+            && self.plan.epilogue_site() == EpilogueSite::Sum
             && rows.batch > 0
             && rows.batch <= self.most(rows)
     }

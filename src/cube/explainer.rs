@@ -1,9 +1,9 @@
-//! Contributions on one device: a forest's steps as words.
+//! Contributions on one device: a forest's instructions as words.
 
 use cubecl::client::Client;
 use fangorn_kernels::{
-    Buffer, ContributionProgram, Rows, contribution_steps as steps,
-    contribution_steps::{PASS_WORDS, STEP_WORDS},
+    Buffer, ContributionProgram, Rows, contribution_encoding as encoding,
+    contribution_encoding::{INSTRUCTION_WORDS, PASS_WORDS},
     most_contributions,
 };
 
@@ -11,7 +11,7 @@ use super::{executable::upload, words::asked};
 use crate::{
     contributions::{
         self,
-        program::{FIRST, Pass, Program, Question, Split, StepKind, TreeProgram},
+        program::{FIRST, Opcode, Pass, Program, Split, Test, TreeProgram},
     },
     error::{Error, Result},
     forest::{CompareType, Forest, Predicate, Side},
@@ -39,22 +39,23 @@ impl std::fmt::Debug for Explainer {
 }
 
 impl Explainer {
-    /// Prepares path-dependent contributions of a forest on the device behind `client`, and uploads its steps. The work
-    /// and the memory are linear in the forest's size.
+    /// Prepares path-dependent contributions of a forest on the device behind `client`, and uploads its instructions.
+    /// The work and the memory are linear in the forest's size.
     ///
     /// # Errors
     /// The errors of [`contributions::Explainer::new`]. [`Error::Contributions`]: a path of the forest is too long for
-    /// a unit's memory, or a row has too many contributions. [`Error::Device`]: the device has no memory for the steps.
+    /// a unit's memory, or a row has too many contributions. [`Error::Device`]: the device has no memory for the
+    /// instructions.
     pub fn new(client: &Client, forest: &Forest) -> Result<Self> {
         let explained = contributions::explained(forest)?;
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let program = Program::new(&explained, CompareType::F32);
-        let most_points = steps::points_for(program.deepest).ok_or_else(|| {
+        let most_points = encoding::points_for(program.deepest).ok_or_else(|| {
             Error::Contributions(format!(
                 "a path of the model has {} splits, a GPU's units have room for {}; explain it on the CPU, with \
                  contributions::Explainer",
                 program.deepest,
-                steps::deepest_path()
+                encoding::deepest_path()
             ))
         })?;
         let points = most_points.min(needed_points(&program));
@@ -68,7 +69,8 @@ impl Explainer {
         }
         let encoded = encode(&program, points as usize).ok_or_else(|| {
             Error::Contributions(
-                "the model's steps need more than 2^32 words; explain it on the CPU, with contributions::Explainer"
+                "the model's instructions need more than 2^32 words; explain it on the CPU, with \
+                 contributions::Explainer"
                     .into(),
             )
         })?;
@@ -110,7 +112,7 @@ fn needed_points(program: &Program) -> u32 {
     points.max().unwrap_or(1).max(1) as u32
 }
 
-/// The words of a program, and the indices where their parts begin.
+/// The words of a program, and the indices where their sections begin.
 struct Encoded {
     words: Vec<u32>,
     passes: u32,
@@ -121,34 +123,40 @@ struct Encoded {
 /// Encodes a program for passes of `points` points. Returns `None` if it needs more words than 32 bits can count.
 fn encode(program: &Program, points: usize) -> Option<Encoded> {
     let mut questions = Questions::of_sets(&program.sets);
-    let mut words_of_steps: Vec<u32> = Vec::new();
+    let mut words_of_instructions: Vec<u32> = Vec::new();
     let mut numbers: Vec<f32> = Vec::new();
-    // Of each pass: where its steps begin, their number, and where its numbers begin.
+    // Of each pass: where its instructions begin, their number, and where its numbers begin.
     let mut passes: Vec<[usize; PASS_WORDS as usize]> = Vec::new();
     for (o, output) in program.outputs.iter().enumerate() {
         for group in &output.groups {
             // Returns the index of a feature of the group among the contributions of a row.
-            let place = |feature: u32| {
+            let index_of = |feature: u32| {
                 let column = output.columns[group.features[feature as usize] as usize];
                 (o * (program.width + 1)) as u32 + program.columns[column as usize]
             };
             for tree in &group.trees {
-                let first = words_of_steps.len();
-                encode_steps(tree, &program.columns, &mut questions, place, &mut words_of_steps);
+                let first = words_of_instructions.len();
+                encode_instructions(
+                    tree,
+                    &program.columns,
+                    &mut questions,
+                    index_of,
+                    &mut words_of_instructions,
+                );
                 for pass in regrouped(&tree.passes, points) {
-                    passes.push([first, tree.steps.len(), numbers.len()]);
+                    passes.push([first, tree.instructions.len(), numbers.len()]);
                     numbers.extend(pass);
                 }
             }
         }
     }
-    let steps_at = passes.len() * PASS_WORDS as usize;
-    let numbers_at = steps_at + words_of_steps.len();
+    let instructions_at = passes.len() * PASS_WORDS as usize;
+    let numbers_at = instructions_at + words_of_instructions.len();
     let mut words = Vec::with_capacity(numbers_at + numbers.len());
     for [first, count, numbers] in &passes {
-        words.extend([(steps_at + first) as u32, *count as u32, (numbers_at + numbers) as u32]);
+        words.extend([(instructions_at + first) as u32, *count as u32, (numbers_at + numbers) as u32]);
     }
-    words.extend(words_of_steps);
+    words.extend(words_of_instructions);
     words.extend(numbers.iter().map(|number| number.to_bits()));
     let questions_at = words.len();
     words.extend(questions.words);
@@ -165,57 +173,58 @@ fn encode(program: &Program, points: usize) -> Option<Encoded> {
     })
 }
 
-/// Adds the words of a tree's steps. `place` returns the index of a feature among the contributions of a row.
-fn encode_steps(
+/// Adds the words of a tree's instructions. `index_of` returns the index of a feature among the contributions of a
+/// row.
+fn encode_instructions(
     tree: &TreeProgram,
     columns: &[u32],
     questions: &mut Questions,
-    place: impl Fn(u32) -> u32,
+    index_of: impl Fn(u32) -> u32,
     words: &mut Vec<u32>,
 ) {
-    // The level of each split that the steps have entered.
+    // The level of each split that the instructions have entered.
     let mut levels: Vec<Option<u32>> = vec![None; tree.splits.len()];
     let mut level = 0;
-    for step in &tree.steps {
-        let kind = match step.kind {
-            StepKind::Left => steps::LEFT,
-            StepKind::Right => steps::RIGHT,
-            StepKind::Back => steps::BACK,
-            StepKind::Leaves => steps::LEAVES,
-            StepKind::RightLeaf => steps::RIGHT_LEAF,
-            StepKind::LeftLeaf => steps::LEFT_LEAF,
-            StepKind::Join => steps::JOIN,
+    for instruction in &tree.instructions {
+        let opcode = match instruction.opcode {
+            Opcode::Left => encoding::LEFT,
+            Opcode::Right => encoding::RIGHT,
+            Opcode::Back => encoding::BACK,
+            Opcode::Leaves => encoding::LEAVES,
+            Opcode::RightLeaf => encoding::RIGHT_LEAF,
+            Opcode::LeftLeaf => encoding::LEFT_LEAF,
+            Opcode::Join => encoding::JOIN,
         };
-        if step.kind == StepKind::Back {
+        if instruction.opcode == Opcode::Back {
             level -= 1;
-            words.extend([kind; STEP_WORDS as usize]);
+            words.extend([opcode; INSTRUCTION_WORDS as usize]);
             continue;
         }
-        let Split { question, column, above } = tree.splits[step.split as usize];
-        let enters = levels[step.split as usize].replace(level).is_none();
-        let mut flags = kind | if enters { steps::ENTERS } else { 0 };
+        let Split { test, column, above } = tree.splits[instruction.split as usize];
+        let enters = levels[instruction.split as usize].replace(level).is_none();
+        let mut flags = opcode | if enters { encoding::ENTERS } else { 0 };
         let mut lists = 0;
-        if let (Some((split, side)), true) = (above, step.parts != FIRST) {
+        if let (Some((split, side)), true) = (above, instruction.lists != FIRST) {
             // A split above on the path has been entered before.
             let above_level = levels[split as usize].unwrap_or(0);
-            let side = if side == Side::Left { steps::ABOVE_LEFT } else { 0 };
-            flags |= steps::REPEATED | side | above_level << steps::ABOVE_SHIFT;
-            lists = step.parts;
+            let side = if side == Side::Left { encoding::ABOVE_LEFT } else { 0 };
+            flags |= encoding::REPEATED | side | above_level << encoding::ABOVE_SHIFT;
+            lists = instruction.lists;
         }
-        let (predicate, missing) = match question {
-            Question::Less { threshold, missing_left } => {
+        let (predicate, missing) = match test {
+            Test::Less { threshold, missing_left } => {
                 let missing = if missing_left { Side::Left } else { Side::Right };
                 (Predicate::Less { threshold: f64::from(threshold).into() }, missing)
             }
-            Question::LessDouble { threshold, missing_left } => {
+            Test::LessDouble { threshold, missing_left } => {
                 let missing = if missing_left { Side::Left } else { Side::Right };
                 (Predicate::Less { threshold: threshold.into() }, missing)
             }
-            Question::Any { predicate, missing } => (predicate, missing),
+            Test::Any { predicate, missing } => (predicate, missing),
         };
         let (asked, meta) = asked(questions, predicate, missing);
-        let [left, right] = step.leaves.map(f32::to_bits);
-        let share = step.share.to_bits();
+        let [left, right] = instruction.leaves.map(f32::to_bits);
+        let share = instruction.share.to_bits();
         words.extend([
             flags,
             columns[column as usize],
@@ -225,30 +234,30 @@ fn encode_steps(
             share,
             left,
             right,
-            place(step.feature),
+            index_of(instruction.feature),
         ]);
-        level += u32::from(matches!(step.kind, StepKind::Left | StepKind::Right));
+        level += u32::from(matches!(instruction.opcode, Opcode::Left | Opcode::Right));
     }
 }
 
 /// Returns the numbers of a tree's passes, in passes of `count` points: the points, their weights, and then for each
-/// split with a split above on the same feature the four lists of [`Pass::parts`]. The last pass is filled up with
+/// split with a split above on the same feature the four lists of [`Pass::lists`]. The last pass is filled up with
 /// points without weight.
 fn regrouped(passes: &[Pass], count: usize) -> impl Iterator<Item = Vec<f32>> + '_ {
     let each = passes.first().map_or(1, |pass| pass.at.len());
     let all = passes.len() * each;
-    let lists = passes.first().map_or(0, |pass| pass.parts.len() / each);
+    let lists = passes.first().map_or(0, |pass| pass.lists.len() / each);
     (0..all).step_by(count).map(move |first| {
-        // A place past the last point repeats it.
-        let places: Vec<(&Pass, usize)> =
+        // An index past the last point repeats it.
+        let points: Vec<(&Pass, usize)> =
             (first..first + count).map(|p| p.min(all - 1)).map(|p| (&passes[p / each], p % each)).collect();
-        let at = places.iter().map(|(pass, q)| pass.at[*q]);
-        let weights = places.iter().enumerate().map(|(i, (pass, q))| match first + i < all {
+        let at = points.iter().map(|(pass, q)| pass.at[*q]);
+        let weights = points.iter().enumerate().map(|(i, (pass, q))| match first + i < all {
             true => pass.weights[*q],
             false => 0.0,
         });
-        let parts =
-            (0..lists).flat_map(|list| places.iter().map(move |(pass, q)| pass.parts[list * each + q]));
-        at.chain(weights).chain(parts).collect()
+        let numbers =
+            (0..lists).flat_map(|list| points.iter().map(move |(pass, q)| pass.lists[list * each + q]));
+        at.chain(weights).chain(numbers).collect()
     })
 }

@@ -10,7 +10,7 @@ use crate::{
     sum::FixedPoint,
 };
 
-/// The words of a model, and the indices where their parts begin.
+/// The words of a model, and the indices where their sections begin.
 pub(super) struct ModelWords {
     pub(super) words: Vec<u32>,
     pub(super) trees_at: u32,
@@ -21,7 +21,7 @@ pub(super) struct ModelWords {
     pub(super) base_at: u32,
 }
 
-/// The parts of a node before they are packed into words.
+/// A node before it is packed into words.
 struct NodeWords {
     /// The threshold's key, or the index of a question in the words of questions.
     asked: u32,
@@ -63,14 +63,14 @@ impl NodeWords {
 
 /// The lists of columns that the row cache holds, if it does not hold all columns. A node then names a column with
 /// its index in such a list.
-struct Columns {
+struct ColumnLists {
     /// One list for each group of trees, or one list for all trees.
     lists: Vec<Vec<u32>>,
     /// Number of trees of a group.
     group: u32,
 }
 
-impl Columns {
+impl ColumnLists {
     fn new(forest: &Forest, lowered: &Lowered, plan: &Plan<Cube>) -> Self {
         match plan.own.column_group {
             Some(group) => Self { lists: group_columns(forest, lowered.order(), group), group },
@@ -81,7 +81,7 @@ impl Columns {
 
     /// Returns the number with which a node of the tree at `position` names the column `feature`: the index in
     /// the tree's list of columns, or the column itself if there are no lists.
-    fn place(&self, position: u32, feature: u32) -> u32 {
+    fn index(&self, position: u32, feature: u32) -> u32 {
         let list = self.lists.get((position / self.group) as usize);
         list.map_or(feature, |list| list.binary_search(&feature).unwrap_or(0) as u32)
     }
@@ -108,7 +108,7 @@ pub(super) fn encode(
     let forest = lowered.walked(forest);
     let (packed, order) = (lowered.packed(), lowered.order());
     let mut questions = Questions::new(forest);
-    let columns = Columns::new(forest, lowered, plan);
+    let columns = ColumnLists::new(forest, lowered, plan);
     let mut words = Vec::with_capacity(packed.nodes.len() * plan.own.node.words as usize);
     for (address, node) in packed.nodes.iter().enumerate() {
         let address = address as u32;
@@ -133,7 +133,7 @@ pub(super) fn encode(
                     None => threshold_word(predicate, t),
                 };
                 let (asked, flags) = asked_with(&mut questions, predicate, missing_left, threshold);
-                NodeWords { asked, column: columns.place(packed.position(address), feature), flags, link }
+                NodeWords { asked, column: columns.index(packed.position(address), feature), flags, link }
             }
         };
         encoded.write(address, plan, &mut words);
@@ -194,10 +194,10 @@ fn asked_with(
     missing_left: u32,
     threshold: impl Fn(f64) -> [u32; 1],
 ) -> (u32, u32) {
-    match (predicate, questions.place(predicate, &threshold)) {
-        (_, Some((place, named))) => {
+    match (predicate, questions.add(predicate, &threshold)) {
+        (_, Some((index, named))) => {
             let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
-            (place, missing_left | QUESTION | side)
+            (index, missing_left | QUESTION | side)
         }
         (Predicate::Less { threshold: t }, None) => {
             (threshold(t.0)[0] + u32::from(missing_left != 0), missing_left)
@@ -221,9 +221,9 @@ pub(super) fn rank_tables(ranks: &Ranks) -> Option<Vec<u32>> {
             ColumnKind::Thresholds { first, count } => (keys_at + first as usize, count, 0),
             ColumnKind::Question { predicate } => {
                 let value = |t: f64| threshold_word(predicate, t);
-                let (place, named) = questions.place(predicate, value)?;
+                let (index, named) = questions.add(predicate, value)?;
                 let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
-                (questions_at + place as usize, 0, QUESTION | side)
+                (questions_at + index as usize, 0, QUESTION | side)
             }
         };
         words.extend([column.feature, u32::try_from(at).ok()?, count, missing | flags]);

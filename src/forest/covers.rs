@@ -33,7 +33,7 @@ impl Covers {
         self.trees.is_empty()
     }
 
-    /// Returns the place of the first rule that the covers break, and the rule. `nodes` gives the number of nodes of
+    /// Returns the location of the first rule that the covers break, and the rule. `nodes` gives the number of nodes of
     /// each tree.
     pub(super) fn broken_rule(
         &self,
@@ -43,7 +43,7 @@ impl Covers {
     }
 }
 
-/// Returns the place of the first rule that `trees` breaks, and the rule. There must be a number for each node, for
+/// Returns the location of the first rule that `trees` breaks, and the rule. There must be a number for each node, for
 /// which `is_sound` holds. In messages, `what` names such a number, and `expected` what it should be.
 pub(super) fn broken_rule(
     trees: &[Vec<Real>],

@@ -161,7 +161,7 @@ fn first_difference(forests: [&Forest; 2], t: usize) -> Option<(TreeDiff, bool)>
     leaf.map(|difference| (difference, true))
 }
 
-/// Returns whether two splits ask the same question. Compares category sets by their members.
+/// Returns whether two splits ask the same predicate of the same column. Compares category sets by their members.
 fn same_split(forests: [&Forest; 2], nodes: [Node; 2]) -> bool {
     let [
         Node::Split { feature: fa, predicate: pa, missing: ma, .. },

@@ -130,14 +130,14 @@ impl Chain {
             _ => runs.push((key, side)),
         };
         for whole in self.monotonic_ranges() {
-            let mut parts = vec![whole];
+            let mut ranges = vec![whole];
             for ask in asks {
-                parts = self.split_where_answer_changes(parts, self.steps.len(), |y| ask(y, of));
+                ranges = self.split_where_answer_changes(ranges, self.steps.len(), |y| ask(y, of));
             }
-            for part in parts {
-                take(part.0, reference::side_of_cast(&[], predicate, missing, self.result(part.0)));
+            for range in ranges {
+                take(range.0, reference::side_of_cast(&[], predicate, missing, self.result(range.0)));
             }
-            // The keys between this piece and the next give NaN, which takes the missing side.
+            // The keys between this range and the next give NaN, which takes the missing side.
             if whole.1 < largest_key(self.rows) {
                 take(whole.1 + 1, missing);
             }
@@ -160,13 +160,13 @@ impl Chain {
                         self.split_where_answer_changes(monotonic_ranges, s, |y| y > f64::NEG_INFINITY);
                     monotonic_ranges =
                         self.split_where_answer_changes(monotonic_ranges, s, |y| y < f64::INFINITY);
-                    monotonic_ranges.retain(|piece| self.after(s, piece.0).is_finite());
+                    monotonic_ranges.retain(|range| self.after(s, range.0).is_finite());
                 }
                 // Zero divided by zero is NaN, so zero is split off and dropped.
                 Operation::Divide => {
                     monotonic_ranges = self.split_where_answer_changes(monotonic_ranges, s, |y| y < 0.0);
                     monotonic_ranges = self.split_where_answer_changes(monotonic_ranges, s, |y| y <= 0.0);
-                    monotonic_ranges.retain(|piece| self.after(s, piece.0) != 0.0);
+                    monotonic_ranges.retain(|range| self.after(s, range.0) != 0.0);
                 }
                 Operation::Add | Operation::Subtract => {}
             }
@@ -174,20 +174,20 @@ impl Chain {
         monotonic_ranges
     }
 
-    /// Splits each piece at the key where the answer of `ask` to the result of the first `steps` steps
-    /// changes. The answer changes at most once in a piece, because the result is monotonic there.
+    /// Splits each range at the key where the answer of `ask` to the result of the first `steps` steps
+    /// changes. The answer changes at most once in a range, because the result is monotonic there.
     fn split_where_answer_changes(
         &self,
         monotonic_ranges: Vec<(i64, i64)>,
         steps: usize,
         ask: impl Fn(f64) -> bool,
     ) -> Vec<(i64, i64)> {
-        let mut parts = Vec::with_capacity(monotonic_ranges.len() + 1);
+        let mut ranges = Vec::with_capacity(monotonic_ranges.len() + 1);
         for (first, last) in monotonic_ranges {
             let answer = |key| ask(self.after(steps, key));
             let end = answer(last);
             if answer(first) == end {
-                parts.push((first, last));
+                ranges.push((first, last));
                 continue;
             }
             // The answer at `before` equals the answer at the first key, the answer at `from` equals the
@@ -197,9 +197,9 @@ impl Chain {
                 let middle = i64::midpoint(before, from);
                 if answer(middle) == end { from = middle } else { before = middle }
             }
-            parts.extend([(first, before), (from, last)]);
+            ranges.extend([(first, before), (from, last)]);
         }
-        parts
+        ranges
     }
 
     fn result(&self, key: i64) -> f64 {

@@ -23,7 +23,7 @@ impl Gains {
         &self.trees[t]
     }
 
-    /// Returns the place of the first rule that the gains break, and the rule. `nodes` gives the number of nodes of
+    /// Returns the location of the first rule that the gains break, and the rule. `nodes` gives the number of nodes of
     /// each tree.
     pub(super) fn broken_rule(
         &self,

@@ -272,7 +272,7 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
-    /// All ways to combine leaf values.
+    /// All aggregates.
     pub const ALL: [Self; 3] = [Self::Sum, Self::Min, Self::Max];
 
     /// The name in text forms.

@@ -109,14 +109,14 @@ mod tests {
 
     /// Wherever the bytes are cut, they have the hash of all of them.
     #[test]
-    fn parts_have_the_hash_of_the_whole() {
+    fn chunks_have_the_hash_of_the_whole() {
         let bytes: Vec<u8> = (0..5000u32).map(|n| (n * 7 % 251) as u8).collect();
         let whole = xxhash_rust::xxh3::xxh3_128(&bytes);
-        for part in [1, 3, 8, 1000, 1023, 1024, 1025, 2500, 5000] {
+        for length in [1, 3, 8, 1000, 1023, 1024, 1025, 2500, 5000] {
             let mut hasher = WordHasher::new();
-            bytes.chunks(part).for_each(|part| hasher.write(part));
-            assert_eq!(hasher.finish(), xxhash_rust::xxh3::xxh3_64(&bytes), "parts of {part}");
-            assert_eq!(hasher.digest(), whole, "parts of {part}");
+            bytes.chunks(length).for_each(|chunk| hasher.write(chunk));
+            assert_eq!(hasher.finish(), xxhash_rust::xxh3::xxh3_64(&bytes), "chunks of {length}");
+            assert_eq!(hasher.digest(), whole, "chunks of {length}");
         }
     }
 }

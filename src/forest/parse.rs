@@ -43,16 +43,16 @@ impl Forest {
         let mut lines = text.lines().enumerate();
         let (_, first) = lines.next().unwrap_or((0, ""));
         let forest = head(first).map_err(|cause| ForestTextError { line: 1, cause })?;
-        let mut parts = ForestParts { forest, targets: Vec::new(), leaves: Vec::new() };
+        let mut reader = ForestReader { forest, targets: Vec::new(), leaves: Vec::new() };
         for (at, line) in lines {
-            parts.read(line).map_err(|cause| ForestTextError { line: at + 1, cause })?;
+            reader.read(line).map_err(|cause| ForestTextError { line: at + 1, cause })?;
         }
-        parts.finish().map_err(|cause| ForestTextError { line: text.lines().count(), cause })
+        reader.finish().map_err(|cause| ForestTextError { line: text.lines().count(), cause })
     }
 }
 
 /// A forest that is being read. Its targets and leaf values are set at the end.
-struct ForestParts {
+struct ForestReader {
     forest: Forest,
     /// The output of each tree. Empty if leaves hold a value for each output.
     targets: Vec<u32>,
@@ -85,7 +85,7 @@ fn head(line: &str) -> Result<Forest, String> {
     Ok(forest)
 }
 
-impl ForestParts {
+impl ForestReader {
     fn read(&mut self, line: &str) -> Result<(), String> {
         let forest = &mut self.forest;
         let mut cursor = Cursor::new(line);
@@ -170,9 +170,9 @@ impl ForestParts {
         let width = forest.leaf_width().max(1);
         forest.leaf_values = vec![Real(f64::NAN); leaves.len() * width];
         for (slot, values) in leaves.iter() {
-            let place = forest.leaf_values.chunks_exact_mut(width).nth(*slot as usize);
-            match place {
-                Some(place) if values.len() == width => place.copy_from_slice(values),
+            let leaf = forest.leaf_values.chunks_exact_mut(width).nth(*slot as usize);
+            match leaf {
+                Some(leaf) if values.len() == width => leaf.copy_from_slice(values),
                 Some(_) => return Err(format!("slot {slot} has {} values, not {width}", values.len())),
                 None => return Err(format!("slot {slot} of {} leaves", leaves.len())),
             }

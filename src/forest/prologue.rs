@@ -96,19 +96,19 @@ impl Prologue {
 
 /// Why a prologue can't be folded into a forest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {cause}; {remedy}")]
+#[error("{location}: {cause}; {remedy}")]
 pub struct PrologueError {
-    /// The place of the error: `step 1`, or `tree 3, node 17`.
-    pub place: String,
-    /// What is wrong at that place.
+    /// The location of the error: `step 1`, or `tree 3, node 17`.
+    pub location: String,
+    /// What is wrong at that location.
     pub cause: String,
     /// What to do about it.
     pub remedy: String,
 }
 
 impl PrologueError {
-    fn new(place: impl Into<String>, cause: impl Into<String>, remedy: &str) -> Self {
-        Self { place: place.into(), cause: cause.into(), remedy: remedy.into() }
+    fn new(location: impl Into<String>, cause: impl Into<String>, remedy: &str) -> Self {
+        Self { location: location.into(), cause: cause.into(), remedy: remedy.into() }
     }
 }
 
@@ -154,8 +154,8 @@ impl Forest {
                 }
                 let fold = folded.entry(key).or_insert_with(|| chain.fold(*predicate, *missing));
                 let Fold { predicate: folded, swapped } = fold.map_err(|cause| {
-                    let place = format!("tree {t}, node {n}, column {}", chain.column);
-                    PrologueError::new(place, cause, PREPARE)
+                    let location = format!("tree {t}, node {n}, column {}", chain.column);
+                    PrologueError::new(location, cause, PREPARE)
                 })?;
                 *predicate = folded;
                 if swapped {

@@ -10,8 +10,8 @@ pub enum Coding {
     /// The table holds the numbers of rows already, or the file does not say how it codes categories.
     #[default]
     Numbers,
-    /// A category's number is its place in [`Feature::categories`].
-    Places {
+    /// A category's number is its index in [`Feature::categories`].
+    Indices {
         /// Whether categories are numbers or truth values, so that `10.0` equals `10`. Otherwise they are
         /// texts and are compared as they are.
         numbers: bool,
@@ -27,7 +27,7 @@ pub enum Coding {
         /// Pairs of a category's hash and its number, in ascending order of hashes. A category without a pair
         /// is in no split, as NaN is.
         codes: Vec<(u32, Real)>,
-        /// Whether rows must be made with [`Feature::codes`], as in [`Coding::Places`].
+        /// Whether rows must be made with [`Feature::codes`], as in [`Coding::Indices`].
         needed: bool,
     },
 }
@@ -38,7 +38,7 @@ impl Coding {
     pub fn is_needed(&self) -> bool {
         match self {
             Self::Numbers => false,
-            Self::Places { needed, .. } | Self::Hashes { needed, .. } => *needed,
+            Self::Indices { needed, .. } | Self::Hashes { needed, .. } => *needed,
         }
     }
 }
@@ -85,7 +85,7 @@ impl Feature {
     ///
     /// let colours = Feature {
     ///     categories: vec!["red".into(), "01".into()],
-    ///     coding: Coding::Places { numbers: false, unseen: Unseen::Refused, needed: false },
+    ///     coding: Coding::Indices { numbers: false, unseen: Unseen::Refused, needed: false },
     ///     ..Feature::default()
     /// };
     /// let codes = colours.codes().expect("categories");
@@ -96,10 +96,10 @@ impl Feature {
         let names = || self.categories.iter().enumerate().rev();
         let by = match &self.coding {
             Coding::Numbers => return None,
-            Coding::Places { numbers: true, unseen, .. } => {
+            Coding::Indices { numbers: true, unseen, .. } => {
                 CodeTable::Numbers(names().filter_map(|(i, name)| Some((key(name)?, i))).collect(), *unseen)
             }
-            Coding::Places { unseen, .. } => {
+            Coding::Indices { unseen, .. } => {
                 CodeTable::Texts(names().map(|(i, name)| (name.as_str(), i)).collect(), *unseen)
             }
             Coding::Hashes { codes, .. } => {
@@ -120,9 +120,9 @@ impl Codes<'_> {
     /// result is `None`.
     pub fn of(&self, text: &str) -> Option<f64> {
         let (code, unseen) = match &self.by {
-            CodeTable::Texts(places, unseen) => (places.get(text).map(|place| *place as f64), *unseen),
-            CodeTable::Numbers(places, unseen) => {
-                (key(text).and_then(|key| places.get(&key)).map(|place| *place as f64), *unseen)
+            CodeTable::Texts(indices, unseen) => (indices.get(text).map(|index| *index as f64), *unseen),
+            CodeTable::Numbers(indices, unseen) => {
+                (key(text).and_then(|key| indices.get(&key)).map(|index| *index as f64), *unseen)
             }
             CodeTable::Hashes(codes, truths) => {
                 // CatBoost writes truth values as 1 and 0, while tables write them as words.
@@ -131,8 +131,8 @@ impl Codes<'_> {
                     "False" if *truths => "0",
                     other => other,
                 };
-                let place = codes.binary_search_by_key(&hash(text.as_bytes()), |(hash, _)| *hash);
-                (place.ok().map(|place| codes[place].1.0), Unseen::Missing)
+                let index = codes.binary_search_by_key(&hash(text.as_bytes()), |(hash, _)| *hash);
+                (index.ok().map(|index| codes[index].1.0), Unseen::Missing)
             }
         };
         match unseen {
@@ -312,18 +312,18 @@ mod tests {
         }
     }
 
-    fn places(categories: &[&str], numbers: bool, unseen: Unseen) -> Feature {
+    fn indexed(categories: &[&str], numbers: bool, unseen: Unseen) -> Feature {
         let categories = categories.iter().map(|name| (*name).to_owned()).collect();
         Feature {
             categories,
-            coding: Coding::Places { numbers, unseen, needed: false },
+            coding: Coding::Indices { numbers, unseen, needed: false },
             ..Feature::default()
         }
     }
 
     #[test]
     fn texts_are_compared_as_they_are() {
-        let feature = places(&["red", "01", " 1", "", "red"], false, Unseen::Refused);
+        let feature = indexed(&["red", "01", " 1", "", "red"], false, Unseen::Refused);
         let codes = feature.codes().expect("categories");
         let found = ["red", "01", " 1", "", "1", "Red", "red "].map(|text| codes.of(text));
         assert_eq!(found, [Some(0.0), Some(1.0), Some(2.0), Some(3.0), None, None, None]);
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn numbers_are_compared_as_numbers() {
         let large = i64::MAX.to_string();
-        let feature = places(&["-3", "7", "0.5", "10", &large, "True"], true, Unseen::Missing);
+        let feature = indexed(&["-3", "7", "0.5", "10", &large, "True"], true, Unseen::Missing);
         let codes = feature.codes().expect("categories");
         for (text, code) in [
             ("-3", 0.0),

@@ -1,7 +1,7 @@
 //! Tiles: connected splits of a tree that one step of a walk decides together (Treebeard, sections 3.2 to
 //! 3.4).
 //!
-//! A [`Tiling`] says which nodes belong together, and nothing about their place in memory. It is *valid* if
+//! A [`Tiling`] says which nodes belong together, and nothing about where they lie in memory. It is *valid* if
 //! it keeps four rules. Every node is in one tile. A tile is connected. A leaf is alone in its tile. No split
 //! beside a tile could join it: the tile has the greatest size, or only leaves are beside it.
 
@@ -160,7 +160,7 @@ impl Tiling {
             let below: Vec<u32> = nodes.iter().flat_map(children).collect();
             let entries = nodes.iter().filter(|n| !below.contains(n)).count();
             if entries != 1 {
-                return Err(format!("connectedness: tile {tile} is in {entries} pieces"));
+                return Err(format!("connectedness: tile {tile} has {entries} entries"));
             }
             let could = |n: &&u32| self.tile_of(**n) != tile && tree.nodes[**n as usize].slot().is_none();
             if let Some(n) = below.iter().find(could)

@@ -8,17 +8,17 @@ use super::{CompareType, Forest, MOST_CATEGORIES, Node, Predicate, Real, Targets
 
 /// The first rule of the HIR that a forest breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {rule}")]
+#[error("{location}: {rule}")]
 pub struct VerifyError {
-    /// The place of the error: `tree 3, node 17`, or the name of a field.
-    pub place: String,
-    /// What is wrong at that place.
+    /// The location of the error: `tree 3, node 17`, or the name of a field.
+    pub location: String,
+    /// What is wrong at that location.
     pub rule: String,
 }
 
 impl VerifyError {
-    fn new(place: impl Into<String>, rule: impl Into<String>) -> Self {
-        Self { place: place.into(), rule: rule.into() }
+    fn new(location: impl Into<String>, rule: impl Into<String>) -> Self {
+        Self { location: location.into(), rule: rule.into() }
     }
 }
 
@@ -30,7 +30,7 @@ impl Forest {
     /// forest's compare type. Leaf values are finite. A base score may be infinite or NaN, and then all
     /// margins of its output are infinite or NaN too.
     /// # Errors
-    /// Returns the first rule that is broken, with its place. The time is linear in the forest's size.
+    /// Returns the first rule that is broken, with its location. The time is linear in the forest's size.
     pub fn verify(&self) -> Result<(), VerifyError> {
         self.verified_depths().map(drop)
     }
@@ -38,7 +38,7 @@ impl Forest {
     /// Checks the forest like [`Forest::verify`], and returns the depth of each tree, which the check
     /// computes anyway.
     pub(crate) fn verified_depths(&self) -> Result<Vec<u32>, VerifyError> {
-        let fail = |place: &str, rule: String| Err(VerifyError::new(place, rule));
+        let fail = |location: &str, rule: String| Err(VerifyError::new(location, rule));
         if self.outputs == 0 {
             return fail("outputs", "a forest has at least one output".into());
         }
@@ -86,8 +86,8 @@ impl Forest {
         let nodes = || self.trees.iter().map(|tree| tree.nodes.len());
         let covers = self.covers.as_ref().and_then(|covers| covers.broken_rule(nodes()));
         let broken = covers.or_else(|| self.gains.as_ref().and_then(|gains| gains.broken_rule(nodes())));
-        if let Some((place, rule)) = broken {
-            return fail(&place, rule);
+        if let Some((location, rule)) = broken {
+            return fail(&location, rule);
         }
         let taken: Vec<AtomicBool> = (0..self.leaf_count()).map(|_| AtomicBool::new(false)).collect();
         let check = |t: usize| self.verify_tree(t, &taken);
@@ -103,7 +103,7 @@ impl Forest {
         }
     }
 
-    /// Checks one tree and returns its depth. `taken` marks the slots that some leaf has.
+    /// Checks one tree and returns its depth. `taken` says which slots some leaf has.
     fn verify_tree(&self, t: usize, taken: &[AtomicBool]) -> Result<u32, VerifyError> {
         let tree = &self.trees[t];
         let fail = |n: usize, rule: String| Err(VerifyError::new(format!("tree {t}, node {n}"), rule));

@@ -15,27 +15,27 @@ pub(super) fn integers(x: TensorView<'_>) -> Result<Vec<i64>, String> {
     match x.elements() {
         ElementsView::I64(values) => Ok(values.to_vec()),
         ElementsView::I32(values) => Ok(values.iter().map(|v| i64::from(*v)).collect()),
-        _ => Err(format!("places are integers, not {}", x.dtype())),
+        _ => Err(format!("indices are integers, not {}", x.dtype())),
     }
 }
 
-/// Returns the slices of an axis whose indices `places` holds.
-pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Result<Tensor, String> {
+/// Returns the slices of an axis with these indices.
+pub(super) fn gather(axis: i64, x: TensorView<'_>, indices: TensorView<'_>) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
     let length = x.shape()[axis];
-    let inside = |place: i64| axis_of(place, length);
-    let wanted = match places.elements() {
-        ElementsView::I64(places) => places.iter().map(|place| inside(*place)).collect(),
-        _ => integers(places)?.into_iter().map(inside).collect::<Result<Vec<usize>, _>>(),
+    let inside = |index: i64| axis_of(index, length);
+    let wanted = match indices.elements() {
+        ElementsView::I64(indices) => indices.iter().map(|index| inside(*index)).collect(),
+        _ => integers(indices)?.into_iter().map(inside).collect::<Result<Vec<usize>, _>>(),
     };
-    let wanted = wanted.map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
+    let wanted = wanted.map_err(|_| format!("an index is not among the {length} of axis {axis}"))?;
     let (before, after): (usize, usize) =
         (x.shape()[..axis].iter().product(), x.shape()[axis + 1..].iter().product());
-    let parts = [&x.shape()[..axis], places.shape(), &x.shape()[axis + 1..]];
-    let shape: Lengths = parts.into_iter().flatten().copied().collect();
+    let lengths = [&x.shape()[..axis], indices.shape(), &x.shape()[axis + 1..]];
+    let shape: Lengths = lengths.into_iter().flatten().copied().collect();
     room(&shape)?;
     let wanted = &wanted;
-    let from = (0..before).flat_map(|b| wanted.iter().map(move |place| (b * length + place) * after));
+    let from = (0..before).flat_map(|b| wanted.iter().map(move |index| (b * length + index) * after));
     let elements = match after {
         1 => x.elements().at(from),
         _ => x.elements().runs(from, after),
@@ -43,24 +43,23 @@ pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Re
     whole(shape, elements)
 }
 
-/// Returns, for each element of `places`, the row-major index of the element of `x` that it selects. The
-/// elements of `places` are indices along an axis.
-pub(super) fn places_along(
+/// Returns, for each of these indices along an axis, the row-major index of the element of `x` that it selects.
+pub(super) fn flat_indices(
     axis: usize,
     x: TensorView<'_>,
-    places: TensorView<'_>,
+    indices: TensorView<'_>,
 ) -> Result<Vec<usize>, String> {
-    let (length, shape) = (x.shape()[axis], places.shape());
+    let (length, shape) = (x.shape()[axis], indices.shape());
     let inside = |(at, (own, other)): (usize, (&usize, &usize))| at == axis || other <= own;
     if shape.len() != x.shape().len() || !x.shape().iter().zip(shape).enumerate().all(inside) {
-        return Err(format!("places of shape {shape:?} are not inside a tensor of shape {:?}", x.shape()));
+        return Err(format!("indices of shape {shape:?} are not inside a tensor of shape {:?}", x.shape()));
     }
     let strides: Vec<usize> = (0..shape.len()).map(|at| x.shape()[at + 1..].iter().product()).collect();
-    let mut found = Vec::with_capacity(places.elements().len());
-    for (mut at, place) in integers(places)?.into_iter().enumerate() {
-        let place = axis_of(place, length)
-            .map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
-        let mut there = place * strides[axis];
+    let mut found = Vec::with_capacity(indices.elements().len());
+    for (mut at, index) in integers(indices)?.into_iter().enumerate() {
+        let index = axis_of(index, length)
+            .map_err(|_| format!("an index is not among the {length} of axis {axis}"))?;
+        let mut there = index * strides[axis];
         for (dimension, lengths) in shape.iter().enumerate().rev() {
             if dimension != axis {
                 there += at % lengths * strides[dimension];
@@ -72,15 +71,15 @@ pub(super) fn places_along(
     Ok(found)
 }
 
-/// Returns the elements of `x` whose indices along an axis `places` holds, in the shape of `places`.
+/// Returns the elements of `x` with these indices along an axis, in the shape of `indices`.
 pub(super) fn gather_elements(
     axis: i64,
     x: TensorView<'_>,
-    places: TensorView<'_>,
+    indices: TensorView<'_>,
 ) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
-    let from = places_along(axis, x, places)?;
-    whole(places.shape(), x.elements().at(from.into_iter()))
+    let from = flat_indices(axis, x, indices)?;
+    whole(indices.shape(), x.elements().at(from.into_iter()))
 }
 
 /// Joins tensors along an axis.
@@ -199,8 +198,8 @@ pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: TensorView<'_
         dimensions[axis][1] = dimensions[axis][1].saturating_mul(step);
         return whole(shape, x.elements().strided(first * stride(axis), &dimensions));
     }
-    let places: Vec<i64> = (0..count as i64).map(|at| first + at * step).collect();
-    let wanted = Tensor::new([places.len()], Elements::I64(places)).expect("a list");
+    let indices: Vec<i64> = (0..count as i64).map(|at| first + at * step).collect();
+    let wanted = Tensor::new([indices.len()], Elements::I64(indices)).expect("a list");
     gather(axis as i64, x, wanted.view())
 }
 

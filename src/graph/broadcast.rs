@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::tensor::{defaults, places};
+use super::tensor::{defaults, source_indices};
 use crate::cpu::{Loops, widest};
 
 /// How the elements of an operand repeat over a result.
@@ -52,7 +52,10 @@ pub(super) fn pairs<T: Clone, U: Clone + Default>(
         (other, Repeat::Period(whole)) if whole == all => {
             with_whole(b, a, (other, of_a, shape), |b, a| f(a, b))
         }
-        _ => places(of_a, shape).zip(places(of_b, shape)).map(|(at, bt)| f(&a[at], &b[bt])).collect(),
+        _ => source_indices(of_a, shape)
+            .zip(source_indices(of_b, shape))
+            .map(|(at, bt)| f(&a[at], &b[bt]))
+            .collect(),
     }
 }
 
@@ -64,7 +67,9 @@ fn with_whole<T, U: Clone + Default>(
     f: impl Fn(&T, &T) -> U + Copy,
 ) -> Vec<U> {
     match repeat {
-        Repeat::Other => whole.iter().zip(places(of_other, shape)).map(|(a, at)| f(a, &other[at])).collect(),
+        Repeat::Other => {
+            whole.iter().zip(source_indices(of_other, shape)).map(|(a, at)| f(a, &other[at])).collect()
+        }
         Repeat::Period(period) => widest(WithPeriod { whole, other, period, f }),
         Repeat::Run(run) => widest(WithRuns { whole, other, run, f }),
     }
@@ -125,7 +130,7 @@ pub(super) fn pairs_in_place<T>(
         return;
     }
     match Repeat::of(of_b, shape) {
-        Repeat::Other => a.iter_mut().zip(places(of_b, shape)).for_each(|(a, at)| *a = f(a, &b[at])),
+        Repeat::Other => a.iter_mut().zip(source_indices(of_b, shape)).for_each(|(a, at)| *a = f(a, &b[at])),
         Repeat::Period(period) => widest(InPlaceWithPeriod { a, b, period, f }),
         Repeat::Run(run) => widest(InPlaceWithRuns { a, b, run, f }),
     }
@@ -216,18 +221,18 @@ pub(super) fn repeated<'x, T: Clone>(x: &'x [T], from: &[usize], shape: &[usize]
         Repeat::Period(period) if period == all => Cow::Borrowed(x),
         Repeat::Period(period) if period > 0 => x.iter().cycle().take(all).cloned().collect(),
         Repeat::Run(run) => x.iter().flat_map(|x| std::iter::repeat_n(x, run)).take(all).cloned().collect(),
-        _ => places(from, shape).map(|at| x[at].clone()).collect(),
+        _ => source_indices(from, shape).map(|at| x[at].clone()).collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{pairs, pairs_in_place, places, repeated};
+    use super::{pairs, pairs_in_place, repeated, source_indices};
     use crate::graph::tensor::broadcast;
 
     /// All pairs of shapes of up to three dimensions, with lengths of 0 to 3.
     #[test]
-    fn pairs_are_those_of_their_places() {
+    fn pairs_are_those_of_their_indices() {
         let mut shapes = vec![vec![]];
         for dimensions in 1..=3 {
             for at in 0..4usize.pow(dimensions) {
@@ -242,8 +247,8 @@ mod tests {
                 };
                 let (a, b) = (values(of_a, 0), values(of_b, 1000));
                 let found = pairs((&a, of_a), (&b, of_b), &shape, |a, b| a * 10_000 + b);
-                let expected: Vec<usize> = places(of_a, &shape)
-                    .zip(places(of_b, &shape))
+                let expected: Vec<usize> = source_indices(of_a, &shape)
+                    .zip(source_indices(of_b, &shape))
                     .map(|(at, bt)| a[at] * 10_000 + b[bt])
                     .collect();
                 assert_eq!(found, expected, "{of_a:?} and {of_b:?}");
@@ -252,7 +257,7 @@ mod tests {
                     pairs_in_place(&mut found, (&b, of_b), &shape, |a, b| a * 10_000 + b);
                     assert_eq!(found, expected, "{of_a:?} and {of_b:?}, in place");
                 }
-                let expected: Vec<usize> = places(of_a, &shape).map(|at| a[at]).collect();
+                let expected: Vec<usize> = source_indices(of_a, &shape).map(|at| a[at]).collect();
                 assert_eq!(*repeated(&a, of_a, &shape), expected, "{of_a:?} over {shape:?}");
             }
         }

@@ -1,4 +1,4 @@
-//! Whether a batch can be evaluated in parts: each output has a slice for each row, which depends on that row alone.
+//! Whether a batch can be evaluated in pieces: each output has a slice for each row, which depends on that row alone.
 
 use super::{
     model::{Graph, Node, Operand},
@@ -7,21 +7,21 @@ use super::{
     types::GraphTypes,
 };
 
-/// Returns whether the outputs of a part of a batch are that part of the batch's outputs. A graph for which this is not
-/// known counts as one for which it is not so.
+/// Returns whether the outputs of a piece of a batch are that piece of the batch's outputs. A graph for which this is
+/// not known counts as one for which it is not so.
 pub(super) fn goes_by_rows(graph: &Graph, types: &GraphTypes) -> bool {
     if graph.inputs.iter().any(|input| input.shape.first() != Some(&None)) {
         return false;
     }
-    let mut nodes: Vec<RowPlace> = Vec::with_capacity(graph.nodes.len());
+    let mut nodes: Vec<RowAxis> = Vec::with_capacity(graph.nodes.len());
     for (at, node) in (0u32..).zip(&graph.nodes) {
         let rows = Rows { types, nodes: &nodes };
-        let place = match node.operands.iter().any(|operand| rows.of(*operand) != RowPlace::Nowhere) {
+        let found = match node.operands.iter().any(|operand| rows.of(*operand) != RowAxis::Nowhere) {
             true => rows.after(node, Operand::Node(at, 0)),
-            false => Some(RowPlace::Nowhere),
+            false => Some(RowAxis::Nowhere),
         };
-        let Some(place) = place else { return false };
-        nodes.push(place);
+        let Some(found) = found else { return false };
+        nodes.push(found);
     }
     let rows = Rows { types, nodes: &nodes };
     graph.outputs.iter().all(|output| rows.of(output.operand) == Dimension(0))
@@ -29,27 +29,27 @@ pub(super) fn goes_by_rows(graph: &Graph, types: &GraphTypes) -> bool {
 
 /// Where the rows of a batch are in a tensor, or in the results of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowPlace {
+enum RowAxis {
     /// The tensor is the same for any rows.
     Nowhere,
     /// This dimension has a slice for each row, which depends on that row alone.
     Dimension(usize),
-    /// The tensor is a shape. The number of rows stands at this place, and all other lengths are the same for any rows.
+    /// The tensor is a shape. The number of rows stands at this index, and all other lengths are the same for any rows.
     Length(usize),
 }
 
-use RowPlace::Dimension;
+use RowAxis::Dimension;
 
 struct Rows<'g> {
     types: &'g GraphTypes,
-    nodes: &'g [RowPlace],
+    nodes: &'g [RowAxis],
 }
 
 impl Rows<'_> {
-    fn of(&self, operand: Operand) -> RowPlace {
+    fn of(&self, operand: Operand) -> RowAxis {
         match operand {
             Operand::Input(_) => Dimension(0),
-            Operand::Weight(_) => RowPlace::Nowhere,
+            Operand::Weight(_) => RowAxis::Nowhere,
             Operand::Node(at, _) => self.nodes[at as usize],
         }
     }
@@ -63,26 +63,27 @@ impl Rows<'_> {
     }
 
     fn is_weight(&self, operand: Option<&Operand>) -> bool {
-        operand.is_some_and(|operand| self.of(*operand) == RowPlace::Nowhere)
+        operand.is_some_and(|operand| self.of(*operand) == RowAxis::Nowhere)
     }
 
     /// Returns where the rows are in the results of a node, some of whose operands have rows. Returns `None` where the
     /// results of a row may depend on other rows, or where too little is known.
-    fn after(&self, node: &Node, result: Operand) -> Option<RowPlace> {
+    fn after(&self, node: &Node, result: Operand) -> Option<RowAxis> {
         let x = node.operands[0];
         let second = node.operands.get(1);
-        let (place, x_place) = match self.of(x) {
-            Dimension(place) => (Some(place), self.of(x)),
+        let (row_axis, x_rows) = match self.of(x) {
+            Dimension(at) => (Some(at), self.of(x)),
             other => (None, other),
         };
         // An axis that is not that of the rows, counted from 0.
-        let other = |axis: i64| axis_of(axis, self.dimensions(x)?).ok().filter(|axis| Some(*axis) != place);
+        let other =
+            |axis: i64| axis_of(axis, self.dimensions(x)?).ok().filter(|axis| Some(*axis) != row_axis);
         let others = |axes: &[i64]| axes.iter().map(|axis| other(*axis)).collect::<Option<Vec<usize>>>();
-        let before = |axes: &[usize]| axes.iter().filter(|axis| Some(**axis) < place).count();
+        let before = |axes: &[usize]| axes.iter().filter(|axis| Some(**axis) < row_axis).count();
         // The rows are the first dimension, and stay so if a condition holds.
-        let first = |holds: bool| (x_place == Dimension(0) && holds).then_some(Dimension(0));
+        let first = |holds: bool| (x_rows == Dimension(0) && holds).then_some(Dimension(0));
         match &node.operator {
-            Operator::Unary(_) | Operator::Cast(_) | Operator::Lookup { .. } => place.map(Dimension),
+            Operator::Unary(_) | Operator::Cast(_) | Operator::Lookup { .. } => row_axis.map(Dimension),
             Operator::CouplePairs { .. }
             | Operator::Pool(_)
             | Operator::Forest(_)
@@ -111,48 +112,52 @@ impl Rows<'_> {
             Operator::Distances(_) => first(self.is_weight(second)),
             Operator::Reduce { axes, keep, .. } if !axes.is_empty() => {
                 let axes = others(axes)?;
-                Some(Dimension(place? - if *keep { 0 } else { before(&axes) }))
+                Some(Dimension(row_axis? - if *keep { 0 } else { before(&axes) }))
             }
             Operator::Softmax { axis }
             | Operator::CumulativeSum { axis }
             | Operator::TopK { axis, .. }
-            | Operator::Slice { axis, .. } => other(*axis).and(place).map(Dimension),
+            | Operator::Slice { axis, .. } => other(*axis).and(row_axis).map(Dimension),
             Operator::ArgExtreme { axis, keep, .. } => {
                 let axis = other(*axis)?;
-                Some(Dimension(place? - if *keep { 0 } else { before(&[axis]) }))
+                Some(Dimension(row_axis? - if *keep { 0 } else { before(&[axis]) }))
             }
             // The axis becomes the dimensions of the indices.
-            Operator::Gather { axis } => match (place, self.of(*second?)) {
-                (Some(place), RowPlace::Nowhere) => {
+            Operator::Gather { axis } => match (row_axis, self.of(*second?)) {
+                (Some(at), RowAxis::Nowhere) => {
                     let axis = other(*axis)?;
                     let indices = self.dimensions(*second?)?;
-                    Some(Dimension(if axis < place { place - 1 + indices } else { place }))
+                    Some(Dimension(if axis < at { at - 1 + indices } else { at }))
                 }
-                (None, Dimension(place)) if x_place == RowPlace::Nowhere => {
-                    Some(Dimension(axis_of(*axis, self.dimensions(x)?).ok()? + place))
+                (None, Dimension(at)) if x_rows == RowAxis::Nowhere => {
+                    Some(Dimension(axis_of(*axis, self.dimensions(x)?).ok()? + at))
                 }
                 _ => None,
             },
             Operator::GatherElements { axis } => {
-                (self.of(*second?) == x_place).then_some(())?;
-                other(*axis).and(place).map(Dimension)
+                (self.of(*second?) == x_rows).then_some(())?;
+                other(*axis).and(row_axis).map(Dimension)
             }
             Operator::Concat { axis } => {
-                node.operands.iter().all(|operand| self.of(*operand) == x_place).then_some(())?;
-                other(*axis).and(place).map(Dimension)
+                node.operands.iter().all(|operand| self.of(*operand) == x_rows).then_some(())?;
+                other(*axis).and(row_axis).map(Dimension)
             }
-            Operator::Reshape(lengths) => reshaped(self.shape(x)?, place?, lengths).map(Dimension),
-            Operator::Transpose(order) => order.iter().position(|from| Some(*from) == place).map(Dimension),
+            Operator::Reshape(lengths) => reshaped(self.shape(x)?, row_axis?, lengths).map(Dimension),
+            Operator::Transpose(order) => {
+                order.iter().position(|from| Some(*from) == row_axis).map(Dimension)
+            }
             Operator::Unsqueeze(axes) => {
                 let all = self.dimensions(x)? + axes.len();
                 let new: Vec<usize> =
                     axes.iter().map(|axis| axis_of(*axis, all).ok()).collect::<Option<_>>()?;
-                (0..all).filter(|axis| !new.contains(axis)).nth(place?).map(Dimension)
+                (0..all).filter(|axis| !new.contains(axis)).nth(row_axis?).map(Dimension)
             }
-            Operator::Squeeze(axes) if !axes.is_empty() => Some(Dimension(place? - before(&others(axes)?))),
-            Operator::Shape => place.map(RowPlace::Length),
-            Operator::Fill(_) => match x_place {
-                RowPlace::Length(place) => Some(Dimension(place)),
+            Operator::Squeeze(axes) if !axes.is_empty() => {
+                Some(Dimension(row_axis? - before(&others(axes)?)))
+            }
+            Operator::Shape => row_axis.map(RowAxis::Length),
+            Operator::Fill(_) => match x_rows {
+                RowAxis::Length(at) => Some(Dimension(at)),
                 _ => None,
             },
             _ => None,
@@ -161,9 +166,9 @@ impl Rows<'_> {
 
     /// Returns where the rows are in a result of so many dimensions, for which operands are broadcast. Dimensions of
     /// operands match from the last one on.
-    fn broadcast(&self, operands: &[Operand], dimensions: usize) -> Option<RowPlace> {
+    fn broadcast(&self, operands: &[Operand], dimensions: usize) -> Option<RowAxis> {
         let from_last = |operand: Operand| match self.of(operand) {
-            Dimension(place) => Some(self.dimensions(operand)? - place),
+            Dimension(axis) => Some(self.dimensions(operand)? - axis),
             _ => None,
         };
         let from_last = operands.iter().find_map(|operand| from_last(*operand))?;
@@ -171,10 +176,10 @@ impl Rows<'_> {
             let own = self.shape(*operand)?;
             let at = own.len().checked_sub(from_last);
             let fits = match self.of(*operand) {
-                Dimension(place) => at == Some(place),
+                Dimension(axis) => at == Some(axis),
                 // What has no rows must be the same for all of them.
-                RowPlace::Nowhere => at.is_none_or(|at| own[at] == Some(1)),
-                RowPlace::Length(_) => false,
+                RowAxis::Nowhere => at.is_none_or(|at| own[at] == Some(1)),
+                RowAxis::Length(_) => false,
             };
             fits.then_some(())?;
         }
@@ -182,20 +187,20 @@ impl Rows<'_> {
     }
 }
 
-/// Returns which dimension has the rows after a reshape, where dimension `place` of `shape` has them. A row keeps its
-/// elements if as many elements lie before and behind that dimension as before.
-fn reshaped(shape: &[Option<usize>], place: usize, lengths: &[i64]) -> Option<usize> {
+/// Returns which dimension has the rows after a reshape, where dimension `row_axis` of `shape` has them. A row keeps
+/// its elements if as many elements lie before and behind that dimension as before.
+fn reshaped(shape: &[Option<usize>], row_axis: usize, lengths: &[i64]) -> Option<usize> {
     let product = |lengths: &[Option<usize>]| {
         lengths.iter().try_fold(1usize, |all, length| all.checked_mul((*length)?))
     };
-    let (outer, inner) = (product(&shape[..place])?, product(&shape[place + 1..]));
+    let (outer, inner) = (product(&shape[..row_axis])?, product(&shape[row_axis + 1..]));
     // A length of 0 is that of the same dimension before.
     let length = |(at, length): (usize, &i64)| match length {
         0 => *shape.get(at)?,
         length => usize::try_from(*length).ok(),
     };
     let known: Vec<Option<usize>> = lengths.iter().enumerate().map(length).collect();
-    let copied = (lengths.get(place) == Some(&0)).then_some(place);
+    let copied = (lengths.get(row_axis) == Some(&0)).then_some(row_axis);
     let at = match copied {
         Some(at) => at,
         None => {
@@ -348,11 +353,11 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
         (0..rows * 3).map(|_| draws.below(9) as f32 - 4.0).collect()
     }
 
-    /// Where a graph counts as going by rows, its outputs of two parts of a batch are those of the batch.
+    /// If a graph counts as going by rows, its outputs of two pieces of a batch are those of the batch.
     #[test]
-    fn parts_of_random_graphs_are_parts_of_the_batch() {
+    fn pieces_of_a_batch_give_pieces_of_its_outputs() {
         let draws = &mut Random(0x5eed);
-        let (mut parted, mut whole) = (0, 0);
+        let (mut divided, mut whole) = (0, 0);
         for case in 0..20_000 {
             let graph = random_graph(draws);
             if !goes_by_rows(&graph, &graph.types().expect("types")) {
@@ -362,11 +367,11 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
             let rows = 2 + draws.below(5);
             let inputs = [rows_of(draws, rows), rows_of(draws, rows)];
             let run = |from: usize, to: usize| {
-                let part = |values: &Vec<f32>| {
+                let piece = |values: &Vec<f32>| {
                     Tensor::new([to - from, 3], Elements::F32(values[from * 3..to * 3].to_vec()))
                         .expect("rows")
                 };
-                let mut found = graph.run(&[part(&inputs[0]), part(&inputs[1])])?;
+                let mut found = graph.run(&[piece(&inputs[0]), piece(&inputs[1])])?;
                 let found = found.remove(0);
                 Ok::<_, GraphError>((
                     found.shape().to_vec(),
@@ -375,15 +380,16 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
             };
             // Shapes that fit by chance, or not, are known only when rows are there.
             let Ok((shape, values)) = run(0, rows) else { continue };
-            parted += usize::from(!graph.nodes.is_empty());
+            divided += usize::from(!graph.nodes.is_empty());
             let at = 1 + draws.below(rows - 1);
-            let [(first, mut joined), (second, rest)] = [run(0, at), run(at, rows)]
-                .map(|part| part.unwrap_or_else(|e| panic!("case {case}: a part is refused: {e}\n{graph}")));
+            let [(first, mut joined), (second, rest)] = [run(0, at), run(at, rows)].map(|piece| {
+                piece.unwrap_or_else(|e| panic!("case {case}: a piece is refused: {e}\n{graph}"))
+            });
             joined.extend(rest);
             assert_eq!((first[0], second[0], shape[0]), (at, rows - at, rows), "case {case}\n{graph}");
             assert_eq!((&first[1..], &second[1..]), (&shape[1..], &shape[1..]), "case {case}\n{graph}");
-            assert!(joined == values, "case {case}: parts at {at} of {rows} rows\n{graph}");
+            assert!(joined == values, "case {case}: pieces at {at} of {rows} rows\n{graph}");
         }
-        assert!(parted > 1000 && whole > 1000, "{parted} by rows, {whole} not");
+        assert!(divided > 1000 && whole > 1000, "{divided} by rows, {whole} not");
     }
 }

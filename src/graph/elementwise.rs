@@ -46,7 +46,7 @@ pub(super) fn binary_in_place(how: Binary, a: &mut Tensor, b: TensorView<'_>) ->
     if logic || !broadcasts_to(b.shape(), a.shape()) {
         return false;
     }
-    let (shape, elements) = a.parts_mut();
+    let (shape, elements) = a.fields_mut();
     match (elements, b.elements()) {
         (Elements::F32(a), ElementsView::F32(values)) => {
             of_floats!(how, pairs_in_place(a, (values, b.shape()), shape));
@@ -199,7 +199,7 @@ macro_rules! of_f32 {
 /// Applies an operator to each float in place. Returns `false`, and changes nothing, if the result has another type,
 /// or if the tensor is not of floats.
 pub(super) fn unary_in_place(how: Unary, x: &mut Tensor) -> bool {
-    match (how, x.parts_mut().1) {
+    match (how, x.fields_mut().1) {
         (Unary::IsNan | Unary::Not, _) => return false,
         (how, Elements::F32(x)) => of_f32!(how, each_in_place(x)),
         (how, Elements::F64(x)) => each_in_place(x, |v| of_float(how, *v)),
@@ -314,7 +314,7 @@ pub(super) fn lookup(
     let few = x.elements().len().saturating_mul(keys.len()) <= FEW_COMPARES;
     // A float's key is its bits; a missing value finds the key NaN, and -0.0 the key 0.
     let bits = |v: f64| if v.is_nan() { f64::NAN.to_bits() } else { (v + 0.0).to_bits() };
-    let places: Vec<Option<usize>> = match (x.elements(), keys) {
+    let indices: Vec<Option<usize>> = match (x.elements(), keys) {
         (ElementsView::Text(x), Elements::Text(keys)) if few => {
             x.iter().map(|text| keys.iter().rposition(|key| key == text)).collect()
         }
@@ -343,7 +343,7 @@ pub(super) fn lookup(
                 Some(at) => Some($values[*at].clone()),
                 None => $other.first().cloned(),
             };
-            let found: Option<Vec<_>> = places.iter().map(value).collect();
+            let found: Option<Vec<_>> = indices.iter().map(value).collect();
             found.ok_or("an element is no key, and it has no value for others")?
         }};
     }

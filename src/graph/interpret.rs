@@ -19,20 +19,20 @@ use crate::forest::{Forest, reference};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct GraphError {
     /// Where the error is: at a node, an input or an output, or in a line.
-    pub place: String,
+    pub location: String,
     /// What is wrong.
     pub cause: String,
 }
 
 impl fmt::Display for GraphError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.cause)
+        write!(f, "{}: {}", self.location, self.cause)
     }
 }
 
 impl GraphError {
-    pub(super) fn at(place: &str, cause: impl Into<String>) -> Self {
-        Self { place: place.to_owned(), cause: cause.into() }
+    pub(super) fn at(location: &str, cause: impl Into<String>) -> Self {
+        Self { location: location.to_owned(), cause: cause.into() }
     }
 }
 
@@ -157,7 +157,7 @@ impl Graph {
     ) -> Result<(), GraphError> {
         outputs.clear();
         self.check_inputs(inputs)?;
-        let mut made = Made { results: SmallVec::new(), places: SmallVec::new() };
+        let mut made = Made { results: SmallVec::new(), indices: SmallVec::new() };
         made.results.reserve(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
             let refused = |cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator));
@@ -170,9 +170,9 @@ impl Graph {
             };
             if !reused {
                 made.results.push(Results::NONE);
-                made.places.push(made.results.len() as u32 - 1);
+                made.indices.push(made.results.len() as u32 - 1);
                 let (results, earlier) = made.results.split_last_mut().expect("there is one now");
-                let view = |operand: &Operand| view(*operand, (self, inputs), (earlier, &made.places));
+                let view = |operand: &Operand| view(*operand, (self, inputs), (earlier, &made.indices));
                 let context = (evaluator, uses.wanted[at]);
                 let call = |operands: &[TensorView<'_>]| evaluate(&node.operator, operands, context, results);
                 with_views(&node.operands, view, call).map_err(refused)?;
@@ -181,17 +181,17 @@ impl Graph {
             for operand in &node.operands {
                 if let Operand::Node(of, _) = operand
                     && uses.last[*of as usize] == at
-                    && made.places[*of as usize] != made.places[at]
+                    && made.indices[*of as usize] != made.indices[at]
                 {
-                    made.results[made.places[*of as usize] as usize] = Results::NONE;
+                    made.results[made.indices[*of as usize] as usize] = Results::NONE;
                 }
             }
         }
-        let output = |operand| view(operand, (self, inputs), (&made.results, &made.places)).to_tensor();
+        let output = |operand| view(operand, (self, inputs), (&made.results, &made.indices)).to_tensor();
         // An only output is moved. Several are copied, because two may be the same tensor.
         match self.outputs[..] {
             [GraphOutput { operand: Operand::Node(at, result), .. }] => {
-                let results = &mut made.results[made.places[at as usize] as usize];
+                let results = &mut made.results[made.indices[at as usize] as usize];
                 outputs.extend(results.0[result as usize].take());
             }
             _ => outputs.extend(self.outputs.iter().map(|out| output(out.operand))),
@@ -251,21 +251,21 @@ struct Made {
     results: SmallVec<[Results; 4]>,
     /// The index in `results` of each node's results. Two nodes share an index if one has changed the only result of
     /// the other in place.
-    places: SmallVec<[u32; 16]>,
+    indices: SmallVec<[u32; 16]>,
 }
 
 /// Returns the view of an operand, given the results of earlier nodes and their indices.
 fn view<'t>(
     operand: Operand,
     (graph, inputs): (&'t Graph, &[TensorView<'t>]),
-    (results, places): (&'t [Results], &[u32]),
+    (results, indices): (&'t [Results], &[u32]),
 ) -> TensorView<'t> {
     match operand {
         Operand::Input(at) => inputs[at as usize],
         Operand::Weight(at) => graph.weights[at as usize].view(),
         // A result that nothing reads may have no tensor; every other result has one.
         Operand::Node(at, result) => {
-            let results = &results[places[at as usize] as usize];
+            let results = &results[indices[at as usize] as usize];
             results.0[result as usize].as_ref().map_or(TensorView::NONE, Tensor::view)
         }
     }
@@ -282,19 +282,19 @@ impl Made {
         other: Option<Operand>,
         (graph, inputs): (&Graph, &[TensorView<'_>]),
     ) -> Result<bool, String> {
-        let place = self.places[of];
+        let index = self.indices[of];
         let (first, other) = match other {
             Some(Operand::Node(at, result)) => {
-                let of_other = self.places[at as usize] as usize;
-                let Ok([first, others]) = self.results.get_disjoint_mut([place as usize, of_other]) else {
+                let of_other = self.indices[at as usize] as usize;
+                let Ok([first, others]) = self.results.get_disjoint_mut([index as usize, of_other]) else {
                     return Ok(false);
                 };
                 (first, others.0[result as usize].as_ref().map(Tensor::view))
             }
             Some(operand) => {
-                (&mut self.results[place as usize], Some(view(operand, (graph, inputs), (&[], &[]))))
+                (&mut self.results[index as usize], Some(view(operand, (graph, inputs), (&[], &[]))))
             }
-            None => (&mut self.results[place as usize], None),
+            None => (&mut self.results[index as usize], None),
         };
         let Results([Some(first), None]) = first else { return Ok(false) };
         let changed = match (operator, other) {
@@ -309,7 +309,7 @@ impl Made {
             _ => false,
         };
         if changed {
-            self.places.push(place);
+            self.indices.push(index);
         }
         Ok(changed)
     }
@@ -383,11 +383,11 @@ fn evaluate(
             *results = Results(reduce::top(*axis, *k, *greatest, x)?.map(Some));
             return Ok(());
         }
-        (Operator::Gather { axis }, [x, places]) => arrange::gather(*axis, *x, *places),
-        (Operator::GatherElements { axis }, [x, places]) => arrange::gather_elements(*axis, *x, *places),
+        (Operator::Gather { axis }, [x, indices]) => arrange::gather(*axis, *x, *indices),
+        (Operator::GatherElements { axis }, [x, indices]) => arrange::gather_elements(*axis, *x, *indices),
         (Operator::Compress { axis }, [x, condition]) => choose::compress(*axis, *x, *condition),
-        (Operator::ScatterElements { axis }, [x, places, updates]) => {
-            choose::scatter_elements(*axis, *x, *places, *updates)
+        (Operator::ScatterElements { axis }, [x, indices, updates]) => {
+            choose::scatter_elements(*axis, *x, *indices, *updates)
         }
         (Operator::Solve, [a, b]) => solve::solve(*a, *b),
         (Operator::Convolve { window, groups }, all) => networks::convolve(window, *groups, all, evaluator),

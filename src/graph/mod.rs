@@ -21,7 +21,7 @@
 //! | `linear_leaves` | forests whose leaves are linear models |
 //! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
 //! | `view` | borrowed tensors, which operators take |
-//! | `by_rows` | whether a batch can be evaluated in parts |
+//! | `by_rows` | whether a batch can be evaluated in pieces |
 //! | `networks` | convolutions, pooling, and the normalization of layers |
 //! | `broadcast` | loops over tensors that are broadcast against each other |
 //! | `texts`, `pattern` | operators on texts, and the regular expressions of tokenizers |

@@ -43,7 +43,7 @@ pub struct GraphOutput {
 /// An operator with its operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where the node comes from, for messages: the node's name or its place in a file.
+    /// Where the node comes from, for messages: the node's name or its location in a file.
     pub name: String,
     /// The operator.
     pub operator: Operator,

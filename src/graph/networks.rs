@@ -10,7 +10,7 @@ use crate::cpu::{Loops, widest};
 /// A window that moves over images, `rows x channels x height x width`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// Pixels from one position of the window to the next, down and across.
+    /// Pixels by which the window moves, down and across.
     pub strides: [usize; 2],
     /// Number of pixels that are added around the image, all 0: above, to the left, below, to the right.
     pub padding: [usize; 4],
@@ -22,18 +22,17 @@ impl Window {
     /// A window that moves by one pixel, without padding.
     pub const PLAIN: Self = Self { strides: [1, 1], padding: [0; 4], dilations: [1, 1] };
 
-    /// Returns the number of positions of a window of `size` pixels, down (`axis` 0) or across (`axis` 1) an image of
-    /// `length` pixels.
+    /// Returns the length of the result, down (`axis` 0) or across (`axis` 1), of a window of `size` pixels that moves
+    /// over an image of `length` pixels.
     ///
     /// # Errors
     /// A stride or a dilation is 0, the image has no pixels, or the window is larger than the image with its padding.
-    pub(super) fn places(&self, axis: usize, length: usize, size: usize) -> Result<usize, String> {
+    pub(super) fn result_length(&self, axis: usize, length: usize, size: usize) -> Result<usize, String> {
         let (stride, dilation) = (self.strides[axis], self.dilations[axis]);
         let padded =
             length.checked_add(self.padding[axis]).and_then(|n| n.checked_add(self.padding[axis + 2]));
-        let covered =
-            size.checked_sub(1).and_then(|n| n.checked_mul(dilation)).and_then(|n| n.checked_add(1));
-        let left = padded.zip(covered).and_then(|(padded, covered)| padded.checked_sub(covered));
+        let span = size.checked_sub(1).and_then(|n| n.checked_mul(dilation)).and_then(|n| n.checked_add(1));
+        let left = padded.zip(span).and_then(|(padded, span)| padded.checked_sub(span));
         match (left, stride, dilation) {
             _ if length == 0 => Err("an image has no pixels".into()),
             (_, 0, _) | (_, _, 0) => Err("a window has steps above 0".into()),
@@ -42,26 +41,29 @@ impl Window {
         }
     }
 
-    /// Returns the pixel of the image under pixel `at` of the window at position `place`, or `None` in the padding.
-    fn pixel(&self, axis: usize, place: usize, at: usize, length: usize) -> Option<usize> {
-        let padded = place * self.strides[axis] + at * self.dilations[axis];
+    /// Returns the pixel of the image under pixel `at` of the window, for pixel `to` of the result. Returns `None` in
+    /// the padding.
+    fn pixel(&self, axis: usize, to: usize, at: usize, length: usize) -> Option<usize> {
+        let padded = to * self.strides[axis] + at * self.dilations[axis];
         padded.checked_sub(self.padding[axis]).filter(|pixel| *pixel < length)
     }
 
-    /// Returns the pixels of the image that the window covers at a position, down or across. `size` is the window's
-    /// length, and `length` the image's. However large the window is, there are no more pixels than the image has.
+    /// Returns the pixels of the image under the window, down or across, for pixel `to` of the result. `size` is the
+    /// window's length, and `length` the image's. However large the window is, there are no more pixels than the image
+    /// has.
     fn inside(
         &self,
         axis: usize,
-        place: usize,
+        to: usize,
         size: usize,
         length: usize,
     ) -> impl Iterator<Item = usize> + Clone {
-        let (step, begin) = (self.dilations[axis], place * self.strides[axis]);
+        let (dilation, begin) = (self.dilations[axis], to * self.strides[axis]);
         let until =
-            |pixel: usize| pixel.saturating_add(self.padding[axis]).saturating_sub(begin).div_ceil(step);
-        let first = begin.saturating_add(until(0).saturating_mul(step)).saturating_sub(self.padding[axis]);
-        (until(0)..until(length).min(size)).zip(0..).map(move |(_, at)| first + at * step)
+            |pixel: usize| pixel.saturating_add(self.padding[axis]).saturating_sub(begin).div_ceil(dilation);
+        let first =
+            begin.saturating_add(until(0).saturating_mul(dilation)).saturating_sub(self.padding[axis]);
+        (until(0)..until(length).min(size)).zip(0..).map(move |(_, at)| first + at * dilation)
     }
 }
 
@@ -105,10 +107,10 @@ fn images(x: TensorView<'_>) -> Result<[usize; 4], String> {
     x.shape().try_into().map_err(|_| format!("it takes images of four dimensions, not shape {:?}", x.shape()))
 }
 
-/// Returns a convolution: the products of each position of a window with each filter, plus the filter's bias. A
+/// Returns a convolution: the products of the pixels under a window with each filter, plus the filter's bias. A
 /// filter reads the channels of its group: `weights` are `filters x channels of a group x height x width`.
 ///
-/// The pixels under each position are copied into a column, so that a convolution is a product of matrices.
+/// The pixels for each pixel of the result are copied into a column, so that a convolution is a product of matrices.
 pub(super) fn convolve(
     window: &Window,
     groups: usize,
@@ -123,9 +125,9 @@ pub(super) fn convolve(
             "{filters} filters of {seen} channels in {groups} groups don't see {channels} channels"
         ));
     }
-    let places = [window.places(0, height, down)?, window.places(1, width, across)?];
-    let (inner, outer) = (room(&[seen, down, across])?, room(&places)?);
-    let shape = [rows, filters, places[0], places[1]];
+    let result = [window.result_length(0, height, down)?, window.result_length(1, width, across)?];
+    let (inner, outer) = (room(&[seen, down, across])?, room(&result)?);
+    let shape = [rows, filters, result[0], result[1]];
     let all = room(&shape)?;
     room(&[inner, outer])?;
     let bias = operands.get(2).copied();
@@ -146,7 +148,7 @@ pub(super) fn convolve(
             for (image, out) in images.zip(out.chunks_exact_mut((filters * outer).max(1))) {
                 for group in 0..groups {
                     let image = &image[group * seen * height * width..][..seen * height * width];
-                    fill_columns(window, image, &mut columns, ([height, width], [down, across], places));
+                    fill_columns(window, image, &mut columns, ([height, width], [down, across], result));
                     let weights = &$weights[group * of_group * inner..][..of_group * inner];
                     let out = &mut out[group * of_group * outer..][..of_group * outer];
                     $product(weights, &columns, out, [of_group, inner, outer]);
@@ -172,45 +174,45 @@ pub(super) fn convolve(
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Copies the pixels under each position of a window into a column. `columns` has a line for each channel and pixel
-/// of the window, with an element for each position. The last argument holds the lengths of the image, the lengths of
-/// the window, and the numbers of positions.
+/// Copies the pixels under the window into a column for each pixel of the result. `columns` has a line for each channel
+/// and pixel of the window, with an element for each pixel of the result. The last argument holds the lengths of the
+/// image, of the window, and of the result.
 fn fill_columns<T: Copy + Default>(
     window: &Window,
     image: &[T],
     columns: &mut [T],
-    ([height, width], [down, across], places): ([usize; 2], [usize; 2], [usize; 2]),
+    ([height, width], [down, across], result): ([usize; 2], [usize; 2], [usize; 2]),
 ) {
-    let mut lines = columns.chunks_exact_mut((places[0] * places[1]).max(1));
+    let mut lines = columns.chunks_exact_mut((result[0] * result[1]).max(1));
     for channel in image.chunks_exact((height * width).max(1)) {
         for (y, x) in (0..down).flat_map(|y| (0..across).map(move |x| (y, x))) {
             let Some(line) = lines.next() else { return };
-            for (place, line) in line.chunks_exact_mut(places[1]).enumerate() {
-                let Some(row) = window.pixel(0, place, y, height) else {
+            for (to, line) in line.chunks_exact_mut(result[1]).enumerate() {
+                let Some(row) = window.pixel(0, to, y, height) else {
                     line.fill(T::default());
                     continue;
                 };
                 let pixels = &channel[row * width..][..width];
-                for (place, out) in line.iter_mut().enumerate() {
-                    *out = window.pixel(1, place, x, width).map_or(T::default(), |pixel| pixels[pixel]);
+                for (to, out) in line.iter_mut().enumerate() {
+                    *out = window.pixel(1, to, x, width).map_or(T::default(), |pixel| pixels[pixel]);
                 }
             }
         }
     }
 }
 
-/// Combines the pixels of a window at each of its positions.
+/// Combines the pixels under a window into each pixel of the result.
 pub(super) fn pool(pool: &Pool, x: TensorView<'_>) -> Result<Tensor, String> {
     let [rows, channels, height, width] = images(x)?;
     let Pool { size, window, how } = pool;
-    let places = [window.places(0, height, size[0])?, window.places(1, width, size[1])?];
-    let shape = [rows, channels, places[0], places[1]];
+    let result = [window.result_length(0, height, size[0])?, window.result_length(1, width, size[1])?];
+    let shape = [rows, channels, result[0], result[1]];
     let all = room(&shape)?;
     let values = x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()))?;
     let mut found = Vec::with_capacity(all);
-    let inside = |axis: usize, place: usize, length: usize| window.inside(axis, place, size[axis], length);
+    let inside = |axis: usize, to: usize, length: usize| window.inside(axis, to, size[axis], length);
     for image in values.chunks_exact((height * width).max(1)) {
-        for (down, across) in (0..places[0]).flat_map(|down| (0..places[1]).map(move |across| (down, across)))
+        for (down, across) in (0..result[0]).flat_map(|down| (0..result[1]).map(move |across| (down, across)))
         {
             let pixels = inside(0, down, height)
                 .flat_map(|row| inside(1, across, width).map(move |column| image[row * width + column]));

@@ -300,7 +300,7 @@ pub enum Operator {
     Distances(Distance),
     /// The probability of each class, `rows x classes`, from that of the first class of each pair, `rows x pairs`:
     /// the second method of Wu, Lin and Weng (Probability estimates for multi-class classification by pairwise
-    /// coupling, 2004, section 4), with the number of steps and the tolerance of LIBSVM.
+    /// coupling, 2004, section 4), with the number of iterations and the tolerance of LIBSVM.
     CouplePairs {
         /// Number of classes. Pairs come in the order (0, 1), (0, 2), …, (1, 2), ….
         classes: usize,

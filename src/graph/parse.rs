@@ -74,12 +74,13 @@ impl Graph {
             }
             if line.trim_end() == format!("%f{}:", forests.len()) {
                 // A forest's lines are indented.
-                let mut block = String::new();
+                let mut indented = String::new();
                 while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with(' ')) {
-                    block.push_str(line);
-                    block.push('\n');
+                    indented.push_str(line);
+                    indented.push('\n');
                 }
-                let forest = Forest::from_text(&block).map_err(|e| refused(format!("in the forest, {e}")))?;
+                let forest =
+                    Forest::from_text(&indented).map_err(|e| refused(format!("in the forest, {e}")))?;
                 forests.push(Arc::new(forest));
                 continue;
             }
@@ -472,7 +473,7 @@ fn terms(attributes: &mut Attributes<'_>, name: &str) -> Result<Terms, String> {
 
 fn sparse(attributes: &mut Attributes<'_>) -> Result<SparseMatrix<f64>, String> {
     let columns: usize = attributes.parse("columns")?;
-    let (offsets, places, values) = terms(attributes, "rows")?;
-    let matrix = SparseMatrix::new([offsets.len() - 1, columns], offsets, places, values);
+    let (offsets, indices, values) = terms(attributes, "rows")?;
+    let matrix = SparseMatrix::new([offsets.len() - 1, columns], offsets, indices, values);
     matrix.ok_or_else(|| "columns of a row ascend and are below the number of columns".into())
 }

@@ -1,4 +1,4 @@
-//! Regular expressions of tokenizers: the part of RE2's language without flags, names, Unicode classes and references.
+//! Regular expressions of tokenizers: RE2's language without flags, names, Unicode classes and references.
 //!
 //! Of the matches that begin first, the longest counts, as in ONNX Runtime's tokenizer. `\w`, `\d`, `\s` and `\b` know
 //! ASCII only. The time of a search grows with the product of the text's length and the pattern's.
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// The maximum number of ranges of a class of characters.
 const MOST_RANGES: usize = 1 << 9;
-/// The maximum number of steps of a compiled pattern.
-const MOST_STEPS: usize = 1 << 12;
+/// The maximum number of instructions of a compiled pattern.
+const MOST_INSTRUCTIONS: usize = 1 << 12;
 /// The maximum depth of groups inside each other.
 const MOST_DEPTH: usize = 64;
 /// The greatest number that a pattern may give as a count of repetitions, as in RE2.
@@ -18,7 +18,7 @@ const MOST_REPETITIONS: u32 = 1000;
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: String,
-    steps: Vec<Step>,
+    program: Vec<Instruction>,
 }
 
 impl PartialEq for Pattern {
@@ -28,13 +28,13 @@ impl PartialEq for Pattern {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Instruction {
     /// Reads one character of a class.
     One(Arc<Class>),
     /// Tests the boundary before the next character.
     Edge(Edge),
-    /// Goes on at both steps.
-    Split(usize, usize),
+    /// Goes on at both instructions.
+    Fork(usize, usize),
     /// The pattern has matched.
     Match,
 }
@@ -60,31 +60,31 @@ enum Edge {
     NoWord,
 }
 
-/// The tree of a pattern.
-enum Tree {
+/// A regular expression, and each expression inside it.
+enum Expression {
     Nothing,
     One(Arc<Class>),
     Edge(Edge),
-    All(Vec<Tree>),
-    Any(Vec<Tree>),
-    Repeat { of: Box<Tree>, least: u32, most: Option<u32> },
+    All(Vec<Expression>),
+    Any(Vec<Expression>),
+    Repeat { of: Box<Expression>, least: u32, most: Option<u32> },
 }
 
 impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// The text is no regular expression, or has parts that are not supported, which the message names.
+    /// The text is no regular expression, or has constructs that are not supported, which the message names.
     pub fn new(text: &str) -> Result<Self, String> {
         let mut reader = PatternReader { rest: text, depth: 0 };
-        let tree = reader.alternatives()?;
+        let expression = reader.alternatives()?;
         if !reader.rest.is_empty() {
             return Err(format!("`{}` closes nothing", reader.rest));
         }
-        let mut steps = Vec::new();
-        compile(&tree, &mut steps)?;
-        steps.push(Step::Match);
-        Ok(Self { text: text.to_owned(), steps })
+        let mut program = Vec::new();
+        compile(&expression, &mut program)?;
+        program.push(Instruction::Match);
+        Ok(Self { text: text.to_owned(), program })
     }
 
     /// Returns the text of the pattern.
@@ -96,33 +96,33 @@ impl Pattern {
     /// and the longest of those that begin there.
     pub(super) fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let mut found: Option<(usize, usize)> = None;
-        // Steps, each with the offset at which its match began, the earliest first.
+        // Instructions, each with the offset at which its match began, the earliest first.
         let mut threads: Vec<(usize, usize)> = Vec::new();
         let mut at = from;
         let mut stack = Vec::new();
         let mut before = text.get(..from)?.chars().next_back();
-        let mut seen = vec![usize::MAX; self.steps.len()];
+        let mut seen = vec![usize::MAX; self.program.len()];
         loop {
             let next = text[at..].chars().next();
             if found.is_none() {
                 threads.push((0, at));
             }
             let mut waiting: Vec<(usize, usize)> = Vec::new();
-            for (step, start) in threads.drain(..) {
+            for (instruction, start) in threads.drain(..) {
                 if found.is_some_and(|(first, _)| start > first) {
                     break;
                 }
-                stack.push(step);
-                while let Some(step) = stack.pop() {
-                    if std::mem::replace(&mut seen[step], at) == at {
+                stack.push(instruction);
+                while let Some(instruction) = stack.pop() {
+                    if std::mem::replace(&mut seen[instruction], at) == at {
                         continue;
                     }
-                    match &self.steps[step] {
-                        Step::One(_) => waiting.push((step, start)),
-                        Step::Edge(edge) if holds(*edge, before, next) => stack.push(step + 1),
-                        Step::Edge(_) => {}
-                        Step::Split(a, b) => stack.extend([*a, *b]),
-                        Step::Match => found = Some((start, at)),
+                    match &self.program[instruction] {
+                        Instruction::One(_) => waiting.push((instruction, start)),
+                        Instruction::Edge(edge) if holds(*edge, before, next) => stack.push(instruction + 1),
+                        Instruction::Edge(_) => {}
+                        Instruction::Fork(a, b) => stack.extend([*a, *b]),
+                        Instruction::Match => found = Some((start, at)),
                     }
                 }
             }
@@ -130,9 +130,9 @@ impl Pattern {
             if waiting.is_empty() && found.is_some() {
                 return found;
             }
-            for (step, start) in waiting {
-                if matches!(&self.steps[step], Step::One(class) if class.has(character)) {
-                    threads.push((step + 1, start));
+            for (instruction, start) in waiting {
+                if matches!(&self.program[instruction], Instruction::One(class) if class.has(character)) {
+                    threads.push((instruction + 1, start));
                 }
             }
             before = Some(character);
@@ -154,60 +154,61 @@ fn holds(edge: Edge, before: Option<char>, next: Option<char>) -> bool {
     }
 }
 
-/// Appends the steps of a tree. A match of the tree goes on at the step after them.
-fn compile(tree: &Tree, steps: &mut Vec<Step>) -> Result<(), String> {
-    if steps.len() > MOST_STEPS {
-        return Err(format!("it has more than {MOST_STEPS} steps"));
+/// Appends the instructions of an expression. After a match of the expression, the search goes on at the instruction
+/// after them.
+fn compile(expression: &Expression, program: &mut Vec<Instruction>) -> Result<(), String> {
+    if program.len() > MOST_INSTRUCTIONS {
+        return Err(format!("it has more than {MOST_INSTRUCTIONS} instructions"));
     }
-    match tree {
-        Tree::Nothing => {}
-        Tree::One(class) => steps.push(Step::One(Arc::clone(class))),
-        Tree::Edge(edge) => steps.push(Step::Edge(*edge)),
-        Tree::All(parts) => parts.iter().try_for_each(|part| compile(part, steps))?,
-        Tree::Any(parts) => {
+    match expression {
+        Expression::Nothing => {}
+        Expression::One(class) => program.push(Instruction::One(Arc::clone(class))),
+        Expression::Edge(edge) => program.push(Instruction::Edge(*edge)),
+        Expression::All(items) => items.iter().try_for_each(|item| compile(item, program))?,
+        Expression::Any(items) => {
             let mut ends = Vec::new();
-            for (at, part) in parts.iter().enumerate() {
-                let last = at + 1 == parts.len();
-                let split = steps.len();
+            for (at, item) in items.iter().enumerate() {
+                let last = at + 1 == items.len();
+                let fork = program.len();
                 if !last {
-                    steps.push(Step::Split(split + 1, 0));
+                    program.push(Instruction::Fork(fork + 1, 0));
                 }
-                compile(part, steps)?;
+                compile(item, program)?;
                 if !last {
-                    ends.push(steps.len());
-                    steps.push(Step::Split(0, 0));
-                    steps[split] = Step::Split(split + 1, steps.len());
+                    ends.push(program.len());
+                    program.push(Instruction::Fork(0, 0));
+                    program[fork] = Instruction::Fork(fork + 1, program.len());
                 }
             }
-            let end = steps.len();
-            ends.into_iter().for_each(|at| steps[at] = Step::Split(end, end));
+            let end = program.len();
+            ends.into_iter().for_each(|at| program[at] = Instruction::Fork(end, end));
         }
-        Tree::Repeat { of, least, most } => {
+        Expression::Repeat { of, least, most } => {
             for _ in 0..*least {
-                let before = steps.len();
-                compile(of, steps)?;
-                // A part without steps has none when it is repeated, either.
-                if steps.len() == before {
+                let before = program.len();
+                compile(of, program)?;
+                // An expression without instructions has none when it is repeated, either.
+                if program.len() == before {
                     return Ok(());
                 }
             }
             match most {
                 Some(most) => {
-                    let mut splits = Vec::new();
+                    let mut forks = Vec::new();
                     for _ in *least..*most {
-                        splits.push(steps.len());
-                        steps.push(Step::Split(0, 0));
-                        compile(of, steps)?;
+                        forks.push(program.len());
+                        program.push(Instruction::Fork(0, 0));
+                        compile(of, program)?;
                     }
-                    let end = steps.len();
-                    splits.into_iter().for_each(|at| steps[at] = Step::Split(at + 1, end));
+                    let end = program.len();
+                    forks.into_iter().for_each(|at| program[at] = Instruction::Fork(at + 1, end));
                 }
                 None => {
-                    let split = steps.len();
-                    steps.push(Step::Split(0, 0));
-                    compile(of, steps)?;
-                    steps.push(Step::Split(split, split));
-                    steps[split] = Step::Split(split + 1, steps.len());
+                    let fork = program.len();
+                    program.push(Instruction::Fork(0, 0));
+                    compile(of, program)?;
+                    program.push(Instruction::Fork(fork, fork));
+                    program[fork] = Instruction::Fork(fork + 1, program.len());
                 }
             }
         }
@@ -258,29 +259,29 @@ impl PatternReader<'_> {
         next
     }
 
-    fn alternatives(&mut self) -> Result<Tree, String> {
+    fn alternatives(&mut self) -> Result<Expression, String> {
         let mut all = vec![self.sequence()?];
         while self.take("|") {
             all.push(self.sequence()?);
         }
-        if all.len() == 1 { Ok(all.swap_remove(0)) } else { Ok(Tree::Any(all)) }
+        if all.len() == 1 { Ok(all.swap_remove(0)) } else { Ok(Expression::Any(all)) }
     }
 
-    fn sequence(&mut self) -> Result<Tree, String> {
-        let mut parts = Vec::new();
+    fn sequence(&mut self) -> Result<Expression, String> {
+        let mut items = Vec::new();
         while !self.rest.is_empty() && !self.rest.starts_with(['|', ')']) {
-            let part = self.part()?;
-            parts.push(self.repeated(part)?);
+            let item = self.item()?;
+            items.push(self.repeated(item)?);
         }
-        match parts.len() {
-            0 => Ok(Tree::Nothing),
-            1 => Ok(parts.swap_remove(0)),
-            _ => Ok(Tree::All(parts)),
+        match items.len() {
+            0 => Ok(Expression::Nothing),
+            1 => Ok(items.swap_remove(0)),
+            _ => Ok(Expression::All(items)),
         }
     }
 
-    /// Reads the repetition after a part, if there is one.
-    fn repeated(&mut self, part: Tree) -> Result<Tree, String> {
+    /// Reads the repetition after an item, if there is one.
+    fn repeated(&mut self, item: Expression) -> Result<Expression, String> {
         let (least, most) = match self.rest.chars().next() {
             Some('*') => (0, None),
             Some('+') => (1, None),
@@ -288,9 +289,9 @@ impl PatternReader<'_> {
             Some('{') => match self.counts()? {
                 Some(counts) => counts,
                 // A brace that begins no count stands for itself.
-                None => return Ok(part),
+                None => return Ok(item),
             },
-            _ => return Ok(part),
+            _ => return Ok(item),
         };
         self.after_count();
         // The longest match counts, so a `?` that asks for the shortest changes nothing.
@@ -298,7 +299,7 @@ impl PatternReader<'_> {
         if self.rest.starts_with(['*', '+', '?']) {
             return Err(format!("a repetition of a repetition before `{}` is not supported", self.rest));
         }
-        Ok(Tree::Repeat { of: Box::new(part), least, most })
+        Ok(Expression::Repeat { of: Box::new(item), least, most })
     }
 
     /// Skips the text of the repetition.
@@ -329,14 +330,14 @@ impl PatternReader<'_> {
         Ok(Some((least, most)))
     }
 
-    fn part(&mut self) -> Result<Tree, String> {
+    fn item(&mut self) -> Result<Expression, String> {
         let one = |ranges: &[(char, char)], negated| {
-            Ok(Tree::One(Arc::new(Class { ranges: ranges.to_vec(), negated })))
+            Ok(Expression::One(Arc::new(Class { ranges: ranges.to_vec(), negated })))
         };
         match self.next() {
-            None => Ok(Tree::Nothing),
-            Some('^') => Ok(Tree::Edge(Edge::Start)),
-            Some('$') => Ok(Tree::Edge(Edge::End)),
+            None => Ok(Expression::Nothing),
+            Some('^') => Ok(Expression::Edge(Edge::Start)),
+            Some('$') => Ok(Expression::Edge(Edge::End)),
             Some('.') => one(&[('\n', '\n')], true),
             Some('[') => self.class(),
             Some('(') => {
@@ -353,10 +354,10 @@ impl PatternReader<'_> {
             }
             Some('*' | '+' | '?') => Err("it repeats nothing".into()),
             Some('\\') => match self.next() {
-                Some('b') => Ok(Tree::Edge(Edge::Word)),
-                Some('B') => Ok(Tree::Edge(Edge::NoWord)),
-                Some('A') => Ok(Tree::Edge(Edge::Start)),
-                Some('z') => Ok(Tree::Edge(Edge::End)),
+                Some('b') => Ok(Expression::Edge(Edge::Word)),
+                Some('B') => Ok(Expression::Edge(Edge::NoWord)),
+                Some('A') => Ok(Expression::Edge(Edge::Start)),
+                Some('z') => Ok(Expression::Edge(Edge::End)),
                 escaped => {
                     let (ranges, negated) = escape(escaped)?;
                     one(&ranges, negated)
@@ -367,7 +368,7 @@ impl PatternReader<'_> {
     }
 
     /// Reads a class after its bracket.
-    fn class(&mut self) -> Result<Tree, String> {
+    fn class(&mut self) -> Result<Expression, String> {
         let negated = self.take("^");
         let mut ranges = Vec::new();
         let mut first = true;
@@ -376,7 +377,7 @@ impl PatternReader<'_> {
                 if ranges.len() > MOST_RANGES {
                     return Err(format!("a class of characters has more than {MOST_RANGES} ranges"));
                 }
-                return Ok(Tree::One(Arc::new(Class { ranges, negated })));
+                return Ok(Expression::One(Arc::new(Class { ranges, negated })));
             }
             if self.rest.starts_with("[:") {
                 return Err(format!("the class `{}` is not supported; write its characters", self.rest));
@@ -480,7 +481,7 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_named() {
-        for (pattern, part) in [
+        for (pattern, named) in [
             ("(?i)a", "leave flags"),
             (r"\p{L}", "escape `\\p`"),
             ("[[:alpha:]]", "is not supported"),
@@ -496,10 +497,10 @@ mod tests {
             ("a\\", "backslash"),
         ] {
             let error = Pattern::new(pattern).expect_err(pattern);
-            assert!(error.contains(part), "{pattern}: {error}");
+            assert!(error.contains(named), "{pattern}: {error}");
         }
         assert!(Pattern::new(&"(".repeat(1 << 16)).is_err());
-        // Time goes with the product of lengths, not with the number of ways to match.
+        // Time goes with the product of lengths, not with the number of matches.
         let slow = Pattern::new("(a*)*b|(a?){100}").expect("a pattern");
         assert_eq!(slow.find(&"a".repeat(2000), 0), Some((0, 100)));
     }

@@ -18,20 +18,20 @@ use super::{
 };
 use crate::{
     check::Warning,
-    cost::PART_BYTES,
+    cost::PIECE_BYTES,
     cpu::{Row, Rows, prefer_large_pages, product},
     error::Result,
     forest::Forest,
     predictor::{ClassDecision, Predictor},
 };
 
-/// The least and the greatest number of rows of a row block.
-const PART_ROWS: [usize; 2] = [64, 4096];
+/// The least and the greatest number of rows of a piece.
+const PIECE_ROWS: [usize; 2] = [64, 4096];
 
 /// A graph that is rewritten by [`Passes`], and whose forests are compiled for this machine's CPU.
 ///
-/// If each row's outputs depend on that row alone, a batch is evaluated in row blocks, whose tensors stay in a cache.
-/// Several threads evaluate row blocks at the same time. Products of matrices of floats with eight columns or more are
+/// If each row's outputs depend on that row alone, a batch is evaluated in pieces, whose tensors stay in a cache.
+/// Several threads evaluate pieces at the same time. Products of matrices of floats with eight columns or more are
 /// summed in floats, forests under the contract [`Any`](crate::sum::Contract::Any), and all other sums in doubles.
 ///
 /// ```
@@ -54,9 +54,9 @@ pub struct GraphPredictor {
     forests: Vec<CompiledForest>,
     /// Whether each row's outputs depend on that row alone.
     by_rows: bool,
-    /// Number of rows of a part, or `None` if a batch is evaluated as a whole.
-    part: Option<usize>,
-    /// Whether the threads of the current rayon pool evaluate parts.
+    /// Number of rows of a piece, or `None` if a batch is evaluated as a whole.
+    piece_rows: Option<usize>,
+    /// Whether the threads of the current rayon pool evaluate pieces.
     several_threads: bool,
 }
 
@@ -87,9 +87,9 @@ impl GraphPredictor {
         let (graph, changes) = passes.apply(graph)?;
         let types = graph.types()?;
         let by_rows = goes_by_rows(&graph, &types);
-        let part = rows_of_a_part(&graph, &types).filter(|_| by_rows);
-        // Either the forests have the threads, or the parts.
-        let of_forests = if part.is_none() { threads } else { 1 };
+        let piece_rows = rows_of_piece(&graph, &types).filter(|_| by_rows);
+        // Either the forests have the threads, or the pieces.
+        let of_forests = if piece_rows.is_none() { threads } else { 1 };
         let compiled = |forest: Arc<Forest>| {
             let predictor = Predictor::builder(&forest).threads(of_forests).build()?;
             let decision = ClassDecision::new(&forest);
@@ -97,7 +97,7 @@ impl GraphPredictor {
         };
         let forests = graph.forests().into_iter().map(compiled).collect::<Result<_>>()?;
         let uses = Uses::of(&graph);
-        Ok(Self { graph, changes, uses, forests, by_rows, part, several_threads: threads > 1 })
+        Ok(Self { graph, changes, uses, forests, by_rows, piece_rows, several_threads: threads > 1 })
     }
 
     /// Returns the rewritten graph.
@@ -105,8 +105,8 @@ impl GraphPredictor {
         &self.graph
     }
 
-    /// Returns whether a caller may predict a batch part by part, because a row's outputs do not depend on other rows.
-    /// Returns `false` if this is not known.
+    /// Returns whether a caller may predict a batch piece by piece, because a row's outputs do not depend on other
+    /// rows. Returns `false` if this is not known.
     pub fn goes_by_rows(&self) -> bool {
         self.by_rows
     }
@@ -136,16 +136,18 @@ impl GraphPredictor {
     /// earlier call has left there give their memory to the new ones. After an error, the contents of `outputs` are
     /// unspecified.
     ///
-    /// Reused memory saves time, because the system clears new memory first. For a scaler that is a good part of the
-    /// whole time.
+    /// Reused memory saves time, because the system clears new memory first. For a scaler that is much of the whole
+    /// time.
     ///
     /// # Errors
     /// Those of [`predict`](Self::predict).
     pub fn predict_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<()> {
         let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
         let by_rows = inputs.iter().all(|input| input.shape().first() == Some(&rows));
-        match self.part.filter(|part| by_rows && *part < rows) {
-            Some(part) => *outputs = self.in_parts(inputs, std::mem::take(outputs), [rows, part])?,
+        match self.piece_rows.filter(|piece_rows| by_rows && *piece_rows < rows) {
+            Some(piece_rows) => {
+                *outputs = self.in_pieces(inputs, std::mem::take(outputs), [rows, piece_rows])?;
+            }
             None => self.run(inputs.iter().map(Tensor::view), outputs)?,
         }
         Ok(())
@@ -165,16 +167,16 @@ impl GraphPredictor {
         self.graph.run_with(&inputs, self, &self.uses, outputs)
     }
 
-    /// Evaluates a batch of `rows` rows in parts of `part` rows. `earlier` holds the outputs of an earlier call, whose
-    /// memory is reused.
-    fn in_parts(
+    /// Evaluates a batch of `rows` rows in pieces of `piece_rows` rows. `earlier` holds the outputs of an earlier call,
+    /// whose memory is reused.
+    fn in_pieces(
         &self,
         inputs: &[Tensor],
         earlier: Vec<Tensor>,
-        [rows, part]: [usize; 2],
+        [rows, piece_rows]: [usize; 2],
     ) -> Result<Vec<Tensor>> {
         let run = |first: usize| {
-            let count = part.min(rows - first);
+            let count = piece_rows.min(rows - first);
             let shape = |input: &Tensor| [&[count], &input.shape()[1..]].concat();
             let shapes: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
             let views = inputs.iter().zip(&shapes).map(|(input, shape)| input.rows_view(first, shape));
@@ -183,17 +185,17 @@ impl GraphPredictor {
         };
         let first = run(0)?;
         let earlier = earlier.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        let room = first.iter().zip(&self.graph.outputs).zip(earlier).map(|((part, output), earlier)| {
+        let room = first.iter().zip(&self.graph.outputs).zip(earlier).map(|((piece, output), earlier)| {
             let refused = || {
                 let cause = format!("an output of {rows} rows is too large; predict fewer rows at a time");
                 GraphError::at(&output.name, cause)
             };
-            Output::new(part, rows, earlier).ok_or_else(refused)
+            Output::new(piece, rows, earlier).ok_or_else(refused)
         });
         let mut outputs: Vec<Output> = room.collect::<std::result::Result<_, _>>()?;
-        let mut parts: Vec<Vec<Slot<'_>>> = (0..rows.div_ceil(part)).map(|_| Vec::new()).collect();
+        let mut pieces: Vec<Vec<Slot<'_>>> = (0..rows.div_ceil(piece_rows)).map(|_| Vec::new()).collect();
         for output in &mut outputs {
-            output.slots(part).zip(&mut parts).for_each(|(slot, parts)| parts.push(slot));
+            output.slots(piece_rows).zip(&mut pieces).for_each(|(slot, piece)| piece.push(slot));
         }
         let fill = |slots: Vec<Slot<'_>>, found: Vec<Tensor>| {
             for ((slot, tensor), output) in slots.into_iter().zip(found).zip(&self.graph.outputs) {
@@ -202,22 +204,22 @@ impl GraphPredictor {
             }
             Ok::<(), GraphError>(())
         };
-        let mut parts = parts.into_iter().enumerate();
-        if let Some((_, slots)) = parts.next() {
+        let mut pieces = pieces.into_iter().enumerate();
+        if let Some((_, slots)) = pieces.next() {
             fill(slots, first)?;
         }
-        let each = |(at, slots): (usize, Vec<Slot<'_>>)| fill(slots, run(at * part)?);
+        let each = |(at, slots): (usize, Vec<Slot<'_>>)| fill(slots, run(at * piece_rows)?);
         match self.several_threads {
-            true => parts.collect::<Vec<_>>().into_par_iter().try_for_each(each)?,
-            false => parts.try_for_each(each)?,
+            true => pieces.collect::<Vec<_>>().into_par_iter().try_for_each(each)?,
+            false => pieces.try_for_each(each)?,
         }
         Ok(outputs.into_iter().map(Output::whole).collect())
     }
 }
 
-/// Returns the number of rows of a part, so that the tensors of a part stay in a cache. Returns `None` if only forests
-/// read the inputs, because forests divide a batch themselves.
-fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
+/// Returns the number of rows of a piece, so that the tensors of a piece stay in a cache. Returns `None` if only
+/// forests read the inputs, because forests divide a batch themselves.
+fn rows_of_piece(graph: &Graph, types: &GraphTypes) -> Option<usize> {
     let mut readers = graph
         .nodes
         .iter()
@@ -236,7 +238,7 @@ fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
         row.try_fold(size_of_element(found.dtype), usize::checked_mul)
     };
     let largest = inputs.chain(nodes).filter_map(bytes).max().unwrap_or(1);
-    Some((PART_BYTES / largest.max(1)).clamp(PART_ROWS[0], PART_ROWS[1]))
+    Some((PIECE_BYTES / largest.max(1)).clamp(PIECE_ROWS[0], PIECE_ROWS[1]))
 }
 
 fn size_of_element(dtype: Dtype) -> usize {
@@ -248,13 +250,13 @@ fn size_of_element(dtype: Dtype) -> usize {
     }
 }
 
-/// An output of a whole batch, which parts fill.
+/// An output of a whole batch, which pieces fill.
 struct Output {
     shape: Vec<usize>,
     elements: Elements,
 }
 
-/// The elements of an output that one part fills.
+/// The elements of an output that one piece fills.
 enum Slot<'o> {
     Bool(&'o mut [bool]),
     I32(&'o mut [i32]),
@@ -276,14 +278,14 @@ fn room<T: Clone + Default>(earlier: Option<Vec<T>>, count: usize) -> Vec<T> {
 }
 
 impl Output {
-    /// Makes room for an output of `rows` rows, given one part of it. The memory of an earlier output of the same type
+    /// Makes room for an output of `rows` rows, given one piece of it. The memory of an earlier output of the same type
     /// is reused. Returns `None` if the output is too large.
-    fn new(part: &Tensor, rows: usize, earlier: Option<Tensor>) -> Option<Self> {
-        let shape = [&[rows], &part.shape()[1..]].concat();
+    fn new(piece: &Tensor, rows: usize, earlier: Option<Tensor>) -> Option<Self> {
+        let shape = [&[rows], &piece.shape()[1..]].concat();
         let all = count(&shape).filter(|all| *all <= MOST_ELEMENTS)?;
         macro_rules! of_type {
             ($($variant:ident),+) => {
-                match (part.elements(), earlier.map(Tensor::into_elements)) {
+                match (piece.elements(), earlier.map(Tensor::into_elements)) {
                     $(
                         (Elements::$variant(_), Some(Elements::$variant(values))) => {
                             Elements::$variant(room(Some(values), all))
@@ -297,9 +299,9 @@ impl Output {
         Some(Self { shape, elements })
     }
 
-    /// Returns the slots of the parts, each of `part` rows.
-    fn slots(&mut self, part: usize) -> Box<dyn Iterator<Item = Slot<'_>> + '_> {
-        let length = part * self.shape[1..].iter().product::<usize>();
+    /// Returns the slots of the pieces, each of `piece_rows` rows.
+    fn slots(&mut self, piece_rows: usize) -> Box<dyn Iterator<Item = Slot<'_>> + '_> {
+        let length = piece_rows * self.shape[1..].iter().product::<usize>();
         if length == 0 {
             return Box::new(std::iter::repeat_with(|| Slot::Bool(&mut [])));
         }
@@ -320,12 +322,12 @@ impl Output {
 }
 
 impl Slot<'_> {
-    /// Copies a part into the slot. Returns `None` if the part has another type or length.
-    fn fill(self, part: Tensor) -> Option<()> {
+    /// Copies a piece into the slot. Returns `None` if the piece has another type or length.
+    fn fill(self, piece: Tensor) -> Option<()> {
         fn put<T: Clone>(to: &mut [T], from: &[T]) -> Option<()> {
             (to.len() == from.len()).then(|| to.clone_from_slice(from))
         }
-        match (self, part.elements()) {
+        match (self, piece.elements()) {
             (Self::Bool(to), Elements::Bool(from)) => put(to, from),
             (Self::I32(to), Elements::I32(from)) => put(to, from),
             (Self::I64(to), Elements::I64(from)) => put(to, from),

@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     operator::{Distance, Reduction},
-    tensor::{Dtype, Elements, Lengths, Tensor, broadcast, count, defaults, places},
+    tensor::{Dtype, Elements, Lengths, Tensor, broadcast, count, defaults, source_indices},
     view::{ElementsView, TensorView},
 };
 use crate::{
@@ -21,14 +21,14 @@ pub(super) fn axis_of(axis: i64, dimensions: usize) -> Result<usize, String> {
     found.ok_or_else(|| format!("there is no axis {axis} among {dimensions} dimensions"))
 }
 
-/// The length of an axis, and the products of the lengths before it and after it.
-struct Split {
+/// The lines of a tensor along an axis: the axis's length, and the products of the lengths before it and after it.
+struct Lines {
     before: usize,
     length: usize,
     after: usize,
 }
 
-impl Split {
+impl Lines {
     fn of(x: TensorView<'_>, axis: i64) -> Result<(usize, Self), String> {
         let axis = axis_of(axis, x.shape().len())?;
         let product = |lengths: &[usize]| lengths.iter().product();
@@ -36,8 +36,8 @@ impl Split {
         Ok((axis, Self { before: product(before), length: rest[0], after: product(&rest[1..]) }))
     }
 
-    /// Returns the indices of the elements of each line along the axis.
-    fn lines(&self) -> impl Iterator<Item = impl Iterator<Item = usize> + Clone + use<'_>> {
+    /// Returns the indices of the elements of each line.
+    fn indices(&self) -> impl Iterator<Item = impl Iterator<Item = usize> + Clone + use<'_>> {
         let Self { before, length, after } = *self;
         (0..before).flat_map(move |b| {
             (0..after).map(move |a| (0..length).map(move |at| (b * length + at) * after + a))
@@ -85,7 +85,7 @@ pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: TensorView<'_>
             .ok_or_else(|| "it is too large".into());
     }
     let values = doubles(x)?;
-    let of_group = || places(&kept, x.shape());
+    let of_group = || source_indices(&kept, x.shape());
     let mut found = vec![start; groups];
     for (value, group) in values.iter().zip(of_group()) {
         let so_far = found[group];
@@ -214,14 +214,14 @@ impl Loops for SoftmaxLines<'_> {
 
 /// Returns the softmax along an axis: exponentials, divided by their sum.
 pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
-    let (_, split) = Split::of(x, axis)?;
-    if let (1, 1.., ElementsView::F32(values)) = (split.after, split.length, x.elements()) {
-        let found = widest(SoftmaxLines { values, length: split.length });
+    let (_, lines) = Lines::of(x, axis)?;
+    if let (1, 1.., ElementsView::F32(values)) = (lines.after, lines.length, x.elements()) {
+        let found = widest(SoftmaxLines { values, length: lines.length });
         return Tensor::new(x.shape(), Elements::F32(found)).ok_or_else(|| "the shape is too large".into());
     }
     let mut values = doubles(x)?;
-    if split.after == 1 {
-        for line in values.chunks_exact_mut(split.length.max(1)) {
+    if lines.after == 1 {
+        for line in values.chunks_exact_mut(lines.length.max(1)) {
             let greatest = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let mut sum = 0.0;
             for value in &mut *line {
@@ -232,7 +232,7 @@ pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
         }
         return made(x.shape(), x.dtype(), values);
     }
-    for line in split.lines() {
+    for line in lines.indices() {
         let greatest = line.clone().map(|at| values[at]).fold(f64::NEG_INFINITY, f64::max);
         let mut sum = 0.0;
         for at in line.clone() {
@@ -246,9 +246,9 @@ pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
 
 /// Returns the cumulative sums along an axis.
 pub(super) fn cumulative_sum(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
-    let (_, split) = Split::of(x, axis)?;
+    let (_, lines) = Lines::of(x, axis)?;
     let mut values = doubles(x)?;
-    for line in split.lines() {
+    for line in lines.indices() {
         let mut sum = 0.0;
         for at in line {
             sum += values[at];
@@ -265,8 +265,8 @@ pub(super) fn arg_extreme(
     (greatest, last): (bool, bool),
     x: TensorView<'_>,
 ) -> Result<Tensor, String> {
-    let (axis, split) = Split::of(x, axis)?;
-    if split.length == 0 {
+    let (axis, lines) = Lines::of(x, axis)?;
+    if lines.length == 0 {
         return Err("there is no extreme of no elements".into());
     }
     let mut shape = Lengths::from_slice(x.shape());
@@ -274,24 +274,24 @@ pub(super) fn arg_extreme(
         true => shape[axis] = 1,
         false => drop(shape.remove(axis)),
     }
-    if let (1, false, ElementsView::F32(values)) = (split.after, last, x.elements()) {
-        let found = widest(Extremes { values, length: split.length, greatest });
+    if let (1, false, ElementsView::F32(values)) = (lines.after, last, x.elements()) {
+        let found = widest(Extremes { values, length: lines.length, greatest });
         return Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into());
     }
     let values = doubles(x)?;
-    let place = |line: &mut dyn Iterator<Item = usize>| {
+    let best_of = |line: &mut dyn Iterator<Item = usize>| {
         let mut best = (0, f64::NAN);
-        for (place, at) in line.enumerate() {
+        for (index, at) in line.enumerate() {
             let value = values[at];
             let better = if greatest { value > best.1 } else { value < best.1 };
             // The first NaN is the extreme, as in numpy.
-            if place == 0 || (!best.1.is_nan() && (better || value.is_nan() || last && value == best.1)) {
-                best = (place as i64, value);
+            if index == 0 || (!best.1.is_nan() && (better || value.is_nan() || last && value == best.1)) {
+                best = (index as i64, value);
             }
         }
         best.0
     };
-    let found: Vec<i64> = split.lines().map(|mut line| place(&mut line)).collect();
+    let found: Vec<i64> = lines.indices().map(|mut line| best_of(&mut line)).collect();
     Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into())
 }
 
@@ -352,31 +352,31 @@ impl Loops for Extremes<'_> {
 /// Returns the greatest or the least `k` elements along an axis, in order, and their indices. Of equal elements the
 /// first comes first.
 pub(super) fn top(axis: i64, k: usize, greatest: bool, x: TensorView<'_>) -> Result<[Tensor; 2], String> {
-    let (axis, split) = Split::of(x, axis)?;
-    if k > split.length {
-        return Err(format!("it asks for {k} of {} elements", split.length));
+    let (axis, lines) = Lines::of(x, axis)?;
+    if k > lines.length {
+        return Err(format!("it asks for {k} of {} elements", lines.length));
     }
     let values = doubles(x)?;
     let mut shape = x.shape().to_vec();
     shape[axis] = k;
     let all = count(&shape).ok_or("the shape is too large")?;
     let (mut from, mut chosen) = (vec![0usize; all], vec![0i64; all]);
-    for (line, which) in split.lines().zip(0usize..) {
+    for (line, which) in lines.indices().zip(0usize..) {
         let mut order: Vec<(usize, usize)> = line.enumerate().collect();
         order.sort_by(|a, b| {
             let ascending = values[a.1].total_cmp(&values[b.1]);
             if greatest { ascending.reverse() } else { ascending }
         });
-        let (before, after) = (which / split.after, which % split.after);
-        for (rank, (place, at)) in order.into_iter().take(k).enumerate() {
-            let to = (before * k + rank) * split.after + after;
-            (from[to], chosen[to]) = (at, place as i64);
+        let (before, after) = (which / lines.after, which % lines.after);
+        for (nth, (index, at)) in order.into_iter().take(k).enumerate() {
+            let to = (before * k + nth) * lines.after + after;
+            (from[to], chosen[to]) = (at, index as i64);
         }
     }
     let elements = x.elements().at(from.into_iter());
     let tensors = [Tensor::new(shape.clone(), elements), Tensor::new(shape, Elements::I64(chosen))];
-    let [Some(values), Some(places)] = tensors else { return Err("the shape is too large".into()) };
-    Ok([values, places])
+    let [Some(values), Some(indices)] = tensors else { return Err("the shape is too large".into()) };
+    Ok([values, indices])
 }
 
 /// How products of row-major matrices are summed. The product of an `m x k` and a `k x n` matrix goes into the `m x n`
@@ -457,7 +457,7 @@ pub(super) fn matmul(
         true => (of_a[..of_a.len() - 1].iter().product(), Lengths::new(), &[][..]),
         false => (m, many, many_a),
     };
-    let each = || places(many_a, &many).zip(places(many_b, &many));
+    let each = || source_indices(many_a, &many).zip(source_indices(many_b, &many));
     macro_rules! computed {
         ($a:expr, $b:expr, $zero:expr, $product:expr) => {{
             let mut out = vec![$zero; all];
@@ -543,12 +543,12 @@ fn coupled(classes: usize, pairs: &[f64]) -> Vec<f64> {
             break;
         }
         for t in 0..classes {
-            let step = (pqp - qp[t]) / q[t][t];
-            p[t] += step;
-            pqp = (pqp + step * (step * q[t][t] + 2.0 * qp[t])) / (1.0 + step) / (1.0 + step);
+            let change = (pqp - qp[t]) / q[t][t];
+            p[t] += change;
+            pqp = (pqp + change * (change * q[t][t] + 2.0 * qp[t])) / (1.0 + change) / (1.0 + change);
             for j in 0..classes {
-                qp[j] = (qp[j] + step * q[t][j]) / (1.0 + step);
-                p[j] /= 1.0 + step;
+                qp[j] = (qp[j] + change * q[t][j]) / (1.0 + change);
+                p[j] /= 1.0 + change;
             }
         }
     }

@@ -148,7 +148,7 @@ impl Tensor {
     }
 
     /// Returns the shape, and the elements to be changed.
-    pub(super) fn parts_mut(&mut self) -> (&[usize], &mut Elements) {
+    pub(super) fn fields_mut(&mut self) -> (&[usize], &mut Elements) {
         (&self.shape, &mut self.elements)
     }
 
@@ -163,14 +163,14 @@ impl Tensor {
     /// assert_eq!((rows.shape(), rows.elements()), (&[2, 2][..], &Elements::I32(vec![20, 21, 0, 1])));
     /// assert_eq!(tensor.rows(&[3]), None);
     /// ```
-    pub fn rows(&self, places: &[usize]) -> Option<Self> {
+    pub fn rows(&self, indices: &[usize]) -> Option<Self> {
         let (rows, row) = self.shape.split_first()?;
-        if places.iter().any(|place| place >= rows) {
+        if indices.iter().any(|index| index >= rows) {
             return None;
         }
         let width: usize = row.iter().product();
-        let elements = self.elements.view().runs(places.iter().map(|place| place * width), width);
-        Self::new([&[places.len()], row].concat(), elements)
+        let elements = self.elements.view().runs(indices.iter().map(|index| index * width), width);
+        Self::new([&[indices.len()], row].concat(), elements)
     }
 
     /// Returns the type of the elements.
@@ -263,7 +263,7 @@ pub(super) fn broadcasts_to(from: &[usize], to: &[usize]) -> bool {
 
 /// Returns, for each element of a tensor of shape `to`, the index of the element of a tensor of shape `from` that is
 /// broadcast to it.
-pub(super) fn places<'s>(from: &'s [usize], to: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+pub(super) fn source_indices<'s>(from: &'s [usize], to: &'s [usize]) -> impl Iterator<Item = usize> + 's {
     let mut strides: Lengths = smallvec![0; to.len()];
     let mut stride = 1;
     for (length, own) in from.iter().zip(&mut strides[to.len() - from.len()..]).rev() {
@@ -271,17 +271,17 @@ pub(super) fn places<'s>(from: &'s [usize], to: &'s [usize]) -> impl Iterator<It
         stride *= length;
     }
     let mut index: Lengths = smallvec![0; to.len()];
-    let (mut place, mut left) = (0, to.iter().product::<usize>());
+    let (mut offset, mut left) = (0, to.iter().product::<usize>());
     std::iter::from_fn(move || {
         left = left.checked_sub(1)?;
-        let found = place;
+        let found = offset;
         for (at, length) in to.iter().enumerate().rev() {
             index[at] += 1;
-            place += strides[at];
+            offset += strides[at];
             if index[at] < *length {
                 break;
             }
-            place -= strides[at] * length;
+            offset -= strides[at] * length;
             index[at] = 0;
         }
         Some(found)

@@ -127,7 +127,7 @@ pub struct Tokenizer {
     pub least: usize,
     /// Whether `\x02` stands before the first token of each text, and `\x03` after the last.
     pub mark: bool,
-    /// The text that fills the places after the last token, in a text with fewer tokens than the longest.
+    /// The text that is put after the last token of a text with fewer tokens than the longest.
     pub padding: Arc<str>,
 }
 
@@ -157,20 +157,20 @@ impl Tokenizer {
             Tokens::Between(separators) => {
                 let mut tokens = vec![text];
                 for separator in separators {
-                    let mut parts = Vec::new();
+                    let mut divided = Vec::new();
                     for text in tokens {
                         let mut from = Some(0);
                         while let Some(begin) = from {
                             let Some((start, end)) = separator.find(text, begin) else {
-                                parts.push(&text[begin..]);
+                                divided.push(&text[begin..]);
                                 break;
                             };
-                            parts.push(&text[begin..start]);
+                            divided.push(&text[begin..start]);
                             from = if end > start { Some(end) } else { after(text, start) };
                         }
                     }
-                    parts.retain(long);
-                    tokens = parts;
+                    divided.retain(long);
+                    tokens = divided;
                 }
                 tokens.retain(long);
                 tokens

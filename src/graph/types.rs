@@ -227,10 +227,10 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
             Ok(vec![TensorType::new(number(x)?, shape.clone()), TensorType::new(Dtype::I64, shape)])
         }
         Operator::Gather { axis } => {
-            let places = second()?;
-            let (Some(shape), Some(places)) = (&x.shape, &places.shape) else { return one(x.dtype, None) };
+            let indices = second()?;
+            let (Some(shape), Some(indices)) = (&x.shape, &indices.shape) else { return one(x.dtype, None) };
             let axis = axis_of(*axis, shape.len())?;
-            one(x.dtype, Some([&shape[..axis], places, &shape[axis + 1..]].concat()))
+            one(x.dtype, Some([&shape[..axis], indices, &shape[axis + 1..]].concat()))
         }
         Operator::GatherElements { .. } => one(x.dtype, second()?.shape.clone()),
         Operator::Concat { axis } => {
@@ -340,15 +340,15 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
                     "filters of {seen:?} channels in {groups} groups don't see {channels:?}"
                 ));
             }
-            one(dtype, Some([&[*rows, *count], &places(window, image, size)?[..]].concat()))
+            one(dtype, Some([&[*rows, *count], &result_lengths(window, image, size)?[..]].concat()))
         }
         Operator::Pool(Pool { size, window, .. }) => {
             let Some(shape) = &x.shape else { return one(number(x)?, None) };
             let [rows, channels, image @ ..] = &shape[..] else {
                 return Err(format!("it takes images, not shape {shape:?}"));
             };
-            let places = places(window, image, &size.map(Some))?;
-            one(number(x)?, Some([&[*rows, *channels], &places[..]].concat()))
+            let lengths = result_lengths(window, image, &size.map(Some))?;
+            one(number(x)?, Some([&[*rows, *channels], &lengths[..]].concat()))
         }
         Operator::LayerNorm { .. } => {
             for other in &operands[1..] {
@@ -386,8 +386,8 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
     }
 }
 
-/// Returns how many positions a window has over an image, along its height and its width.
-fn places(
+/// Returns the height and the width of the result of a window that moves over an image.
+fn result_lengths(
     window: &Window,
     image: &[Option<usize>],
     size: &[Option<usize>],
@@ -398,7 +398,7 @@ fn places(
     let mut found = [None; 2];
     for (axis, found) in found.iter_mut().enumerate() {
         if let (Some(length), Some(size)) = (image[axis], size[axis]) {
-            *found = Some(window.places(axis, length, size)?);
+            *found = Some(window.result_length(axis, length, size)?);
         }
     }
     Ok(found)

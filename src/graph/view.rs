@@ -23,7 +23,7 @@ pub(super) struct TensorView<'t> {
 }
 
 /// Makes a view of some elements.
-macro_rules! part_of {
+macro_rules! borrowed {
     ($elements:expr, $range:expr, { $($variant:ident),+ }) => {
         match $elements {
             $(Elements::$variant(values) => ElementsView::$variant(&values[$range]),)+
@@ -34,7 +34,7 @@ macro_rules! part_of {
 impl Elements {
     /// Returns the elements, borrowed.
     pub(super) fn view(&self) -> ElementsView<'_> {
-        part_of!(self, .., { Bool, I32, I64, F32, F64, Text })
+        borrowed!(self, .., { Bool, I32, I64, F32, F64, Text })
     }
 }
 
@@ -52,7 +52,7 @@ impl Tensor {
         assert_eq!(shape[1..], self.shape()[1..], "rows of another shape");
         let width: usize = shape[1..].iter().product();
         let range = first * width..(first + shape[0]) * width;
-        let elements = part_of!(self.elements(), range, { Bool, I32, I64, F32, F64, Text });
+        let elements = borrowed!(self.elements(), range, { Bool, I32, I64, F32, F64, Text });
         TensorView { shape, elements }
     }
 }
@@ -147,19 +147,19 @@ impl ElementsView<'_> {
     ///
     /// # Panics
     /// A run ends past the end.
-    pub(super) fn runs(self, places: impl Iterator<Item = usize>, length: usize) -> Elements {
-        fn of<T: Clone>(values: &[T], places: impl Iterator<Item = usize>, length: usize) -> Vec<T> {
-            let mut found = Vec::with_capacity(places.size_hint().0.saturating_mul(length));
-            places.for_each(|at| found.extend_from_slice(&values[at..][..length]));
+    pub(super) fn runs(self, indices: impl Iterator<Item = usize>, length: usize) -> Elements {
+        fn of<T: Clone>(values: &[T], indices: impl Iterator<Item = usize>, length: usize) -> Vec<T> {
+            let mut found = Vec::with_capacity(indices.size_hint().0.saturating_mul(length));
+            indices.for_each(|at| found.extend_from_slice(&values[at..][..length]));
             found
         }
         match self {
-            Self::Bool(values) => Elements::Bool(of(values, places, length)),
-            Self::I32(values) => Elements::I32(of(values, places, length)),
-            Self::I64(values) => Elements::I64(of(values, places, length)),
-            Self::F32(values) => Elements::F32(of(values, places, length)),
-            Self::F64(values) => Elements::F64(of(values, places, length)),
-            Self::Text(values) => Elements::Text(of(values, places, length)),
+            Self::Bool(values) => Elements::Bool(of(values, indices, length)),
+            Self::I32(values) => Elements::I32(of(values, indices, length)),
+            Self::I64(values) => Elements::I64(of(values, indices, length)),
+            Self::F32(values) => Elements::F32(of(values, indices, length)),
+            Self::F64(values) => Elements::F64(of(values, indices, length)),
+            Self::Text(values) => Elements::Text(of(values, indices, length)),
         }
     }
 
@@ -182,14 +182,14 @@ impl ElementsView<'_> {
     ///
     /// # Panics
     /// An index is past the end.
-    pub(super) fn at(self, places: impl Iterator<Item = usize>) -> Elements {
+    pub(super) fn at(self, indices: impl Iterator<Item = usize>) -> Elements {
         match self {
-            Self::Bool(values) => Elements::Bool(places.map(|at| values[at]).collect()),
-            Self::I32(values) => Elements::I32(places.map(|at| values[at]).collect()),
-            Self::I64(values) => Elements::I64(places.map(|at| values[at]).collect()),
-            Self::F32(values) => Elements::F32(places.map(|at| values[at]).collect()),
-            Self::F64(values) => Elements::F64(places.map(|at| values[at]).collect()),
-            Self::Text(values) => Elements::Text(places.map(|at| values[at].clone()).collect()),
+            Self::Bool(values) => Elements::Bool(indices.map(|at| values[at]).collect()),
+            Self::I32(values) => Elements::I32(indices.map(|at| values[at]).collect()),
+            Self::I64(values) => Elements::I64(indices.map(|at| values[at]).collect()),
+            Self::F32(values) => Elements::F32(indices.map(|at| values[at]).collect()),
+            Self::F64(values) => Elements::F64(indices.map(|at| values[at]).collect()),
+            Self::Text(values) => Elements::Text(indices.map(|at| values[at].clone()).collect()),
         }
     }
 }
@@ -212,12 +212,12 @@ fn strided<T: Clone>(values: &[T], first: usize, dimensions: &[[usize; 2]]) -> V
             _ => merged.push([length, stride]),
         }
     }
-    let [inner, step] = merged.pop().unwrap_or([1, 1]);
+    let [inner, inner_stride] = merged.pop().unwrap_or([1, 1]);
     let (mut index, mut at) = (vec![0; merged.len()], first);
     loop {
-        match step {
+        match inner_stride {
             1 => found.extend_from_slice(&values[at..][..inner]),
-            _ => found.extend((0..inner).map(|place| values[at + place * step].clone())),
+            _ => found.extend((0..inner).map(|i| values[at + i * inner_stride].clone())),
         }
         if found.len() >= all {
             return found;
@@ -239,13 +239,13 @@ mod tests {
 
     /// Every order of the dimensions, and every second element of some.
     #[test]
-    fn strides_are_walked() {
+    fn strides_are_followed() {
         let lengths = [3, 1, 4, 2];
         let values: Vec<usize> = (0..2 * 24).collect();
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [2, 0, 3, 1], [1, 0, 2, 3], [0, 1, 3, 2]] {
-            for step in [1, 2] {
+            for inner_stride in [1, 2] {
                 let strides: Vec<usize> =
-                    (0..4).map(|at| step * lengths[at + 1..].iter().product::<usize>()).collect();
+                    (0..4).map(|at| inner_stride * lengths[at + 1..].iter().product::<usize>()).collect();
                 let dimensions = order.map(|at| [lengths[at], strides[at]]);
                 let mut expected = Vec::new();
                 let [a, b, c, d] = dimensions.map(|[length, stride]| (0..length).map(move |at| at * stride));
@@ -256,8 +256,12 @@ mod tests {
                         }
                     }
                 }
-                if step == 1 || expected.iter().all(|at| *at < values.len()) {
-                    assert_eq!(strided(&values, 1, &dimensions), expected, "{order:?} in steps of {step}");
+                if inner_stride == 1 || expected.iter().all(|at| *at < values.len()) {
+                    assert_eq!(
+                        strided(&values, 1, &dimensions),
+                        expected,
+                        "{order:?}, stride {inner_stride}"
+                    );
                 }
             }
         }

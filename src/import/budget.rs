@@ -1,6 +1,6 @@
 //! Counts what a model file asks for against the [`Limits`], and verifies the finished forest.
 
-use super::{ErrorKind, ImportError, Limits, Place};
+use super::{ErrorKind, ImportError, Limits, Location};
 use crate::Forest;
 use crate::forest::{ForestBuilder, Node};
 
@@ -22,18 +22,22 @@ impl<'l> Budget<'l> {
     }
 
     /// Checks the number of trees.
-    pub(super) fn trees(&self, trees: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
-        check(trees, self.limits.trees, "trees", place)
+    pub(super) fn trees(&self, trees: usize, location: impl FnOnce() -> Location) -> Result<(), ImportError> {
+        check(trees, self.limits.trees, "trees", location)
     }
 
     /// Counts `nodes` more nodes and their memory, and checks both totals.
-    pub(super) fn nodes(&mut self, nodes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+    pub(super) fn nodes(
+        &mut self,
+        nodes: usize,
+        location: impl FnOnce() -> Location,
+    ) -> Result<(), ImportError> {
         self.nodes = self.nodes.saturating_add(nodes);
         // Layouts count leaf slots and addresses in 31 bits.
         let most = self.limits.nodes.min(i32::MAX as usize);
         match self.nodes > most {
-            true => check(self.nodes, most, "nodes", place),
-            false => self.memory(nodes, NODE_BYTES, place),
+            true => check(self.nodes, most, "nodes", location),
+            false => self.memory(nodes, NODE_BYTES, location),
         }
     }
 
@@ -43,24 +47,24 @@ impl<'l> Budget<'l> {
         &mut self,
         leaves: usize,
         width: usize,
-        place: impl FnOnce() -> Place,
+        location: impl FnOnce() -> Location,
     ) -> Result<(), ImportError> {
         let (values, limit) = (leaves.saturating_mul(width), self.limits.nodes);
         if values > limit {
             let cause = format!("{leaves} leaves of {width} values each, over the limit of {limit} nodes");
-            return Err(ImportError::limit(place(), cause, "nodes"));
+            return Err(ImportError::limit(location(), cause, "nodes"));
         }
-        self.memory(values, size_of::<f64>(), place)
+        self.memory(values, size_of::<f64>(), location)
     }
 
     fn memory(
         &mut self,
         count: usize,
         each: usize,
-        place: impl FnOnce() -> Place,
+        location: impl FnOnce() -> Location,
     ) -> Result<(), ImportError> {
         self.bytes = self.bytes.saturating_add((count as u64).saturating_mul(each as u64));
-        check(self.bytes, self.limits.memory_bytes, "memory_bytes", place)
+        check(self.bytes, self.limits.memory_bytes, "memory_bytes", location)
     }
 
     /// Counts the memory of the linear models of `leaves` leaves, with `terms` terms in total.
@@ -68,44 +72,60 @@ impl<'l> Budget<'l> {
         &mut self,
         leaves: usize,
         terms: usize,
-        place: impl Fn() -> Place,
+        location: impl Fn() -> Location,
     ) -> Result<(), ImportError> {
-        self.memory(leaves, size_of::<f64>() + size_of::<usize>(), &place)?;
-        self.memory(terms, size_of::<u32>() + size_of::<f64>(), &place)
+        self.memory(leaves, size_of::<f64>() + size_of::<usize>(), &location)?;
+        self.memory(terms, size_of::<u32>() + size_of::<f64>(), &location)
     }
 
     /// Checks the number of columns of a row.
-    pub(super) fn features(&self, features: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
-        check(features, self.limits.features, "features", place)
+    pub(super) fn features(
+        &self,
+        features: usize,
+        location: impl FnOnce() -> Location,
+    ) -> Result<(), ImportError> {
+        check(features, self.limits.features, "features", location)
     }
 
     /// Checks the constants of a step before the trees, one for each column, and counts their memory.
-    pub(super) fn prologue(&mut self, numbers: usize, place: impl Fn() -> Place) -> Result<(), ImportError> {
-        self.features(numbers, &place)?;
-        self.memory(numbers, size_of::<f64>(), &place)
+    pub(super) fn prologue(
+        &mut self,
+        numbers: usize,
+        location: impl Fn() -> Location,
+    ) -> Result<(), ImportError> {
+        self.features(numbers, &location)?;
+        self.memory(numbers, size_of::<f64>(), &location)
     }
 
     /// Checks the number of outputs.
-    pub(super) fn outputs(&self, outputs: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
-        check(outputs, self.limits.outputs, "outputs", place)
+    pub(super) fn outputs(
+        &self,
+        outputs: usize,
+        location: impl FnOnce() -> Location,
+    ) -> Result<(), ImportError> {
+        check(outputs, self.limits.outputs, "outputs", location)
     }
 
     /// Counts `words` more 32-bit words of category sets and their memory, and checks both totals.
     pub(super) fn category_words(
         &mut self,
         words: usize,
-        place: impl FnOnce() -> Place,
+        location: impl FnOnce() -> Location,
     ) -> Result<(), ImportError> {
         self.words = self.words.saturating_add(words);
         match self.words > self.limits.category_words {
-            true => check(self.words, self.limits.category_words, "category_words", place),
-            false => self.memory(words, size_of::<u32>(), place),
+            true => check(self.words, self.limits.category_words, "category_words", location),
+            false => self.memory(words, size_of::<u32>(), location),
         }
     }
 
     /// Checks the length of one string, in bytes.
-    pub(super) fn string(&self, bytes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
-        check(bytes, self.limits.string_bytes, "string_bytes", place)
+    pub(super) fn string(
+        &self,
+        bytes: usize,
+        location: impl FnOnce() -> Location,
+    ) -> Result<(), ImportError> {
+        check(bytes, self.limits.string_bytes, "string_bytes", location)
     }
 
     /// Builds the forest and verifies it, so that nodes which form no trees are refused.
@@ -115,7 +135,7 @@ impl<'l> Budget<'l> {
         let forest = self.finish_with_any_base_score(forest)?;
         if let Some(i) = forest.base_score.iter().position(|b| !b.0.is_finite()) {
             let cause = format!("value {i} is {:?}, not a finite number", forest.base_score[i]);
-            return Err(ImportError::new(ErrorKind::Structure, Place::Field("base_score".into()), cause));
+            return Err(ImportError::new(ErrorKind::Structure, Location::Field("base_score".into()), cause));
         }
         Ok(forest)
     }
@@ -124,9 +144,9 @@ impl<'l> Budget<'l> {
     pub(super) fn finish_with_any_base_score(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
         let (forest, depths) = forest
             .build_measured()
-            .map_err(|e| ImportError::new(ErrorKind::Structure, Place::Field(e.place), e.rule))?;
+            .map_err(|e| ImportError::new(ErrorKind::Structure, Location::Field(e.location), e.rule))?;
         for (t, depth) in depths.into_iter().enumerate() {
-            check(depth, self.limits.depth, "depth", || Place::Field(format!("tree {t}")))?;
+            check(depth, self.limits.depth, "depth", || Location::Field(format!("tree {t}")))?;
         }
         Ok(forest)
     }
@@ -136,11 +156,11 @@ fn check<N: PartialOrd + std::fmt::Display>(
     asked: N,
     limit: N,
     field: &str,
-    place: impl FnOnce() -> Place,
+    location: impl FnOnce() -> Location,
 ) -> Result<(), ImportError> {
     if asked <= limit {
         return Ok(());
     }
     let what = field.replace('_', " ");
-    Err(ImportError::limit(place(), format!("{asked} {what}, over the limit of {limit}"), field))
+    Err(ImportError::limit(location(), format!("{asked} {what}, over the limit of {limit}"), field))
 }

@@ -1,11 +1,11 @@
-//! Decodes a document in JSON or UBJSON. Converts scalars leniently, and names the place of a failure.
+//! Decodes a document in JSON or UBJSON. Converts scalars leniently, and names the location of a failure.
 
 use std::borrow::Cow;
 
 use serde::de::{DeserializeOwned, Expected, Unexpected, Visitor};
 
 use super::document::Value;
-use super::{ErrorKind, ImportError, Limits, Place, json, ubjson};
+use super::{ErrorKind, ImportError, Limits, Location, json, ubjson};
 
 /// The maximum depth of nested containers. XGBoost's documents nest 7 deep, and a deeper document must not
 /// exhaust the stack.
@@ -38,13 +38,13 @@ impl DecodeError {
         Self(Box::new(Failure { offset: Some(offset), message: message.into(), path: String::new() }))
     }
 
-    /// Adds the step to the value that the error is in: a name, or an index in brackets.
-    pub(super) fn within(mut self, step: &str) -> Self {
+    /// Adds the key of the value that the error is in: a name, or an index in brackets.
+    pub(super) fn within(mut self, key: &str) -> Self {
         let path = &mut self.0.path;
         if !path.is_empty() && !path.starts_with('[') {
             path.insert(0, '.');
         }
-        path.insert_str(0, step);
+        path.insert_str(0, key);
         self
     }
 }
@@ -128,14 +128,15 @@ pub(super) fn decode<T: DeserializeOwned>(
 
 fn located(error: &DecodeError, bytes: &[u8], encoding: Encoding) -> ImportError {
     let Some(offset) = error.offset else {
-        let place = if error.path.is_empty() { Place::File } else { Place::Field(error.path.clone()) };
-        return ImportError::new(ErrorKind::Schema, place, &error.message);
+        let location =
+            if error.path.is_empty() { Location::File } else { Location::Field(error.path.clone()) };
+        return ImportError::new(ErrorKind::Schema, location, &error.message);
     };
-    let place = match encoding {
-        Encoding::Json => json::place(bytes, offset),
-        Encoding::Ubjson => Place::Byte(offset),
+    let location = match encoding {
+        Encoding::Json => json::location(bytes, offset),
+        Encoding::Ubjson => Location::Byte(offset),
     };
-    let refused = ImportError::new(ErrorKind::Syntax, place, &error.message);
+    let refused = ImportError::new(ErrorKind::Syntax, location, &error.message);
     // The only limit that the readers check is the length of a string.
     match error.message.contains("over the limit of") {
         true => refused.with_limit("string_bytes"),

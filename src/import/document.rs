@@ -10,7 +10,7 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
 use super::decode::{DecodeError, Scalar};
 use super::{json, ubjson};
 
-/// The place of a value that may nest to any depth, in a JSON text. The deserialiser skips the value without
+/// The offset of a value that may nest to any depth, in a JSON text. The deserialiser skips the value without
 /// recursion. Code that needs the value reads it with a [`json::Reader`] of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NestedValue {

@@ -1,4 +1,4 @@
-//! The error of an import: one line with the file, the place in it, the cause and the remedy.
+//! The error of an import: one line with the file, the location in it, the cause and the remedy.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Schema,
     /// A number is out of its range, for example a feature, a class, a threshold or a leaf value.
     Value,
-    /// The nodes of a tree form no tree, or parts of the model do not fit each other.
+    /// The nodes of a tree form no tree, or the fields of the model do not fit each other.
     Structure,
     /// The model asks for more than the [`Limits`](super::Limits) allow.
     Limit,
@@ -43,15 +43,15 @@ impl ErrorKind {
     }
 }
 
-/// The place in a model file where something is wrong.
+/// The location in a model file where something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Location {
     /// The file as a whole.
     File,
     /// The offset of a byte in a binary file, counted from 0.
     Byte(usize),
-    /// A place in a text file.
+    /// A location in a text file.
     Text {
         /// Line, counted from 1.
         line: usize,
@@ -62,7 +62,7 @@ pub enum Place {
     Field(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File => f.write_str("model"),
@@ -73,7 +73,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a model can't be read: one line that names the place, the cause and the remedy.
+/// Why a model can't be read: one line that names the location, the cause and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ImportError(Box<Report>);
@@ -81,7 +81,7 @@ pub struct ImportError(Box<Report>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Report {
     file: Option<PathBuf>,
-    place: Place,
+    location: Location,
     kind: ErrorKind,
     cause: String,
     remedy: String,
@@ -94,22 +94,29 @@ impl fmt::Display for Report {
         if let Some(file) = &self.file {
             write!(f, "{}: ", one_line(&file.to_string_lossy(), usize::MAX))?;
         }
-        write!(f, "{}: {}; {}", self.place, self.cause, self.remedy)
+        write!(f, "{}: {}; {}", self.location, self.cause, self.remedy)
     }
 }
 
 impl ImportError {
-    pub(super) fn new(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> Self {
-        let place = match place {
-            Place::Field(path) => Place::Field(one_line(&path, LONGEST_TEXT)),
+    pub(super) fn new(kind: ErrorKind, location: Location, cause: impl AsRef<str>) -> Self {
+        let location = match location {
+            Location::Field(path) => Location::Field(one_line(&path, LONGEST_TEXT)),
             other => other,
         };
         let cause = one_line(cause.as_ref(), LONGEST_TEXT);
-        Self(Box::new(Report { file: None, place, kind, cause, remedy: kind.remedy().into(), limit: None }))
+        Self(Box::new(Report {
+            file: None,
+            location,
+            kind,
+            cause,
+            remedy: kind.remedy().into(),
+            limit: None,
+        }))
     }
 
-    pub(super) fn limit(place: Place, cause: impl AsRef<str>, field: &str) -> Self {
-        Self::new(ErrorKind::Limit, place, cause).with_limit(field)
+    pub(super) fn limit(location: Location, cause: impl AsRef<str>, field: &str) -> Self {
+        Self::new(ErrorKind::Limit, location, cause).with_limit(field)
     }
 
     /// Records the field of [`Limits`](super::Limits) that the file exceeds, and sets the remedy to raise
@@ -134,9 +141,9 @@ impl ImportError {
         self.0.file.as_deref()
     }
 
-    /// Returns the place in the file.
-    pub fn place(&self) -> &Place {
-        &self.0.place
+    /// Returns the location in the file.
+    pub fn location(&self) -> &Location {
+        &self.0.location
     }
 
     /// Returns the kind of the error.
@@ -144,7 +151,7 @@ impl ImportError {
         self.0.kind
     }
 
-    /// Returns what is wrong at the place.
+    /// Returns what is wrong at the location.
     pub fn cause(&self) -> &str {
         &self.0.cause
     }

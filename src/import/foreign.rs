@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::read::{GzDecoder, ZlibDecoder};
 
 use super::json::Reader;
-use super::{ErrorKind, ImportError, Place, sklearn};
+use super::{ErrorKind, ImportError, Location, sklearn};
 
 /// The remedy for JSON that is no model.
 const JSON_REMEDY: &str = "give the model's own file: of JSON, XGBoost's (save_model('model.json')) and CatBoost's \
@@ -35,14 +35,14 @@ const COMPRESSED: [(&[u8], &str); 11] = [
     (b"ZF0x", "zlib"),
 ];
 
-/// The number of bytes to inflate of a compressed file: the first block of a tar archive.
+/// The number of bytes to inflate of a compressed file: the first header of a tar archive.
 const INFLATED: u64 = 512;
 
 /// The number of names that a message lists.
 const LISTED: usize = 5;
 
 fn refused(cause: impl AsRef<str>, remedy: impl Into<String>) -> ImportError {
-    ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy)
+    ImportError::new(ErrorKind::Format, Location::File, cause).with_remedy(remedy)
 }
 
 /// Returns the refusal of a file that begins like no format that can be read.
@@ -138,7 +138,7 @@ pub(super) fn name_foreign_json(error: ImportError, bytes: &[u8]) -> ImportError
         return refused("no model: an empty JSON object", JSON_REMEDY);
     }
     // A damaged file keeps its own error, since its first fields do not tell what it is. So does an XGBoost
-    // model that lacks a part.
+    // model that lacks a field.
     let of_xgboost = keys.iter().all(|key| key == "version") || keys.iter().any(|key| key == "learner");
     if of_xgboost || error.kind() != ErrorKind::Schema {
         return error;
@@ -186,7 +186,7 @@ pub(super) fn name_foreign_zip(error: ImportError, bytes: &[u8]) -> ImportError 
     }
 }
 
-/// Returns the last part of a path in an archive.
+/// Returns the last name of a path in an archive.
 fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }

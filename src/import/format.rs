@@ -1,6 +1,6 @@
 //! Tells the format of a file by its content, since file names say little.
 
-use super::{ErrorKind, ImportError, Place, foreign};
+use super::{ErrorKind, ImportError, Location, foreign};
 
 /// A format of model files that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ impl Format {
     pub fn of(bytes: &[u8]) -> Result<Self, ImportError> {
         let bytes = text(bytes);
         let unknown = |cause: &str, remedy: &str| {
-            Err(ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy))
+            Err(ImportError::new(ErrorKind::Format, Location::File, cause).with_remedy(remedy))
         };
         let start = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
         match &bytes[start..] {
@@ -139,7 +139,7 @@ fn is_coreml(bytes: &[u8]) -> bool {
     }
     let name =
         bytes.get(26..28).and_then(|at| bytes.get(30..30 + usize::from(at[0]) + 256 * usize::from(at[1])));
-    let holds = |part: &str| name.is_some_and(|name| name.windows(part.len()).any(|w| w == part.as_bytes()));
+    let holds = |text: &str| name.is_some_and(|name| name.windows(text.len()).any(|w| w == text.as_bytes()));
     bytes.starts_with(b"PK\x03\x04") && [".mlpackage", "com.apple.CoreML"].into_iter().any(holds)
 }
 

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::Place;
+use super::Location;
 use super::decode::{DecodeError, MAX_NESTING, Scalar};
 
 /// Reads values from a JSON text.
@@ -18,11 +18,11 @@ pub(super) struct Reader<'de> {
 }
 
 /// Returns the line and column of a byte of the text.
-pub(super) fn place(bytes: &[u8], offset: usize) -> Place {
+pub(super) fn location(bytes: &[u8], offset: usize) -> Location {
     let before = &bytes[..offset.min(bytes.len())];
     let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
     let line = before.iter().filter(|b| **b == b'\n').count() + 1;
-    Place::Text { line, column: before.len() - line_start + 1 }
+    Location::Text { line, column: before.len() - line_start + 1 }
 }
 
 impl<'de> Reader<'de> {
@@ -469,9 +469,9 @@ mod tests {
     }
 
     #[test]
-    fn places_count_lines_and_columns_from_one() {
-        assert_eq!(place(b"ab\ncd", 0), Place::Text { line: 1, column: 1 });
-        assert_eq!(place(b"ab\ncd", 4), Place::Text { line: 2, column: 2 });
-        assert_eq!(place(b"ab\ncd", 99), Place::Text { line: 2, column: 3 });
+    fn locations_count_lines_and_columns_from_one() {
+        assert_eq!(location(b"ab\ncd", 0), Location::Text { line: 1, column: 1 });
+        assert_eq!(location(b"ab\ncd", 4), Location::Text { line: 2, column: 2 });
+        assert_eq!(location(b"ab\ncd", 99), Location::Text { line: 2, column: 3 });
     }
 }

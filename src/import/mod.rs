@@ -2,7 +2,7 @@
 //!
 //! This folder knows file formats, their versions and their quirks, and nothing of schedules or backends. It does
 //! not trust the bytes that it reads. It returns a [`Forest`] that verifies, or an [`ImportError`] of one line that
-//! names the place, the cause and the remedy. Nothing here panics, recurses as deep as a file asks, or allocates
+//! names the location, the cause and the remedy. Nothing here panics, recurses as deep as a file asks, or allocates
 //! what a file merely claims: [`Limits`] bound it all.
 //!
 //! | file | subject |
@@ -11,7 +11,7 @@
 //! | `foreign` | names files that are no model |
 //! | `json`, `ubjson` | the syntax of two encodings of one data model |
 //! | `document` | one `serde` deserialiser for both |
-//! | `decode` | decodes a document, and names the place of a failure |
+//! | `decode` | decodes a document, and names the location of a failure |
 //! | `xgboost` | XGBoost's models, in either encoding |
 //! | `lightgbm` | LightGBM's text format |
 //! | `catboost` | CatBoost's JSON |
@@ -43,7 +43,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-pub use error::{ErrorKind, ImportError, Place};
+pub use error::{ErrorKind, ImportError, Location};
 pub use format::Format;
 pub use limits::Limits;
 
@@ -85,11 +85,11 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
 /// Reads a graph: an ONNX file of classical operators, a pipeline of scikit-learn that the project's exporter wrote, or
 /// a LightGBM model whose leaves are linear models.
 ///
-/// [`load`] reads a file of one tree ensemble as a forest, which is faster and has more ways to be predicted. This
-/// function reads graphs with other operators, or with several ensembles.
+/// [`load`] reads a file of one tree ensemble as a forest, which is faster, and which has schedules and contributions.
+/// This function reads graphs with other operators, or with several ensembles.
 ///
 /// # Errors
-/// The errors of [`load`]. An operator that is not supported is named, with its place.
+/// The errors of [`load`]. An operator that is not supported is named, with its location.
 pub fn load_graph(path: &Path, options: &LoadOptions) -> Result<Graph, Error> {
     load_with(path, options, |bytes| parse_graph(bytes, options))
 }
@@ -113,7 +113,7 @@ pub fn parse_graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportE
             // The importer of forests refuses a file that is damaged or no model, and says so.
             parse_as(other, bytes, &LoadOptions { raw_categories: true, ..options.clone() })?;
             let cause = format!("{} is a forest and no graph", other.noun());
-            Err(ImportError::new(ErrorKind::Format, Place::File, cause)
+            Err(ImportError::new(ErrorKind::Format, Location::File, cause)
                 .with_remedy("load it as a forest, as the commands predict, inspect and lower do"))
         }
     }
@@ -144,7 +144,7 @@ fn load_with<T>(
 /// Reads a model from the bytes of its file.
 ///
 /// # Errors
-/// An [`ImportError`], which names the place and the remedy, if the bytes are no model of a known format, are
+/// An [`ImportError`], which names the location and the remedy, if the bytes are no model of a known format, are
 /// damaged, ask for more than the [`Limits`] allow, or use something that is not supported.
 pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     let size = bytes.len() as u64;
@@ -181,7 +181,7 @@ pub fn parse_as(format: Format, bytes: &[u8], options: &LoadOptions) -> Result<F
 
 fn file_too_large(size: u64, limit: u64) -> ImportError {
     ImportError::limit(
-        Place::File,
+        Location::File,
         format!("the file has {size} bytes, over the limit of {limit}"),
         "file_bytes",
     )

@@ -33,7 +33,7 @@ fn array<T: npyz::Deserialize>(folder: &Path, name: &str) -> Option<Vec<T>> {
 /// Compares a forest with its producer's results, row by row: leaf ids exactly, margins within the sum's
 /// error bound, and values loosely.
 fn check(forest: &Forest, folder: &Path) {
-    let place = |r: usize| format!("{}, row {r}", folder.display());
+    let location = |r: usize| format!("{}, row {r}", folder.display());
     let rows: Vec<f32> = array(folder, "rows.npy").expect("rows");
     let margins: Vec<f32> = array(folder, "margin.npy").expect("margins");
     let leaves: Option<Vec<i32>> = array(folder, "leaves.npy");
@@ -43,18 +43,22 @@ fn check(forest: &Forest, folder: &Path) {
     for (r, row) in rows.chunks(forest.features.len()).enumerate() {
         if let Some(leaves) = &leaves {
             let ids: Vec<i32> = reference::leaf_ids(forest, row).iter().map(|id| *id as i32).collect();
-            assert_eq!(ids, leaves[r * trees..][..trees], "{}", place(r));
+            assert_eq!(ids, leaves[r * trees..][..trees], "{}", location(r));
         }
         for (o, margin) in reference::margins(forest, row).into_iter().enumerate() {
             let expected = f64::from(margins[r * outputs + o]);
-            assert!((margin - expected).abs() <= bounds[o], "{}: margin {margin}, not {expected}", place(r));
+            assert!(
+                (margin - expected).abs() <= bounds[o],
+                "{}: margin {margin}, not {expected}",
+                location(r)
+            );
         }
         let width = forest.transform.width(outputs);
         if let Some(expected) = values.as_ref().map(|values| &values[r * width..][..width]) {
             for (value, expected) in reference::values(forest, row).into_iter().zip(expected) {
                 let expected = f64::from(*expected);
                 let near = (value - expected).abs() <= 1e-5 * expected.abs().max(1.0);
-                assert!(near || value == expected, "{}: value {value}, not {expected}", place(r));
+                assert!(near || value == expected, "{}: value {value}, not {expected}", location(r));
             }
         }
     }
@@ -150,7 +154,7 @@ fn the_best_round_is_read_where_it_is_a_round_of_the_file() {
     }
     assert_eq!(stop("\"12\"", Some(0..13)).unwrap(), None);
     let error = stop("12", None).expect_err("a number, which XGBoost does not read either");
-    assert_eq!(error.place().to_string(), "learner.attributes.best_iteration", "{error}");
+    assert_eq!(error.location().to_string(), "learner.attributes.best_iteration", "{error}");
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn weights_of_dart_multiply_leaves_in_f32_wherever_they_stand() {
 }
 
 #[test]
-fn trees_are_placed_by_their_id() {
+fn trees_are_ordered_by_their_id() {
     let leaf = |id: u32, value: u32| {
         format!(
             r#"{{"id": {id}, "tree_param": {{"num_nodes": "1"}}, "left_children": [-1], "right_children": [-1],

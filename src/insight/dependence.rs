@@ -84,7 +84,8 @@ fn is_of_categories(forest: &Forest, feature: u32) -> bool {
     named || forest.trees.iter().flat_map(|tree| &tree.nodes).any(in_set)
 }
 
-/// Returns all of the sorted values if at most `most` are different, and otherwise values of `most` equidistant ranks.
+/// Returns all of the sorted values if at most `most` are different, and otherwise the values at `most` equidistant
+/// indices.
 fn quantiles(sorted: &[f64], most: usize) -> Vec<f64> {
     let mut distinct = sorted.to_vec();
     distinct.dedup();
@@ -92,8 +93,8 @@ fn quantiles(sorted: &[f64], most: usize) -> Vec<f64> {
         return distinct;
     }
     let last = (sorted.len() - 1) as f64;
-    let rank = |at: usize| (at as f64 / (most.max(2) - 1) as f64 * last).round() as usize;
-    (0..most).map(|at| sorted[rank(at)]).collect()
+    let index = |at: usize| (at as f64 / (most.max(2) - 1) as f64 * last).round() as usize;
+    (0..most).map(|at| sorted[index(at)]).collect()
 }
 
 /// Returns the most frequent of the sorted values, of equally frequent ones the least.
@@ -172,7 +173,7 @@ pub fn dependence<T: Row + Number>(
     let mut replaced = rows.to_vec();
     let outputs = predictor.margins(&Rows::new(&replaced[..columns], columns)?)?.len();
     let mut individual = Vec::new();
-    let length = count.checked_mul(points).and_then(|cells| cells.checked_mul(outputs));
+    let length = count.checked_mul(points).and_then(|values| values.checked_mul(outputs));
     let Some(length) = length.filter(|length| individual.try_reserve_exact(*length).is_ok()) else {
         return Err(Error::Rows(format!(
             "no memory for {count} rows of {points} values and {outputs} margins; give fewer rows"
@@ -181,7 +182,8 @@ pub fn dependence<T: Row + Number>(
     individual.resize(length, 0.0);
     let mut partial = vec![0.0; points * outputs];
     for (point, value) in grid.values.iter().enumerate() {
-        replaced.iter_mut().skip(feature as usize).step_by(columns).for_each(|cell| *cell = T::cast(*value));
+        let elements = replaced.iter_mut().skip(feature as usize).step_by(columns);
+        elements.for_each(|element| *element = T::cast(*value));
         let margins = predictor.margins(&Rows::new(&replaced, columns)?)?;
         for (row, margins) in margins.chunks_exact(outputs).enumerate() {
             individual[(row * points + point) * outputs..][..outputs].copy_from_slice(margins);

@@ -34,8 +34,8 @@ impl Histogram {
         let mut counts = vec![0; bins];
         for number in numbers {
             // Halving both keeps the differences finite.
-            let part = (number / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0) * bins as f64;
-            counts[(part as usize).min(bins - 1)] += 1;
+            let bin = (number / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0) * bins as f64;
+            counts[(bin as usize).min(bins - 1)] += 1;
         }
         Self { least, largest, counts }
     }

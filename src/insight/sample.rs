@@ -11,9 +11,9 @@ use crate::check::Random;
 /// let mut sample = Sample::new(2, 7);
 /// let mut kept = Vec::new();
 /// for row in 0..10 {
-///     match sample.place() {
-///         Some(place) if place == kept.len() => kept.push(row),
-///         Some(place) => kept[place] = row,
+///     match sample.select() {
+///         Some(index) if index == kept.len() => kept.push(row),
+///         Some(index) => kept[index] = row,
 ///         None => (),
 ///     }
 /// }
@@ -34,14 +34,14 @@ impl Sample {
 
     /// Returns the index in the sample where the next row goes, or `None` if the row is not selected. The row
     /// replaces an earlier one with this index, if there is one.
-    pub fn place(&mut self) -> Option<usize> {
+    pub fn select(&mut self) -> Option<usize> {
         let row = self.seen;
         self.seen += 1;
         if row < self.most as u64 {
             return Some(row as usize);
         }
-        let place = self.random.below(usize::try_from(self.seen).unwrap_or(usize::MAX));
-        (place < self.most).then_some(place)
+        let index = self.random.below(usize::try_from(self.seen).unwrap_or(usize::MAX));
+        (index < self.most).then_some(index)
     }
 
     /// Returns how many rows the stream had so far.

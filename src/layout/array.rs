@@ -28,13 +28,13 @@ pub(super) fn allowed(layout: LayoutKind, forest: &Forest, total: u64) -> Result
     Ok(())
 }
 
-/// Lays a tree out in level order, its `i`th node at `place(i)`. It pushes leaves above depth `least` down to
+/// Lays a tree out in level order, its `i`th node at `address(i)`. It pushes leaves above depth `least` down to
 /// `least`.
 pub(super) fn fill(
     forest: &Forest,
     tree: u32,
     least: u32,
-    place: impl Fn(usize) -> usize,
+    address: impl Fn(usize) -> usize,
     into: &mut [PackedNode],
 ) {
     let nodes = &forest.trees[tree as usize].nodes;
@@ -42,17 +42,17 @@ pub(super) fn fill(
     while let Some((node, mut at, mut depth)) = open.pop() {
         match nodes[node] {
             Node::Split { feature, predicate, missing, left, right } => {
-                into[place(at)] = PackedNode::Split { feature, predicate, missing, link: 0 };
+                into[address(at)] = PackedNode::Split { feature, predicate, missing, link: 0 };
                 open.push((left as usize, 2 * at + 1, depth + 1));
                 open.push((right as usize, 2 * at + 2, depth + 1));
             }
             Node::Leaf { slot } => {
                 while depth < least {
-                    into[place(at)] = PackedNode::Through { link: 0 };
+                    into[address(at)] = PackedNode::Through { link: 0 };
                     at = 2 * at + 1;
                     depth += 1;
                 }
-                into[place(at)] = PackedNode::Leaf { slot };
+                into[address(at)] = PackedNode::Leaf { slot };
             }
         }
     }

@@ -41,7 +41,7 @@ pub enum PackedNode {
     Split {
         /// Column of the row that the split reads.
         feature: u32,
-        /// The question that the split asks of the value.
+        /// What the split asks of the value.
         predicate: Predicate,
         /// The side of a missing value.
         missing: Side,
@@ -120,7 +120,7 @@ fn addressable(layout: LayoutKind, sizes: &Sizes) -> Result<(), LayoutError> {
     Err(LayoutError { layout, remedy })
 }
 
-/// A way to lay nodes in memory.
+/// A layout of nodes in memory.
 pub trait Layout {
     /// Returns the layout's name.
     fn kind(&self) -> LayoutKind;
@@ -147,18 +147,20 @@ pub trait Layout {
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 
-/// The questions of a forest that are no thresholds, stored as words one after the other. A node refers to a
-/// question by the index of its first word.
+/// The questions of a forest, stored as words one after the other. A node refers to a question by the index of
+/// its first word.
 ///
 /// A category set is one word, with the number of its words and the [`question`] bits that say how a value is
-/// read, followed by the words of the set. Any other question is a word of [`question`] bits followed by the
-/// threshold, encoded by `encode`.
+/// read, followed by the words of the set. Any other question is a word of [`question`] bits followed by its
+/// number, encoded by `encode`.
 #[derive(Clone, Debug, Default)]
 pub struct Questions {
     /// The words of all questions.
     pub words: Vec<u32>,
-    places: Vec<u32>,
-    threshold_questions: std::collections::HashMap<(u32, u64), u32>,
+    /// For each category set, the index of its question.
+    set_questions: Vec<u32>,
+    /// The index of each other question, by its kind and its number.
+    other_questions: std::collections::HashMap<(u32, u64), u32>,
 }
 
 // Kernels can't see the HIR, so the crate `fangorn_ir` repeats the constant.
@@ -174,7 +176,7 @@ impl Questions {
     pub fn of_sets(sets: &[CategorySet]) -> Self {
         let mut questions = Self::default();
         for set in sets {
-            questions.places.push(questions.words.len() as u32);
+            questions.set_questions.push(questions.words.len() as u32);
             let reads = match set.rule {
                 CategoryRule::NotNegative => question::NOT_NEGATIVE,
                 CategoryRule::Truncated => question::TRUNCATED,
@@ -188,14 +190,14 @@ impl Questions {
 
     /// Returns the index of a predicate's question, and the side of the values that satisfy it. Adds the
     /// question if it is new. Returns `None` if the predicate is a threshold or always holds.
-    pub fn place<const N: usize>(
+    pub fn add<const N: usize>(
         &mut self,
         predicate: Predicate,
         encode: impl Fn(f64) -> [u32; N],
     ) -> Option<(u32, Side)> {
         match predicate {
             Predicate::Less { .. } | Predicate::Always => None,
-            Predicate::InSet { set, inside } => Some((self.places[set as usize], inside)),
+            Predicate::InSet { set, inside } => Some((self.set_questions[set as usize], inside)),
             Predicate::LessZeroAside { threshold } => {
                 Some((self.other(question::ZERO_ASIDE, threshold.0, encode), Side::Left))
             }
@@ -205,7 +207,7 @@ impl Questions {
 
     fn other<const N: usize>(&mut self, kind: u32, value: f64, encode: impl Fn(f64) -> [u32; N]) -> u32 {
         let words = &mut self.words;
-        *self.threshold_questions.entry((kind, value.to_bits())).or_insert_with(|| {
+        *self.other_questions.entry((kind, value.to_bits())).or_insert_with(|| {
             words.push(kind);
             words.extend(encode(value));
             (words.len() - N - 1) as u32
@@ -314,18 +316,18 @@ impl Packed {
         for (position, root) in self.roots.iter().enumerate() {
             let mut open = vec![(*root, 0u32)];
             while let Some((address, depth)) = open.pop() {
-                let place = || format!("tree at position {position}, address {address}");
+                let node = || format!("tree at position {position}, address {address}");
                 if depth > self.depths[position] {
-                    return Err(format!("{}: deeper than {}", place(), self.depths[position]));
+                    return Err(format!("{}: deeper than {}", node(), self.depths[position]));
                 }
                 match self.nodes.get(address as usize) {
-                    None => return Err(format!("{}: out of range", place())),
-                    Some(PackedNode::Empty) => return Err(format!("{}: empty", place())),
+                    None => return Err(format!("{}: out of range", node())),
+                    Some(PackedNode::Empty) => return Err(format!("{}: empty", node())),
                     Some(PackedNode::Leaf { .. }) => {}
                     Some(PackedNode::Tile { first, shape, .. }) => {
                         let inside = *first as usize..*first as usize + shape.nodes() as usize;
                         if self.inside.get(inside).is_none() || shape.nodes() > self.children.tile() {
-                            return Err(format!("{}: a tile of {} nodes", place(), shape.nodes()));
+                            return Err(format!("{}: a tile of {} nodes", node(), shape.nodes()));
                         }
                         let children = (0..=shape.nodes()).map(|k| self.child(position, address, k));
                         open.extend(children.map(|child| (child, depth + 1)));

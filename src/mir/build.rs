@@ -54,6 +54,6 @@ fn build_loop(l: &NestLoop, target: Target) -> Op {
         true => body.push(walk(None)),
         false => body.extend(l.body.iter().map(|inner| build_loop(inner, target))),
     }
-    let window = Schedule::window(&l.body);
-    Op::Loop(Loop { var: l.var.clone(), mode, unrolled, specialize, reduce, window, body })
+    let touched_rows = Schedule::touched_rows(&l.body);
+    Op::Loop(Loop { var: l.var.clone(), mode, unrolled, specialize, reduce, touched_rows, body })
 }

@@ -8,7 +8,7 @@ impl LoopNest {
     /// partial sums up. The stage of an inner conflicting loop follows that loop and works in place. The
     /// stage of the outermost one adds into the result.
     ///
-    /// Loops that are marked for atomic additions get no private sums in two places. As the innermost loops
+    /// Loops that are marked for atomic additions get no private sums in two cases. As the innermost loops
     /// of their chain, they have their walks add atomically to the buffer of the loops outside them, which
     /// may be the result. As the outermost loops, they have the last stage inside them add atomically to the
     /// result. Between other conflicting loops the mark has no effect.

@@ -43,7 +43,7 @@ pub struct Loop {
     /// How the private sums of the loop are kept and added up.
     pub reduce: ReduceMarks,
     /// Number of rows, from the current row on, that one iteration can touch, if it is a constant.
-    pub window: Option<u32>,
+    pub touched_rows: Option<u32>,
     /// The statements of each iteration.
     pub body: Vec<Op>,
 }

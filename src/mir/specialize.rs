@@ -56,7 +56,7 @@ impl LoopNest {
             let all = visits::walks(&nest.body);
             let l = loop_at(&mut nest.body, &path);
             l.specialize = false;
-            let (name, step) = (l.var.name.clone(), fixed(&l.var.step, at));
+            let (name, stride) = (l.var.name.clone(), fixed(&l.var.stride, at));
             let inside = visits::walks(&l.body);
             let why = match l.var.dim {
                 Dim::Batch => Some(SharedCodeReason::Rows),
@@ -67,7 +67,7 @@ impl LoopNest {
                 left.push(Unspecialized { name, why });
                 continue;
             }
-            let Some(step) = step else { continue };
+            let Some(stride) = stride else { continue };
             // More walks than `most` can't be specialized, so the search for groups, which takes memory for
             // each walk in each iteration, is skipped.
             let groups = if inside > most { None } else { Some(nest.groups(&path, at, &differ)) };
@@ -80,20 +80,20 @@ impl LoopNest {
                 continue;
             };
             let start = fixed(&loop_at(&mut nest.body, &path).var.start, at).unwrap_or(0);
-            let end = |k: u32| start.saturating_add(k.saturating_mul(step));
+            let end = |k: u32| start.saturating_add(k.saturating_mul(stride));
             let l = loop_at(&mut nest.body, &path).clone();
             match l.mode {
                 Mode::Serial => {
-                    let pieces = groups.iter().enumerate().map(|(i, (from, to))| {
+                    let loops = groups.iter().enumerate().map(|(i, (from, to))| {
                         let mut var = l.var.clone();
                         var.name = format!("{}_{i}", l.var.name);
                         var.start = Size::Const(end(*from));
                         var.bounds.push(Bound { end: Size::Const(end(*to)), minus: Vec::new() });
                         Op::Loop(Loop { var, ..l.clone() })
                     });
-                    let pieces: Vec<Op> = pieces.collect();
-                    let (place, _) = path[path.len() - 1];
-                    body_at(&mut nest.body, &path[..path.len() - 1]).splice(place..=place, pieces);
+                    let loops: Vec<Op> = loops.collect();
+                    let (index, _) = path[path.len() - 1];
+                    body_at(&mut nest.body, &path[..path.len() - 1]).splice(index..=index, loops);
                 }
                 Mode::Parallel | Mode::Gpu(_) => {
                     let depth = depth_of(&nest.body, &path);
@@ -153,13 +153,13 @@ impl LoopNest {
 /// Returns the statement at `path` with the loops and cases around it, and without the statements beside
 /// them.
 fn isolated(ops: &[Op], path: &[(usize, usize)]) -> Vec<Op> {
-    let ((place, case), rest) = path.split_first().expect("a path has a first place");
-    match &ops[*place] {
+    let ((index, case), rest) = path.split_first().expect("a path is not empty");
+    match &ops[*index] {
         op if rest.is_empty() => vec![op.clone()],
         Op::Loop(l) => {
-            let Loop { ref var, mode, unrolled, specialize, reduce, window, ref body } = *l;
+            let Loop { ref var, mode, unrolled, specialize, reduce, touched_rows, ref body } = *l;
             let (var, body) = (var.clone(), isolated(body, rest));
-            vec![Op::Loop(Loop { var, mode, unrolled, specialize, reduce, window, body })]
+            vec![Op::Loop(Loop { var, mode, unrolled, specialize, reduce, touched_rows, body })]
         }
         Op::Cases(c) => {
             let of = |(i, c): (usize, &Case)| {
@@ -187,13 +187,13 @@ fn fixed(size: &Size, at: Extents) -> Option<u32> {
 
 /// Returns the path of the first marked loop, outer loops first.
 fn marked(ops: &[Op]) -> Option<Path> {
-    ops.iter().enumerate().find_map(|(place, op)| {
+    ops.iter().enumerate().find_map(|(index, op)| {
         if matches!(op, Op::Loop(l) if l.specialize) {
-            return Some(vec![(place, 0)]);
+            return Some(vec![(index, 0)]);
         }
         op.bodies().into_iter().enumerate().find_map(|(case, body)| {
             let mut path = marked(body)?;
-            path.insert(0, (place, case));
+            path.insert(0, (index, case));
             Some(path)
         })
     })
@@ -210,11 +210,11 @@ fn inside(op: &mut Op, case: usize) -> &mut Vec<Op> {
 }
 
 fn body_at<'a>(ops: &'a mut Vec<Op>, path: &[(usize, usize)]) -> &'a mut Vec<Op> {
-    path.iter().fold(ops, |ops, (place, case)| inside(&mut ops[*place], *case))
+    path.iter().fold(ops, |ops, (index, case)| inside(&mut ops[*index], *case))
 }
 
 fn loop_at<'a>(ops: &'a mut Vec<Op>, path: &[(usize, usize)]) -> &'a mut Loop {
-    let (last, outer) = path.split_last().expect("a path has a last place");
+    let (last, outer) = path.split_last().expect("a path is not empty");
     match &mut body_at(ops, outer)[last.0] {
         Op::Loop(l) => l,
         _ => unreachable!("a path ends at a loop"),
@@ -224,8 +224,8 @@ fn loop_at<'a>(ops: &'a mut Vec<Op>, path: &[(usize, usize)]) -> &'a mut Loop {
 /// Returns how many loops enclose the statement at `path`.
 fn depth_of(mut ops: &[Op], path: &[(usize, usize)]) -> usize {
     let mut depth = 0;
-    for (place, case) in &path[..path.len() - 1] {
-        let op = &ops[*place];
+    for (index, case) in &path[..path.len() - 1] {
+        let op = &ops[*index];
         depth += usize::from(matches!(op, Op::Loop(_)));
         ops = op.bodies()[*case];
     }

@@ -45,10 +45,10 @@ fn copy(var: &IndexVar) -> String {
         Size::Const(0) => var.name.clone(),
         start => format!("({} - {start})", var.name),
     };
-    match &var.step {
+    match &var.stride {
         Size::Const(1) => base,
-        step @ (Size::Const(_) | Size::Batch | Size::Trees) => format!("{base}/{step}"),
-        step => format!("{base}/({step})"),
+        stride @ (Size::Const(_) | Size::Batch | Size::Trees) => format!("{base}/{stride}"),
+        stride => format!("{base}/({stride})"),
     }
 }
 
@@ -89,12 +89,12 @@ fn write_op<'a>(
                 Mode::Parallel => "par.for".to_owned(),
                 Mode::Gpu(dim) => format!("{dim}.for"),
             };
-            let step = match &var.step {
+            let stride = match &var.stride {
                 Size::Const(1) => String::new(),
-                step => format!(" step {step}"),
+                stride => format!(" step {stride}"),
             };
             let unrolled = if *unrolled { "unrolled " } else { "" };
-            let range = format!("{} to {}{step}", var.start, limits(var, path));
+            let range = format!("{} to {}{stride}", var.start, limits(var, path));
             writeln!(f, "{pad}{unrolled}{how} {} = {range}:", var.name)?;
             path.push(var);
             write_ops_at(nest, f, body, path, depth + 1)?;
@@ -137,7 +137,7 @@ fn write_op<'a>(
             if walk.evaluate.blends() {
                 unroll += &format!(", evaluate={}", walk.evaluate);
             }
-            let target = match walk.into {
+            let buffer = match walk.into {
                 BufferId::Result => "result".to_owned(),
                 BufferId::Partial(b) => nest.partials[b]
                     .loops
@@ -147,7 +147,7 @@ fn write_op<'a>(
             let reduce = if walk.atomic { "atomicReduce" } else { "reduce" };
             writeln!(f, "{pad}t = getTree(model, {trees})")?;
             writeln!(f, "{pad}p = walkDecisionTree(t, rows[{rows}]{unroll})")?;
-            writeln!(f, "{pad}{reduce}({target}[{rows}], p)")
+            writeln!(f, "{pad}{reduce}({buffer}[{rows}], p)")
         }
         Op::Reduce(reduce) => {
             let partial = &nest.partials[reduce.buffer];
@@ -180,9 +180,9 @@ fn write_op<'a>(
     }
 }
 
-/// Returns the number of rows in one iteration of all enclosing row loops: the finest step among these loops.
+/// Returns the number of rows in one iteration of all enclosing row loops: the finest stride of these loops.
 fn span(path: &[&IndexVar], rows: &[usize]) -> String {
-    let steps = || rows.iter().map(|d| &path[*d].step);
-    let finest = steps().filter(|s| s.constant().is_some()).min_by_key(|s| s.constant());
-    finest.or(steps().next_back()).map_or_else(String::new, Size::to_string)
+    let strides = || rows.iter().map(|d| &path[*d].stride);
+    let finest = strides().filter(|s| s.constant().is_some()).min_by_key(|s| s.constant());
+    finest.or(strides().next_back()).map_or_else(String::new, Size::to_string)
 }

@@ -75,7 +75,7 @@ pub(super) fn tree_visits(ops: &[Op], extents: Extents, mut each: impl FnMut(&[(
 /// Returns whether the batch decides which trees the iterations of some loop visit.
 pub(super) fn trees_depend_on_batch(ops: &[Op]) -> bool {
     let depends = |v: &IndexVar| {
-        let sizes = [&v.start, &v.step].into_iter().chain(v.bounds.iter().map(|b| &b.end));
+        let sizes = [&v.start, &v.stride].into_iter().chain(v.bounds.iter().map(|b| &b.end));
         v.dim == Dim::Tree && sizes.into_iter().any(|s| s.depends_on_batch())
     };
     ops.iter().any(|op| match op {
@@ -202,8 +202,8 @@ where
         if !self.rows && var.dim == Dim::Batch {
             return vec![0];
         }
-        let step = var.step.resolve(self.extents).max(1);
-        (self.start_of(var)..self.end_of(var)).step_by(step as usize).map(|o| o as u32).collect()
+        let stride = var.stride.resolve(self.extents).max(1);
+        (self.start_of(var)..self.end_of(var)).step_by(stride as usize).map(|o| o as u32).collect()
     }
 }
 

@@ -55,7 +55,7 @@ pub trait ForestBackend: Backend {
 
     /// Computes the gradient of the leaf values by leaf slot, f32: `[rows, features]` and the gradient of the
     /// margins, `[rows, outputs]`, to as many numbers as there are leaf values. Each number is the sum of the
-    /// gradients of the rows that reached the leaf, in the [order](super::BLOCK) that every backend keeps.
+    /// gradients of the rows that reached the leaf, in the [order](super::GRADIENT_ROWS) that every backend keeps.
     #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![op.forest().leaf_values.len()]))]
     fn forest_leaf_gradients(
         x: FloatTensor<Self>,

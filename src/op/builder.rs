@@ -113,7 +113,7 @@ impl ForestOpBuilder {
             #[cfg(feature = "cube")]
             explainers_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
-            leaf_places_on: super::once_list::OnceList::default(),
+            gradient_sources_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
             number: OnceLock::new(),
         })

@@ -11,7 +11,7 @@ use burn::{
 };
 use burn_cubecl::{CubeBackend, CubeDevice, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::client::Client;
-use fangorn_kernels::{Buffer, LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradients, pieces};
+use fangorn_kernels::{Buffer, GRADIENT_ROWS, GradientSources, Rows, leaf_gradients, pieces};
 
 use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 // The order in which a leaf value's gradients are added must be the same on every backend.
-const _: () = assert!(ROWS_OF_GRADIENTS as usize == super::gradient::BLOCK);
+const _: () = assert!(GRADIENT_ROWS as usize == super::gradient::GRADIENT_ROWS);
 
 /// The key of an executable: what it was compiled for.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,21 +139,21 @@ impl ForestOp {
     }
 
     /// Returns the source of each leaf value's gradient. It is uploaded for the first gradient on a device.
-    fn leaf_places(&self, device: &CubeDevice) -> &LeafPlaces {
+    fn gradient_sources(&self, device: &CubeDevice) -> &GradientSources {
         let make = || {
-            let places = self.places();
-            let words: Vec<u32> = places.iter().flat_map(|p| [p.slot, p.tree, p.output]).collect();
+            let sources = self.sources();
+            let words: Vec<u32> = sources.iter().flat_map(|s| [s.slot, s.tree, s.output]).collect();
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
             let client = device.client();
-            Ok::<_, std::convert::Infallible>(LeafPlaces {
+            Ok::<_, std::convert::Infallible>(GradientSources {
                 words: Buffer { handle: client.create_from_slice(&bytes), len: words.len() },
-                values: places.len() as u32,
+                values: sources.len() as u32,
                 trees: self.trees() as u32,
                 outputs: self.outputs() as u32,
             })
         };
-        match self.leaf_places_on.get_or_try_init(device, make) {
-            Ok(places) => places,
+        match self.gradient_sources_on.get_or_try_init(device, make) {
+            Ok(sources) => sources,
             Err(never) => match never {},
         }
     }
@@ -213,16 +213,16 @@ impl ForestBackend for CubeBackend {
         }
         let executable =
             op.executable(&x.device, x.shape()[0], x.dtype, Emit::Slots).expect("prepared by the caller");
-        let places = op.leaf_places(&x.device);
+        let sources = op.gradient_sources(&x.device);
         let grad = into_contiguous(grad);
         // The leaf slots and the gradients of a piece each fit a binding.
         let words = x.client.properties().memory.max_page_size.min(1 << 33) / 4;
-        let most = (words / places.trees.max(places.outputs).max(1) as u64).min(1 << 31) as u32;
-        let most = (most / ROWS_OF_GRADIENTS * ROWS_OF_GRADIENTS).max(ROWS_OF_GRADIENTS);
+        let most = (words / sources.trees.max(sources.outputs).max(1) as u64).min(1 << 31) as u32;
+        let most = (most / GRADIENT_ROWS * GRADIENT_ROWS).max(GRADIENT_ROWS);
         let rows = rows_of(&x);
         if rows.batch == 0 {
             let none = Buffer::none(&x.client);
-            leaf_gradients(&x.client, places, &none, &none, 0, &buffer(&sums), true);
+            leaf_gradients(&x.client, sources, &none, &none, 0, &buffer(&sums), true);
         }
         let all = pieces(row_type(x.dtype), &rows, &buffer(&grad), Number::F32, most);
         for (piece, (rows, grad)) in all.enumerate() {
@@ -230,7 +230,7 @@ impl ForestBackend for CubeBackend {
             let slots = Buffer::of_words(&x.client, len);
             // Leaf slots are written without reading leaf values.
             executable.run(&rows, &Buffer::none(&x.client), &slots);
-            leaf_gradients(&x.client, places, &slots, &grad, rows.batch, &buffer(&sums), piece == 0);
+            leaf_gradients(&x.client, sources, &slots, &grad, rows.batch, &buffer(&sums), piece == 0);
         }
         sums
     }

@@ -50,7 +50,7 @@ pub enum EpilogueStep {
 /// The epilogue of a forest: steps that are computed in f32 while the forest's sums are written.
 ///
 /// On a cubecl device the steps are part of the forest's kernel, or of the launch after it if its sums need
-/// one. On the CPU a block of rows goes through all steps while it is in the cache.
+/// one. On the CPU a row block goes through all steps while it is in the cache.
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {

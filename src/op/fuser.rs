@@ -215,7 +215,7 @@ struct FusedForest {
     state: State,
 }
 
-/// The serialisable part of a [`FusedForest`].
+/// The serialisable state of a [`FusedForest`].
 #[derive(Serialize, Deserialize)]
 struct State {
     fused: FuseTrace,

@@ -3,16 +3,16 @@
 use super::ForestOp;
 use crate::forest::Targets;
 
-/// Number of rows of a block, whose gradients are added up by themselves. A leaf value's gradient is an f32
+/// Number of rows of a row block, whose gradients are added up by themselves. A leaf value's gradient is an f32
 /// sum of its rows in their order within each block, and of the blocks in their order. The order is the same
-/// on every backend, thread count and schedule. With `n` rows the sum is off by no more than `(BLOCK + n /
-/// BLOCK) x 2^-24` times the sum of the magnitudes.
-pub const BLOCK: usize = 256;
+/// on every backend, thread count and schedule. With `n` rows the sum is off by no more than `(GRADIENT_ROWS + n /
+/// GRADIENT_ROWS) x 2^-24` times the sum of the magnitudes.
+pub const GRADIENT_ROWS: usize = 256;
 
 /// The source of a leaf value's gradient.
 #[cfg(feature = "cube")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeafPlace {
+pub(super) struct GradientSource {
     /// The leaf slot.
     pub slot: u32,
     /// The leaf's tree.
@@ -24,22 +24,22 @@ pub(super) struct LeafPlace {
 impl ForestOp {
     /// Returns the source of each leaf value's gradient.
     #[cfg(feature = "cube")]
-    pub(super) fn places(&self) -> Vec<LeafPlace> {
+    pub(super) fn sources(&self) -> Vec<GradientSource> {
         let forest = &self.forest;
         let width = forest.leaf_width();
-        let mut places = vec![LeafPlace { slot: 0, tree: 0, output: 0 }; forest.leaf_values.len()];
+        let mut sources = vec![GradientSource { slot: 0, tree: 0, output: 0 }; forest.leaf_values.len()];
         for (t, tree) in forest.trees.iter().enumerate() {
             for slot in tree.nodes.iter().filter_map(|n| n.slot()) {
-                for (lane, place) in places[slot as usize * width..][..width].iter_mut().enumerate() {
+                for (o, source) in sources[slot as usize * width..][..width].iter_mut().enumerate() {
                     let output = match &forest.targets {
                         Targets::One(targets) => targets[t],
-                        Targets::All => lane as u32,
+                        Targets::All => o as u32,
                     };
-                    *place = LeafPlace { slot, tree: t as u32, output };
+                    *source = GradientSource { slot, tree: t as u32, output };
                 }
             }
         }
-        places
+        sources
     }
 
     /// Computes the gradient of the leaf values on the CPU from the gradient of the margins. The operator
@@ -69,7 +69,7 @@ impl ForestOp {
                 }
             }
         };
-        for (slots, grad) in slots.chunks(BLOCK * trees).zip(grad.chunks(BLOCK * outputs)) {
+        for (slots, grad) in slots.chunks(GRADIENT_ROWS * trees).zip(grad.chunks(GRADIENT_ROWS * outputs)) {
             add(slots, &mut |value, row, output| block_sums[value] += grad[row * outputs + output]);
             // Several rows of the block may have reached a leaf. Its block sum is moved at the first of them,
             // and is zero for the others.

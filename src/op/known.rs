@@ -4,7 +4,7 @@
 //! values are fetched by leaf slot again and again, which adds a third to the time of a batch of 64 rows. The
 //! operator is handed its leaf values as a tensor, and most often these are the forest's own. So a tensor
 //! that has been found to hold the same bits is kept: as long as it has a second owner, burn writes only to a
-//! copy of it, so its address stands for its values.
+//! copy of it, so its pointer stands for its values.
 
 use std::any::Any;
 
@@ -14,7 +14,7 @@ use super::once_list::OnceList;
 /// on two backends.
 const MOST: usize = 4;
 
-/// Tensors that hold the forest's own leaf values, by the address of the first value.
+/// Tensors that hold the forest's own leaf values, by the pointer of the first value.
 #[derive(Default)]
 pub(super) struct KnownLeaves {
     kept: OnceList<usize, Box<dyn Any + Send + Sync>>,
@@ -33,14 +33,14 @@ impl KnownLeaves {
         if values.len() != own.len() {
             return values;
         }
-        let address = values.as_ptr() as usize;
+        let pointer = values.as_ptr() as usize;
         let mut same = None;
-        let known = self.kept.get_or_try_init(&address, || {
+        let known = self.kept.get_or_try_init(&pointer, || {
             same = Some(same_bits(values, own));
             if same == Some(false) || self.kept.len() >= MOST {
                 return Err(());
             }
-            // If a clone is a copy, the address may belong to another tensor later.
+            // If a clone is a copy, the pointer may belong to another tensor later.
             let kept = tensor.clone();
             match view(&kept).is_some_and(|kept| std::ptr::eq(kept, values)) {
                 true => Ok(Box::new(kept) as Box<dyn Any + Send + Sync>),

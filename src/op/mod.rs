@@ -49,7 +49,7 @@ use burn::{
 pub use backend::ForestBackend;
 pub use builder::ForestOpBuilder;
 pub use epilogue::{Epilogue, EpilogueStep, MOST_TENSORS};
-pub use gradient::BLOCK;
+pub use gradient::GRADIENT_ROWS;
 pub use with_epilogue::{EpilogueTensors, forest_with_epilogue};
 
 use crate::{
@@ -78,7 +78,7 @@ pub struct ForestOp {
     warnings: std::sync::Mutex<Vec<Warning>>,
     leaves: Vec<f32>,
     /// The leaf values as a tensor on each device that has used them. Two devices are equal if they are the
-    /// same hardware, so the second part of the key tells an autodiff device, and its checkpointing strategy,
+    /// same hardware, so the key's second component tells an autodiff device, and its checkpointing strategy,
     /// from a plain one.
     leaves_on: once_list::OnceList<(Device, Option<GradientCheckpointingStrategy>), Tensor<1>>,
     cpu: OnceLock<Predictor>,
@@ -94,7 +94,7 @@ pub struct ForestOp {
     #[cfg(feature = "cube")]
     explainers_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
     #[cfg(feature = "cube")]
-    leaf_places_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::LeafPlaces>,
+    gradient_sources_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::GradientSources>,
     /// The number that stands for the forest in recorded operations.
     #[cfg(feature = "cube")]
     number: OnceLock<u64>,
@@ -507,8 +507,8 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
             let mut value = m.clone().narrow(1, 0, 1);
             let mut values = vec![value.clone()];
             for o in 1..outputs {
-                let step = self::transform(Transform::Softplus, m.clone().narrow(1, o, 1));
-                value = value + step.add_scalar(fangorn_ir::LEAST_STEP);
+                let increment = self::transform(Transform::Softplus, m.clone().narrow(1, o, 1));
+                value = value + increment.add_scalar(fangorn_ir::LEAST_INCREMENT);
                 values.push(value.clone());
             }
             Tensor::cat(values, 1)

@@ -26,10 +26,10 @@ impl<K, V> OnceList<K, V> {
     /// Returns the number of entries.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(super) fn len(&self) -> usize {
-        let mut place = &self.head;
+        let mut next = &self.head;
         let mut count = 0;
-        while let Some(entry) = place.get() {
-            (place, count) = (&entry.next, count + 1);
+        while let Some(entry) = next.get() {
+            (next, count) = (&entry.next, count + 1);
         }
         count
     }
@@ -40,9 +40,9 @@ impl<K: PartialEq + Clone, V> OnceList<K, V> {
     pub(super) fn get_or_try_init<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<&V, E> {
         let mut make = Some(make);
         let mut made = None;
-        let mut place = &self.head;
+        let mut next = &self.head;
         loop {
-            if place.get().is_none() {
+            if next.get().is_none() {
                 if let Some(make) = make.take() {
                     made = Some(make()?);
                 }
@@ -50,13 +50,13 @@ impl<K: PartialEq + Clone, V> OnceList<K, V> {
                     // Another thread may have been faster, with this key or another one. Our value is then
                     // still to be stored.
                     let mut ours = Some(Box::new(Entry { key: key.clone(), value, next: OnceLock::new() }));
-                    let _ = place.get_or_init(|| ours.take().expect("taken once"));
+                    let _ = next.get_or_init(|| ours.take().expect("taken once"));
                     made = ours.map(|entry| entry.value);
                 }
             }
-            match place.get() {
+            match next.get() {
                 Some(entry) if entry.key == *key => return Ok(&entry.value),
-                Some(entry) => place = &entry.next,
+                Some(entry) => next = &entry.next,
                 None => {}
             }
         }

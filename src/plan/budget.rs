@@ -23,19 +23,19 @@ impl Steps {
         Self(Some(most.saturating_sub(walks.saturating_mul(STEPS_OF_A_WALK))))
     }
 
-    /// Takes as many of `wanted` steps as there is room for in each of `copies` walks, and returns their
+    /// Takes as many of `wanted` steps as there is room for in each of `walks` walks, and returns their
     /// number.
-    pub(super) fn take(&mut self, wanted: u32, copies: u32) -> u32 {
+    pub(super) fn take(&mut self, wanted: u32, walks: u32) -> u32 {
         let Some(left) = &mut self.0 else { return wanted };
-        let taken = wanted.min(*left / copies.max(1));
-        *left -= taken * copies;
+        let taken = wanted.min(*left / walks.max(1));
+        *left -= taken * walks;
         taken
     }
 }
 
 /// Returns the walks in order, each with the number of times that a kernel's text holds it: its lanes times
 /// the iterations of the unrolled loops around it.
-pub(super) fn copies(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> {
+pub(super) fn occurrences(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> {
     fn each<'a>(ops: &'a [Op], at: Extents, times: u32, out: &mut Vec<(&'a Walk, u32)>) {
         for op in ops {
             match op {
@@ -99,9 +99,9 @@ fn narrow(ops: &mut [Op], depth: usize, most: u32, notes: &mut Vec<Note>) {
                     ),
                 });
                 let (outer, inner) = tiled(&lanes, depth, most);
-                let window = match (lanes.dim, lanes.step.constant()) {
+                let touched_rows = match (lanes.dim, lanes.stride.constant()) {
                     (Dim::Tree, _) => Some(1),
-                    (Dim::Batch, Some(step)) => Some((most - 1).saturating_mul(step).saturating_add(1)),
+                    (Dim::Batch, Some(stride)) => Some((most - 1).saturating_mul(stride).saturating_add(1)),
                     (Dim::Batch, None) => None,
                 };
                 let walk = Walk { lanes: Some(inner), ..walk.clone() };
@@ -111,7 +111,7 @@ fn narrow(ops: &mut [Op], depth: usize, most: u32, notes: &mut Vec<Note>) {
                     unrolled: false,
                     specialize: false,
                     reduce: ReduceMarks::default(),
-                    window,
+                    touched_rows,
                     body: vec![Op::Walk(walk)],
                 });
             }
@@ -123,8 +123,8 @@ fn narrow(ops: &mut [Op], depth: usize, most: u32, notes: &mut Vec<Note>) {
 /// Tiles a loop variable at `depth`: returns the loop over tiles of `lanes` iterations, and the loop inside a
 /// tile.
 fn tiled(var: &IndexVar, depth: usize, lanes: u32) -> (IndexVar, IndexVar) {
-    let span = Size::Const(lanes).times(var.step.clone());
-    let outer = IndexVar { step: span.clone(), ..var.clone() };
+    let span = Size::Const(lanes).times(var.stride.clone());
+    let outer = IndexVar { stride: span.clone(), ..var.clone() };
     let below = |b: &Bound| {
         let mut minus = b.minus.clone();
         minus.push(depth);
@@ -144,8 +144,8 @@ fn roll(ops: &mut [Op], at: Extents, times: u32, most: u32, taken: &mut u32, not
             Op::Loop(l) => {
                 let mut inside = times;
                 if l.unrolled {
-                    let copies = l.var.extent().resolve(at).max(1);
-                    let walks = walks(&l.body).saturating_mul(copies).saturating_mul(times);
+                    let count = l.var.extent().resolve(at).max(1);
+                    let walks = walks(&l.body).saturating_mul(count).saturating_mul(times);
                     if taken.saturating_add(walks) > most {
                         l.unrolled = false;
                         notes.push(Note {
@@ -155,7 +155,7 @@ fn roll(ops: &mut [Op], at: Extents, times: u32, most: u32, taken: &mut u32, not
                             ),
                         });
                     } else {
-                        inside = times.saturating_mul(copies);
+                        inside = times.saturating_mul(count);
                     }
                 }
                 roll(&mut l.body, at, inside, most, taken, notes);

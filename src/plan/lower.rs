@@ -100,7 +100,7 @@ impl Lowered {
         self.order.is_sorted() && self.loops.keeps_order(self.order.len() as u32, threads)
     }
 
-    /// Returns the nodes as the layout puts them in memory.
+    /// Returns the nodes as the layout stores them.
     pub fn packed(&self) -> &Packed {
         &self.packed
     }
@@ -184,7 +184,7 @@ pub(crate) fn lower_verified(
     let visits = visits(forest, profile)?;
     let ranks = ranks(forest, schedule)?;
     let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
-    let LoweredParts { notes, order, loops, legal, layout, least, mut plan } =
+    let Unpacked { notes, order, loops, legal, layout, least, mut plan } =
         settle(forest, schedule, inner, visits)?;
     // A kernel can turn values into ranks while it fills the row cache, but only if the cache holds every
     // column of ranks, not the columns of a group of trees. The forest on ranks reads each of its columns, so
@@ -251,7 +251,7 @@ pub fn check_with(
 }
 
 /// A lowered forest without the nodes in memory.
-struct LoweredParts {
+struct Unpacked {
     notes: Vec<Note>,
     order: Vec<u32>,
     loops: LoopNest,
@@ -266,7 +266,7 @@ fn settle(
     schedule: &Schedule,
     request: Request,
     visits: Option<&[u64]>,
-) -> Result<LoweredParts> {
+) -> Result<Unpacked> {
     let (target, most) = match request.device {
         Device::Cpu => (Target::Cpu, budget::MOST_CPU_WALKS),
         Device::Gpu(gpu) => (Target::Cube, gpu.code.siblings as usize),
@@ -364,7 +364,7 @@ fn settle(
             (TargetPlan::Cube(plan), notes)
         }
     };
-    Ok(LoweredParts { notes, order, loops, legal, layout, least, plan })
+    Ok(Unpacked { notes, order, loops, legal, layout, least, plan })
 }
 
 /// Returns why a plan can't blend and what is done instead, or `None` if it can.
@@ -424,12 +424,12 @@ fn walks(
         .into_iter()
         .map(|trees| trees.unwrap_or_else(everything))
         .collect();
-    let copies = budget::copies(&loops.body, order.len() as u32, request.threads);
-    let all = copies.iter().map(|(_, copies)| *copies).fold(0, u32::saturating_add);
+    let occurrences = budget::occurrences(&loops.body, order.len() as u32, request.threads);
+    let all = occurrences.iter().map(|(_, count)| *count).fold(0, u32::saturating_add);
     let mut left = budget::Steps::new(request.device, all, questions);
     let mut notes = Vec::new();
     let mut steps = Vec::new();
-    for ((walk, copies), visited) in copies.iter().zip(&visited) {
+    for ((walk, count), visited) in occurrences.iter().zip(&visited) {
         let Depths { deepest, first_leaf } = trees.depths(visited);
         let unrolled = match walk.unroll {
             Some(None) if walk.table => 0,
@@ -440,12 +440,12 @@ fn walks(
         };
         let peeled = walk.peel.map_or(0, |n| n.min(first_leaf));
         let wanted = unrolled.max(peeled);
-        let taken = left.take(wanted, *copies);
+        let taken = left.take(wanted, *count);
         if taken < wanted {
             notes.push(Note {
                 directive: if unrolled < peeled { "peelWalk" } else { "unrollWalk" }.into(),
                 instead: format!(
-                    "{wanted} straight-line steps in each of {copies} walks are more than a kernel may hold; {taken} are, the rest \
+                    "{wanted} straight-line steps in each of {count} walks are more than a kernel may hold; {taken} are, the rest \
                      is a loop"
                 ),
             });
@@ -471,7 +471,7 @@ fn walks(
     }
     let sizes = layout.sizes(forest, order, &least)?;
     let mut walks = Vec::with_capacity(steps.len());
-    for (((n, counted), visited), (walk, _)) in steps.iter().zip(&visited).zip(&copies) {
+    for (((n, counted), visited), (walk, _)) in steps.iter().zip(&visited).zip(&occurrences) {
         let complete = visited.iter().all(|k| sizes.depths[*k as usize] <= *n);
         let rest = match (complete, counted) {
             (true, _) => Remainder::Nothing,
@@ -593,11 +593,11 @@ impl<D: Dialect> Builder<D> {
             minus: bound.minus.iter().map(|d| *d as u32).collect(),
         };
         let start = self.value(&var.start);
-        let step = self.value(&var.step);
-        super::Range { start, step, limits: var.bounds.iter().map(|b| limit(self, b)).collect() }
+        let stride = self.value(&var.stride);
+        super::Range { start, stride, limits: var.bounds.iter().map(|b| limit(self, b)).collect() }
     }
 
-    /// Returns the next walk, at `depth`. `own` makes the target's part of it from the number of its tested
+    /// Returns the next walk, at `depth`. `own` makes the target's own data from the number of its tested
     /// steps.
     pub(super) fn walk(
         &mut self,

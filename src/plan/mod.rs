@@ -9,7 +9,7 @@ mod trees;
 
 pub use fangorn_ir::{
     Children, Combine, Dialect, Emit, EpilogueOp, EpiloguePlan, Lanes, Limit, Loop, MISSING, Map, Number, Op,
-    Plan, PlanPart, Range, Remainder, RowLoop, RowType, Scope, Target, TargetPlan, Value, Walk, cpu, cube,
+    Plan, PlanData, Range, Remainder, RowLoop, RowType, Scope, Target, TargetPlan, Value, Walk, cpu, cube,
     key, question,
 };
 pub(crate) use fangorn_ir::{Dim, Extents, GpuDim, Size};

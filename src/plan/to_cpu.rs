@@ -18,7 +18,7 @@ impl Builder<Cpu> {
                 count: self.value(&l.var.extent()),
                 register: l.depth as u32,
                 start: self.value(&l.var.start),
-                step: self.value(&l.var.step),
+                stride: self.value(&l.var.stride),
             });
             let dims = dims.collect();
             self.plan.own.partials.push(dims);
@@ -36,7 +36,7 @@ impl Builder<Cpu> {
         nest: &LoopNest,
         ops: &[mir::Op],
         depth: usize,
-        window: Option<u32>,
+        touched_rows: Option<u32>,
     ) -> Vec<Op<Cpu>> {
         let mut out = Vec::new();
         // The loop before a stage says which rows the stage covers.
@@ -45,7 +45,7 @@ impl Builder<Cpu> {
             match op {
                 mir::Op::Loop(l) => {
                     let range = self.range(&l.var);
-                    let body = self.cpu_ops(nest, &l.body, depth + 1, l.window);
+                    let body = self.cpu_ops(nest, &l.body, depth + 1, l.touched_rows);
                     let map = if l.mode == Mode::Serial { self.serial(l) } else { Map::Own(Parallel) };
                     rows = self.row_loops(op, depth);
                     out.push(Op::Loop(Loop {
@@ -71,10 +71,10 @@ impl Builder<Cpu> {
                     out.push(Op::Cases { register: cases.depth as u32, cases: cases_of });
                 }
                 mir::Op::CacheRows => {
-                    out.push(Op::Own(Statement::CacheRows { rows: window.unwrap_or(u32::MAX) }));
+                    out.push(Op::Own(Statement::CacheRows { rows: touched_rows.unwrap_or(u32::MAX) }));
                 }
                 mir::Op::CacheTrees => {
-                    let trees = self.tree_window(ops);
+                    let trees = self.touched_trees(ops);
                     out.push(Op::Own(Statement::CacheTrees { trees }));
                 }
                 mir::Op::Reduce(r) => {
@@ -146,7 +146,7 @@ impl<D: Dialect> Builder<D> {
     }
 
     /// Returns the number of trees, from the running tree on, that these statements can touch.
-    pub(super) fn tree_window(&self, ops: &[mir::Op]) -> u32 {
+    pub(super) fn touched_trees(&self, ops: &[mir::Op]) -> u32 {
         self.trees_below(ops).saturating_add(1).min(self.trees.max(1))
     }
 }

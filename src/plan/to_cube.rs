@@ -36,7 +36,7 @@ const OPEN_EXTENT: u32 = 256;
 const FEW_COPIES: u32 = 8;
 /// The size of the tree cache is a multiple of this number of words, so that models of about the same size
 /// share a kernel.
-const CACHE_STEP: u32 = 256;
+const CACHE_MULTIPLE: u32 = 256;
 
 /// The features that a plan may have.
 #[derive(Clone, Copy)]
@@ -109,22 +109,22 @@ impl Builder<Cube> {
             gpu,
             allowed,
             forest,
-            tree_window: None,
+            cached_trees: None,
             groups: Vec::new(),
         };
         if allowed.shared_sums {
             lowering.same_shared_sums()?;
         }
         let body = lowering.ops(&nest.body, &Surroundings::default())?;
-        let (window, groups) = (lowering.tree_window, lowering.groups);
+        let (cached_trees, groups) = (lowering.cached_trees, lowering.groups);
         self.plan.body = body;
         let same = groups.windows(2).all(|pair| pair[0] == pair[1]);
         self.format(forest, order, sizes, groups.first().copied().flatten().filter(|_| same));
-        if let Some(trees) = window {
-            one_window(&mut self.plan.body, trees);
+        if let Some(trees) = cached_trees {
+            set_cached_trees(&mut self.plan.body, trees);
             let words = self.cached_words(sizes, trees);
             self.plan.own.cached_trees =
-                Some(CachedTrees { trees, words: words.next_multiple_of(CACHE_STEP) });
+                Some(CachedTrees { trees, words: words.next_multiple_of(CACHE_MULTIPLE) });
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Builder<Cube> {
                 let wanted = match extent.constant() {
                     Some(n) => n,
                     None if extent.depends_on_batch() => OPEN_EXTENT,
-                    // As many units as trees, in steps of a plane, so that models share kernels.
+                    // As many units as trees, in whole planes, so that models share kernels.
                     None if extent == Size::Trees => trees.next_multiple_of(32).min(OPEN_EXTENT),
                     None => extent.resolve(Extents { batch: 1, trees, threads }).min(OPEN_EXTENT),
                 };
@@ -231,8 +231,8 @@ struct Lowering<'a> {
     /// The different assignments of rows to units among the walks. There is one if a row always belongs to
     /// the same unit.
     owners: Vec<Vec<(GpuDim, Range)>>,
-    /// Number of trees of the tree cache's window.
-    tree_window: Option<u32>,
+    /// Number of trees of the tree cache.
+    cached_trees: Option<u32>,
     /// For each row cache, the number of trees of a group if the walks that read the cached rows always walk
     /// whole groups of adjacent trees.
     groups: Vec<Option<u32>>,
@@ -409,7 +409,7 @@ impl Lowering<'_> {
                 "an iteration of `{name}` covers a number of rows that is known only at the call (tile the rows, tile(batch, b0, b1, 64))"
             ))
         };
-        // A cube adds up all rows of the window, so all of them have to be its own.
+        // A cube adds up the shared sums of all rows, so all of these rows have to be its own.
         let mut shared_out = None;
         each_op(ops, &mut |op| {
             if let mir::Op::Loop(l) = op
@@ -427,7 +427,7 @@ impl Lowering<'_> {
         let mut rows = 1;
         for l in loops() {
             let own = if l.var.dim == Dim::Batch { last_offset(&l.var).ok_or_else(|| open(l))? } else { 0 };
-            rows = rows.max(l.window.ok_or_else(|| open(l))?.saturating_add(own));
+            rows = rows.max(l.touched_rows.ok_or_else(|| open(l))?.saturating_add(own));
         }
         let axes: Vec<(Axis, u32)> = self
             .block_axes(buffers[0].0)
@@ -563,12 +563,12 @@ impl Lowering<'_> {
     }
 
     fn cache_rows(&mut self, ops: &[mir::Op], around: &mut Surroundings, out: &mut Vec<Op<Cube>>) {
-        let Some((name, window)) = &around.inside else { return };
+        let Some((name, touched_rows)) = &around.inside else { return };
         let directive = format!("cache({name})");
         if !self.allowed.cached_rows {
             return;
         }
-        let why = match window {
+        let why = match touched_rows {
             _ if around.block => {
                 "a cube fills its row cache together, outside its block loops; rows are read from global memory"
             }
@@ -597,10 +597,10 @@ impl Lowering<'_> {
     fn group(&self, ops: &[mir::Op], around: &Surroundings) -> Option<u32> {
         let at = Extents { batch: 1, trees: self.builder.trees, threads: self.builder.threads };
         let number = |size: &Size| (!size.depends_on_batch()).then(|| size.resolve(at));
-        let (_, step) = around.tree_loops.last()?;
-        let group = number(step).filter(|n| *n >= self.builder.tree_window(ops))?;
+        let (_, stride) = around.tree_loops.last()?;
+        let group = number(stride).filter(|n| *n >= self.builder.touched_trees(ops))?;
         let whole = |size| number(size).is_some_and(|n| n.is_multiple_of(group));
-        around.tree_loops.iter().all(|(start, step)| whole(start) && whole(step)).then_some(group)
+        around.tree_loops.iter().all(|(start, stride)| whole(start) && whole(stride)).then_some(group)
     }
 
     fn cache_trees(&mut self, ops: &[mir::Op], around: &mut Surroundings, out: &mut Vec<Op<Cube>>) {
@@ -616,11 +616,10 @@ impl Lowering<'_> {
         } else if self.forest.trees.is_empty() {
             "the model has no trees"
         } else {
-            let trees = self.builder.tree_window(ops);
-            // All tree caches have windows of the same size, so that one rule gives a node's place in any of
-            // them.
-            let trees = self.tree_window.map_or(trees, |t| t.max(trees));
-            self.tree_window = Some(trees);
+            let trees = self.builder.touched_trees(ops);
+            // All tree caches have the same size, so that one rule gives a node's address in any of them.
+            let trees = self.cached_trees.map_or(trees, |t| t.max(trees));
+            self.cached_trees = Some(trees);
             around.cached_trees = true;
             out.push(Op::Own(Statement::CacheTrees { trees }));
             return;
@@ -675,16 +674,16 @@ impl Lowering<'_> {
     }
 }
 
-/// Sets the window of every tree cache to `window` trees.
-fn one_window(ops: &mut [Op<Cube>], window: u32) {
+/// Makes every tree cache hold `count` trees.
+fn set_cached_trees(ops: &mut [Op<Cube>], count: u32) {
     for op in ops {
         match op {
-            Op::Own(Statement::CacheTrees { trees }) => *trees = window,
+            Op::Own(Statement::CacheTrees { trees }) => *trees = count,
             Op::Own(Statement::Accumulate { body, .. } | Statement::Only { body, .. }) => {
-                one_window(body, window);
+                set_cached_trees(body, count);
             }
-            Op::Loop(l) => one_window(&mut l.body, window),
-            Op::Cases { cases, .. } => cases.iter_mut().for_each(|(_, body)| one_window(body, window)),
+            Op::Loop(l) => set_cached_trees(&mut l.body, count),
+            Op::Cases { cases, .. } => cases.iter_mut().for_each(|(_, body)| set_cached_trees(body, count)),
             Op::Walk(_)
             | Op::Own(
                 Statement::CacheRows { .. } | Statement::ClearShared | Statement::ReduceShared { .. },
@@ -705,6 +704,6 @@ fn larger(a: Size, b: Size) -> Size {
 /// Returns the last offset of a loop, if that is a constant.
 fn last_offset(var: &IndexVar) -> Option<u32> {
     let end = var.bounds.iter().filter_map(|b| b.end.constant()).min()?;
-    let step = var.step.constant()?.max(1);
-    Some(end.saturating_sub(1) / step * step)
+    let stride = var.stride.constant()?.max(1);
+    Some(end.saturating_sub(1) / stride * stride)
 }

@@ -78,7 +78,7 @@ impl Trees {
                 return Err(schedule.last_of(sorts, wants_profile()));
             }
             Some(TreeOrder::LikelyLeaf) => {
-                let likely: Vec<u32> = come.iter().map(|come| covering(come, LIKELY_PERCENT)).collect();
+                let likely: Vec<u32> = come.iter().map(|come| likely_depth(come, LIKELY_PERCENT)).collect();
                 passes::by_likely_leaf(&likely, &depths)
             }
             None => (0..forest.trees.len() as u32).collect(),
@@ -114,7 +114,7 @@ impl Trees {
     pub(super) fn likely(&self, positions: &[u32], percent: u32) -> u32 {
         let of = |k: &u32| match (self.come.get(*k as usize), self.padded[*k as usize]) {
             (Some(_), true) => self.depths[*k as usize].deepest,
-            (Some(come), false) => covering(come, percent),
+            (Some(come), false) => likely_depth(come, percent),
             (None, _) => 0,
         };
         positions.iter().map(of).max().unwrap_or(0)
@@ -175,7 +175,7 @@ fn arrivals(leaves: &Leaves, visits: &[u64]) -> Vec<u128> {
 }
 
 /// Returns the smallest depth by which `percent` of the rows have reached a leaf.
-fn covering(come: &[u128], percent: u32) -> u32 {
+fn likely_depth(come: &[u128], percent: u32) -> u32 {
     let all = come.last().copied().unwrap_or(0);
     come.iter().position(|n| n * 100 >= all * u128::from(percent)).unwrap_or(0) as u32
 }

@@ -1,29 +1,29 @@
-//! Predicts rows that memory does not hold in a form that a predictor reads. They are written block by block into a
-//! buffer, which fits a core's cache if a row has at most 1024 `f32` columns.
+//! Predicts rows that memory does not hold in a form that a predictor reads. They are written row block by row block
+//! into a buffer, which fits a core's cache if a row has at most 1024 `f32` columns.
 
 use std::ops::Range;
 
 use super::{Predictor, room};
 use crate::{
-    cost::BLOCK,
+    cost::ROW_BLOCK,
     cpu::{Row, Rows},
     error::{Error, Result},
     parallel,
 };
 
-/// Bytes of the buffer of one block of rows.
+/// Bytes of the buffer of one row block.
 const BLOCK_BYTES: usize = 1 << 18;
 
-/// The maximum number of rows of a block.
+/// The maximum number of rows of a row block.
 const MOST_ROWS: usize = 4096;
 
-/// Rows that are written out block by block.
+/// Rows that are written out row block by row block.
 pub(super) trait BlockSource<T>: Sync {
     /// Returns the number of rows and of columns.
     fn shape(&self) -> [usize; 2];
 
-    /// Returns the strides between rows and between columns in the buffer of a block of `rows` rows. `by_ranks` says
-    /// whether the trees read ranks.
+    /// Returns the strides between rows and between columns in the buffer of a row block of `rows` rows. `by_ranks`
+    /// says whether the trees read ranks.
     fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2];
 
     /// Returns a buffer of `length` values, in the state that [`write`](Self::write) expects.
@@ -37,7 +37,7 @@ pub(super) trait BlockSource<T>: Sync {
 }
 
 impl Predictor {
-    /// Calls `predict` on each block of rows, and returns `width` results for each row.
+    /// Calls `predict` on each row block, and returns `width` results for each row.
     pub(super) fn in_blocks<T: Row, R: Clone + Default + Send>(
         &self,
         source: &impl BlockSource<T>,
@@ -53,8 +53,8 @@ impl Predictor {
         if out.is_empty() {
             return Ok(out);
         }
-        let of_cache = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / BLOCK * BLOCK;
-        let block = of_cache.clamp(BLOCK, MOST_ROWS).min(count);
+        let of_cache = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
+        let block = of_cache.clamp(ROW_BLOCK, MOST_ROWS).min(count);
         let strides = source.strides(block, self.plans.of(block).ranks_rows());
         let length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
         let buffer = || source.buffer(length);

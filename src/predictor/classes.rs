@@ -174,18 +174,18 @@ impl Predictor {
             return Ok(slots.into_iter().flat_map(of_slot).copied().collect());
         }
         if matches!(decision.rule, DecisionRule::ProducerSums) || forest.trees.is_empty() {
-            let parts = values.chunks(ROWS_AT_A_TIME * columns.max(1)).map(by_sums);
-            return Ok(parts.collect::<Result<Vec<_>>>()?.concat());
+            let classes = values.chunks(ROWS_AT_A_TIME * columns.max(1)).map(by_sums);
+            return Ok(classes.collect::<Result<Vec<_>>>()?.concat());
         }
         let rows = Rows::new(values, columns)?;
         let a_row = if matches!(decision.rule, DecisionRule::Over { .. }) { outputs } else { 1 };
         // So many rows that their margins stay in a cache until they are read.
-        let part =
+        let at_once =
             (MARGINS_AT_A_TIME / outputs).clamp(64, ROWS_AT_A_TIME) * self.plans.large().threads() as usize;
         let (mut classes, mut open) = (Vec::with_capacity(rows.len() * a_row), Vec::new());
-        let mut margins = vec![0.0; part.min(rows.len()) * outputs];
-        for first in (0..rows.len()).step_by(part) {
-            let some = rows.slice(first, part.min(rows.len() - first));
+        let mut margins = vec![0.0; at_once.min(rows.len()) * outputs];
+        for first in (0..rows.len()).step_by(at_once) {
+            let some = rows.slice(first, at_once.min(rows.len() - first));
             let margins = &mut margins[..some.len() * outputs];
             self.margins_into(&some, margins)?;
             for (at, margins) in margins.chunks_exact(outputs).enumerate() {
@@ -233,8 +233,8 @@ mod tests {
         for tree in 0..trees {
             let mut tree = if vectors { forest.vector_tree() } else { forest.tree(tree % outputs) };
             let mut value = || {
-                let steps = [0.0, 0.25, -0.25, 1.0 / 3.0, 0.1, -0.1, 1e-7, 3e4];
-                let value = steps[random.below(steps.len() - usize::from(!case.is_multiple_of(5)))];
+                let values = [0.0, 0.25, -0.25, 1.0 / 3.0, 0.1, -0.1, 1e-7, 3e4];
+                let value = values[random.below(values.len() - usize::from(!case.is_multiple_of(5)))];
                 f64::from(value as f32)
             };
             let mut leaf = || (0..if vectors { outputs } else { 1 }).map(|_| value()).collect::<Vec<f64>>();

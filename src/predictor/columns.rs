@@ -1,5 +1,5 @@
 //! Predicts tables, given as one slice for each column. The table is never copied as a whole: a thread copies one
-//! block of rows at a time.
+//! row block at a time.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::{
     table::{Column, Number},
 };
 
-/// Unused values between two columns of a block. Without them, columns whose distance is a power of two would
+/// Unused values between two columns of a row block. Without them, columns whose distance is a power of two would
 /// compete for a few sets of the L1 cache.
 const GAP: usize = 16;
 
@@ -100,7 +100,7 @@ impl Predictor {
         )
     }
 
-    /// Predicts blocks of rows with `singles` or `doubles`, and returns `width` results for each row. Rows are
+    /// Predicts row blocks with `singles` or `doubles`, and returns `width` results for each row. Rows are
     /// `f64` if the producer compares in `f64` and rounding a value to `f32` could change a comparison.
     fn of_columns<R: Clone + Default + Send>(
         &self,

@@ -1,4 +1,4 @@
-//! The stand-alone way to run a forest on the CPU.
+//! Runs a forest on the CPU by itself, without a tensor library.
 
 mod blocks;
 mod builder;
@@ -57,7 +57,7 @@ pub struct Predictor {
     warnings: Vec<Warning>,
 }
 
-/// The epilogue of a block of rows. It takes the index of the block's first row, and the block's results to
+/// The epilogue of a row block. It takes the index of the row block's first row, and the row block's results to
 /// change.
 type Epilogue<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
@@ -108,7 +108,7 @@ impl Predictor {
 
     /// Runs a check. A check's batches are small and would all go to one plan. So if there are several schedules,
     /// each plan is checked by itself.
-    fn difference<T: Row + check::Cell>(
+    fn difference<T: Row + check::Value>(
         &self,
         check: &Check<'_>,
         progress: &mut dyn FnMut(usize, usize),
@@ -272,7 +272,7 @@ impl Predictor {
     }
 
     /// Writes margins or values, with the leaf values that [`Predictor::values_of`] takes. It then calls
-    /// `epilogue` on each block of rows with the index of the block's first row.
+    /// `epilogue` on each row block with the index of the row block's first row.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn with_epilogue_of(
         &self,
@@ -332,7 +332,7 @@ impl Predictor {
         done
     }
 
-    /// Computes the values of rows from their margins, and calls `epilogue` on each block of them.
+    /// Computes the values of rows from their margins, and calls `epilogue` on each row block.
     fn end(&self, margins: &mut [f32], outputs: usize, epilogue: Option<Epilogue<'_>>, out: &mut [f32]) {
         let width = self.width();
         let in_tasks = self.in_tasks(out.len() / width);

@@ -17,10 +17,10 @@ struct SparseRows<'r, T> {
 
 impl<T: Row + Default + PartialEq> SparseRows<'_, T> {
     /// Returns the stored values of some rows, each with its index in the buffer.
-    fn places(&self, rows: Range<usize>, strides: [usize; 2]) -> impl Iterator<Item = (usize, T)> {
+    fn indexed(&self, rows: Range<usize>, strides: [usize; 2]) -> impl Iterator<Item = (usize, T)> {
         rows.enumerate().flat_map(move |(row, of_matrix)| {
-            let place = move |column| row * strides[0] + column * strides[1];
-            self.rows.row(of_matrix).map(move |(column, value)| (place(column), value))
+            let index = move |column| row * strides[0] + column * strides[1];
+            self.rows.row(of_matrix).map(move |(column, value)| (index(column), value))
         })
     }
 }
@@ -41,13 +41,13 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
     }
 
     fn write(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]) {
-        self.places(rows, strides).for_each(|(place, value)| buffer[place] = value);
+        self.indexed(rows, strides).for_each(|(index, value)| buffer[index] = value);
     }
 
     fn clear(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]) {
         match self.rows.filled_in(rows.clone()) * FILL > buffer.len() {
             true => buffer.fill(self.absent),
-            false => self.places(rows, strides).for_each(|(place, _)| buffer[place] = self.absent),
+            false => self.indexed(rows, strides).for_each(|(index, _)| buffer[index] = self.absent),
         }
     }
 }

@@ -17,7 +17,7 @@ const MOST_COLUMNS: usize = 1 << 24;
 struct Group {
     feature: u32,
     missing: Side,
-    /// Index of the least threshold in [`ForestQuestions::thresholds`].
+    /// Index of the least threshold in [`ForestPredicates::thresholds`].
     first: u32,
     count: u32,
 }
@@ -27,7 +27,7 @@ type Question = (u32, Side, Predicate);
 
 /// The thresholds and questions of a forest, without repetitions.
 #[derive(Clone, Debug)]
-pub(super) struct ForestQuestions {
+pub(super) struct ForestPredicates {
     /// The thresholds of all groups, ascending within each group.
     pub(super) thresholds: Vec<Real>,
     pub(super) sets: Sets,
@@ -43,13 +43,13 @@ pub(super) struct ForestQuestions {
 #[derive(Clone, Debug)]
 pub(super) struct ColumnIndex {
     pub(super) columns: Vec<Column>,
-    /// The first column of each group in [`ForestQuestions`].
+    /// The first column of each group in [`ForestPredicates`].
     first: Vec<u32>,
     questions: HashMap<Question, u32>,
     width: Width,
 }
 
-impl ForestQuestions {
+impl ForestPredicates {
     pub(super) fn of(forest: &Forest) -> Result<Self, RanksError> {
         let sets = Sets::of(forest);
         let mut thresholds: Vec<(u32, bool, f64)> = Vec::new();
@@ -106,7 +106,7 @@ impl ForestQuestions {
     ///
     /// # Errors
     /// There are more columns than a node can hold numbers of.
-    pub(super) fn places(&self, width: Width) -> Result<ColumnIndex, RanksError> {
+    pub(super) fn column_index(&self, width: Width) -> Result<ColumnIndex, RanksError> {
         let columns = self.columns(width);
         if columns >= MOST_COLUMNS {
             return Err(RanksError::Columns { columns, width });
@@ -115,7 +115,7 @@ impl ForestQuestions {
         // A stable sort keeps the questions of one feature in their order.
         questions.sort_by_key(|(feature, ..)| *feature);
         let mut questions = questions.into_iter().peekable();
-        let mut places = ColumnIndex {
+        let mut index = ColumnIndex {
             columns: Vec::with_capacity(columns),
             first: Vec::with_capacity(self.groups.len()),
             questions: HashMap::new(),
@@ -123,31 +123,31 @@ impl ForestQuestions {
         };
         for group in &self.groups {
             while let Some(question) = questions.next_if(|(feature, ..)| *feature < group.feature) {
-                places.push_question(question);
+                index.push_question(question);
             }
-            places.first.push(places.columns.len() as u32);
-            places.push_slices(*group);
+            index.first.push(index.columns.len() as u32);
+            index.push_slices(*group);
         }
-        questions.for_each(|question| places.push_question(question));
+        questions.for_each(|question| index.push_question(question));
         if let Some(feature) = self.constant_split_feature {
             // A split has to read a column. This one has no thresholds, so all its ranks are 0.
-            places.columns.push(Column {
+            index.columns.push(Column {
                 feature,
                 missing: Side::Left,
                 asks: ColumnKind::Thresholds { first: 0, count: 0 },
             });
         }
-        Ok(places)
+        Ok(index)
     }
 
     /// Returns the compare of a rank column that decides as the split `node` does.
-    pub(super) fn decision(&self, places: &ColumnIndex, node: (u32, Side, Predicate)) -> Decision {
+    pub(super) fn decision(&self, index: &ColumnIndex, node: (u32, Side, Predicate)) -> Decision {
         let (feature, missing, predicate) = node;
         match RankSplit::of(predicate, missing, &self.sets) {
             // No rank is below 0.
             RankSplit::Constant(side) => Decision { column: 0, threshold: 0, swapped: side == Side::Left },
             RankSplit::Question(predicate) => {
-                let column = places.questions[&(feature, missing, predicate)];
+                let column = index.questions[&(feature, missing, predicate)];
                 Decision { column, threshold: 1, swapped: false }
             }
             RankSplit::Threshold(t) => {
@@ -157,9 +157,9 @@ impl ForestQuestions {
                 let Group { first, count, .. } = self.groups[group];
                 let of_group = &self.thresholds[first as usize..][..count as usize];
                 let k = of_group.partition_point(|other| other.0.total_cmp(&t).is_lt()) as u32;
-                let largest = places.width.largest();
+                let largest = index.width.largest();
                 Decision {
-                    column: places.first[group] + k / largest,
+                    column: index.first[group] + k / largest,
                     threshold: k % largest + 1,
                     swapped: false,
                 }
@@ -204,15 +204,15 @@ mod tests {
     #[test]
     fn more_columns_than_a_node_can_name_are_refused() {
         let count = MOST_COLUMNS as u32 * Width::U8.largest();
-        let questions = ForestQuestions {
+        let predicates = ForestPredicates {
             thresholds: Vec::new(),
             sets: Sets::of(&Forest::builder(1, 1).build().expect("no tree")),
             groups: vec![Group { feature: 0, missing: Side::Left, first: 0, count }],
             questions: Vec::new(),
             constant_split_feature: None,
         };
-        let refused = questions.places(Width::U8);
+        let refused = predicates.column_index(Width::U8);
         assert!(matches!(refused, Err(RanksError::Columns { columns: MOST_COLUMNS, width: Width::U8 })));
-        assert!(questions.places(Width::U16).is_ok());
+        assert!(predicates.column_index(Width::U16).is_ok());
     }
 }

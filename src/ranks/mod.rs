@@ -185,9 +185,9 @@ impl Ranks {
     /// The forest does not verify, or it has more thresholds than 32 bits can count.
     pub fn columns_of(forest: &Forest, width: Width) -> Result<(usize, usize), RanksError> {
         forest.verify()?;
-        let asked = columns::ForestQuestions::of(forest)?;
-        let all = asked.bytes(width) / width.bytes();
-        Ok((all - asked.questions(), asked.questions()))
+        let predicates = columns::ForestPredicates::of(forest)?;
+        let all = predicates.bytes(width) / width.bytes();
+        Ok((all - predicates.questions(), predicates.questions()))
     }
 
     /// Puts a forest on ranks. Nodes keep their numbers, leaf ids and leaf slots.
@@ -197,20 +197,20 @@ impl Ranks {
     /// node can name.
     pub fn new(forest: &Forest, choice: Choice) -> Result<Self, RanksError> {
         forest.verify()?;
-        let asked = columns::ForestQuestions::of(forest)?;
+        let predicates = columns::ForestPredicates::of(forest)?;
         let width = match choice {
             Choice::U8 => Width::U8,
             Choice::U16 => Width::U16,
-            Choice::Auto if asked.bytes(Width::U16) < asked.bytes(Width::U8) => Width::U16,
+            Choice::Auto if predicates.bytes(Width::U16) < predicates.bytes(Width::U8) => Width::U16,
             Choice::Auto => Width::U8,
         };
-        let places = asked.places(width)?;
+        let index = predicates.column_index(width)?;
         Ok(Self {
             width,
-            forest: rewrite::on_ranks(forest, &asked, &places),
-            columns: places.columns,
-            thresholds: asked.thresholds,
-            sets: asked.sets.unique,
+            forest: rewrite::on_ranks(forest, &predicates, &index),
+            columns: index.columns,
+            thresholds: predicates.thresholds,
+            sets: predicates.sets.unique,
             features: forest.features.len(),
             compare: forest.compare,
         })

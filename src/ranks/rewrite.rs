@@ -2,27 +2,27 @@
 
 use super::{
     Column, ColumnKind,
-    columns::{ColumnIndex, Decision, ForestQuestions},
+    columns::{ColumnIndex, Decision, ForestPredicates},
 };
 use crate::forest::{CompareType, Feature, Forest, Node, Predicate, Real, Side, Tree};
 
 /// Returns a forest of the same trees in which each split compares a rank column.
-pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &ColumnIndex) -> Forest {
+pub(super) fn on_ranks(forest: &Forest, predicates: &ForestPredicates, index: &ColumnIndex) -> Forest {
     let node = |node: &Node| match *node {
         Node::Leaf { .. } => *node,
         Node::Split { feature, predicate, missing, left, right } => {
             let Decision { column, threshold, swapped } =
-                asked.decision(places, (feature, missing, predicate));
+                predicates.decision(index, (feature, missing, predicate));
             let (left, right) = if swapped { (right, left) } else { (left, right) };
             let threshold = Real(f64::from(threshold));
-            let missing = places.columns[column as usize].missing;
+            let missing = index.columns[column as usize].missing;
             Node::Split { feature: column, predicate: Predicate::Less { threshold }, missing, left, right }
         }
     };
     let tree = |tree: &Tree| Tree { nodes: tree.nodes.iter().map(node).collect(), ids: tree.ids.clone() };
     Forest {
         producer: forest.producer.clone(),
-        features: places.columns.iter().map(|column| feature(forest, column)).collect(),
+        features: index.columns.iter().map(|column| feature(forest, column)).collect(),
         outputs: forest.outputs,
         trees: forest.trees.iter().map(tree).collect(),
         targets: forest.targets.clone(),

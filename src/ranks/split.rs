@@ -32,7 +32,7 @@ impl RankSplit {
             }
             (Predicate::LessZeroAside { .. }, _) => Self::Question(predicate),
             (Predicate::InSet { set, inside }, _) => {
-                let set = sets.places[set as usize];
+                let set = sets.indices[set as usize];
                 match sets.unique[set as usize].words.is_empty() && inside != missing {
                     true => Self::Constant(missing),
                     false => Self::Question(Predicate::InSet { set, inside }),
@@ -48,28 +48,28 @@ pub(super) struct Sets {
     /// The different sets, without words of zeros at the end, in order of first appearance.
     pub(super) unique: Vec<CategorySet>,
     /// For each set of the forest, its index in `unique`.
-    places: Vec<u32>,
+    indices: Vec<u32>,
 }
 
 impl Sets {
     pub(super) fn of(forest: &Forest) -> Self {
         let mut found: HashMap<(CategoryRule, &[u32]), u32> = HashMap::new();
         let mut unique = Vec::new();
-        let place = |set: &CategorySet, unique: &mut Vec<CategorySet>| {
+        let add = |set: &CategorySet, unique: &mut Vec<CategorySet>| {
             unique.push(set.clone());
             unique.len() as u32 - 1
         };
-        let places = forest
+        let indices = forest
             .sets
             .iter()
             .map(|set| {
                 let end = set.words.iter().rposition(|w| *w != 0).map_or(0, |last| last + 1);
                 let words = &set.words[..end];
                 *found.entry((set.rule, words)).or_insert_with(|| {
-                    place(&CategorySet { words: words.to_vec(), rule: set.rule }, &mut unique)
+                    add(&CategorySet { words: words.to_vec(), rule: set.rule }, &mut unique)
                 })
             })
             .collect();
-        Self { unique, places }
+        Self { unique, indices }
     }
 }

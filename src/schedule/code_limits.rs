@@ -14,8 +14,8 @@ pub struct CodeLimits {
     pub walks: u32,
     /// Maximum number of straight-line steps in the kernel's text. Each walk counts as three more steps.
     pub steps: u32,
-    /// How many times larger a step's code is if nodes ask for categories, missing values or the like. `walks` and
-    /// `steps` are then divided by this number.
+    /// How many times larger a step's code is if nodes ask questions. `walks` and `steps` are then divided by this
+    /// number.
     pub question: u32,
 }
 

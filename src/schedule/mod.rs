@@ -209,7 +209,7 @@ pub enum Directive {
     Evaluate {
         /// An innermost loop.
         var: String,
-        /// The way to find leaves.
+        /// How the trees find leaves.
         how: Evaluation,
     },
     /// `atomicReduce(v)`: iterations of the parallel tree loop `v` add to their sums with atomic operations.
@@ -290,7 +290,7 @@ pub enum FewRows {
 }
 
 impl FewRows {
-    /// All ways to walk a few rows.
+    /// All choices.
     pub const ALL: [Self; 6] =
         [Self::Auto, Self::Registers, Self::Abreast, Self::Full, Self::Rows, Self::Walk];
 
@@ -499,8 +499,8 @@ impl Schedule {
     }
 
     /// Returns the engine for a few rows that the schedule's last `fewRows` chooses. Without `fewRows`, it is
-    /// [`FewRows::Rows`] if the schedule chooses a layout or how walks step, because a few rows are then walked in that
-    /// way, too. Otherwise it is [`FewRows::Auto`].
+    /// [`FewRows::Rows`] if the schedule chooses a layout or how walks step, because a few rows are then walked so,
+    /// too. Otherwise it is [`FewRows::Auto`].
     pub fn few_rows_by(&self) -> FewRows {
         let named = self.directives.iter().rev().find_map(|d| match d {
             Directive::FewRows { by } => Some(*by),

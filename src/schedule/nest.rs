@@ -40,7 +40,7 @@ pub struct IndexVar {
     /// The first offset.
     pub start: Size,
     /// The distance from one offset to the next.
-    pub step: Size,
+    pub stride: Size,
     /// The upper limits. An offset satisfies all of them.
     pub bounds: Vec<Bound>,
 }
@@ -51,14 +51,14 @@ impl IndexVar {
     pub fn extent(&self) -> Size {
         let own = self.bounds.iter().find(|b| b.minus.is_empty()).or(self.bounds.first());
         let end = own.map_or(Size::Const(0), |b| b.end.clone());
-        match (&end, &self.start, &self.step) {
-            (Size::Const(end), Size::Const(start), Size::Const(step)) => {
-                Size::Const(end.saturating_sub(*start).div_ceil((*step).max(1)))
+        match (&end, &self.start, &self.stride) {
+            (Size::Const(end), Size::Const(start), Size::Const(stride)) => {
+                Size::Const(end.saturating_sub(*start).div_ceil((*stride).max(1)))
             }
             // ⌈(s x p) / p⌉ is s, and ⌈a / ⌈a/n⌉⌉ is at most n.
-            (Size::Mul(s, p), Size::Const(0), step) if **p == *step => (**s).clone(),
+            (Size::Mul(s, p), Size::Const(0), stride) if **p == *stride => (**s).clone(),
             (end, Size::Const(0), Size::Div(a, n)) if **a == *end => (**n).clone(),
-            _ => end.less(self.start.clone()) / self.step.clone(),
+            _ => end.less(self.start.clone()) / self.stride.clone(),
         }
     }
 }
@@ -148,9 +148,9 @@ pub struct NestLoop {
 
 impl NestLoop {
     /// Returns this loop and all loops inside it, outermost first.
-    pub fn walk(&self) -> Vec<&NestLoop> {
+    pub fn loops(&self) -> Vec<&NestLoop> {
         let mut all = vec![self];
-        self.body.iter().for_each(|l| all.extend(l.walk()));
+        self.body.iter().for_each(|l| all.extend(l.loops()));
         all
     }
 }
@@ -165,7 +165,7 @@ pub struct Nest {
 impl Nest {
     /// Returns all loops, outermost first.
     pub fn loops(&self) -> Vec<&NestLoop> {
-        self.body.iter().flat_map(NestLoop::walk).collect()
+        self.body.iter().flat_map(NestLoop::loops).collect()
     }
 }
 
@@ -190,7 +190,7 @@ struct Var {
     name: String,
     dim: Dim,
     start: Size,
-    step: Size,
+    stride: Size,
     end: Size,
     parent: Option<usize>,
     /// Whether the variable can run past the end of the parent's range, because its tile does not divide that
@@ -226,7 +226,7 @@ struct Building {
 const MOST_LOOPS: usize = 4096;
 /// The greatest number of loops inside each other. A program that nests more loops has a mistake.
 pub(crate) const MOST_DEPTH: usize = 32;
-/// The greatest number of terms that the start, the step or the end of a loop may be made of. Splits of
+/// The greatest number of terms that the start, the stride or the end of a loop may be made of. Splits of
 /// splits by sizes that are not numbers add up terms, and without a limit `n` such splits take memory in
 /// proportion to `n` cubed.
 const MOST_TERMS: usize = 64;
@@ -247,7 +247,7 @@ impl Building {
             name: name.into(),
             dim,
             start: zero(),
-            step: Size::Const(1),
+            stride: Size::Const(1),
             end,
             parent: None,
             limited: false,
@@ -270,16 +270,16 @@ impl Building {
         &mut self,
         of: usize,
         name: &str,
-        [start, step, end]: [Size; 3],
+        [start, stride, end]: [Size; 3],
         limited: bool,
     ) -> Result<usize, String> {
-        if [&start, &step, &end].iter().any(|size| terms(size) > MOST_TERMS) {
+        if [&start, &stride, &end].iter().any(|size| terms(size) > MOST_TERMS) {
             return Err(format!(
                 "the range of `{name}` would be made of more than {MOST_TERMS} sizes; tile and split by numbers, or less"
             ));
         }
         let dim = self.vars[of].dim;
-        self.vars.push(Var { name: name.to_owned(), dim, start, step, end, parent: Some(of), limited });
+        self.vars.push(Var { name: name.to_owned(), dim, start, stride, end, parent: Some(of), limited });
         Ok(self.vars.len() - 1)
     }
 
@@ -300,9 +300,9 @@ impl Building {
     /// Returns every live loop that `path` names. The last component is the variable, the components before
     /// it are enclosing loops.
     fn find(&self, path: &str) -> Result<Vec<usize>, String> {
-        let mut parts = path.rsplit('.');
-        let name = parts.next().unwrap_or(path);
-        let enclosing: Vec<&str> = parts.collect();
+        let mut components = path.rsplit('.');
+        let name = components.next().unwrap_or(path);
+        let enclosing: Vec<&str> = components.collect();
         let matches = |node: usize| {
             let mut at = self.nodes[node].parent;
             let mut wanted = enclosing.iter();
@@ -412,7 +412,7 @@ impl Building {
                         ));
                     }
                     let v = &self.vars[*v];
-                    if [&v.start, &v.step, &v.end].iter().any(|s| s.depends_on_batch()) {
+                    if [&v.start, &v.stride, &v.end].iter().any(|s| s.depends_on_batch()) {
                         return Err(format!(
                             "`{var}` has as many iterations as a call has rows; tile it, tile({var}, outer, inner, 4), and unroll the \
                              inner loop"
@@ -445,9 +445,9 @@ impl Building {
                         ));
                     }
                     let v = &self.vars[self.nodes[n].var];
-                    let lanes = match (&v.start, &v.end, &v.step) {
-                        (Size::Const(start), Size::Const(end), Size::Const(step)) => {
-                            Some(end.saturating_sub(*start).div_ceil((*step).max(1)))
+                    let lanes = match (&v.start, &v.end, &v.stride) {
+                        (Size::Const(start), Size::Const(end), Size::Const(stride)) => {
+                            Some(end.saturating_sub(*start).div_ceil((*stride).max(1)))
                         }
                         _ => None,
                     };
@@ -521,8 +521,8 @@ impl Building {
         self.plain(node)?;
         let of = self.nodes[node].var;
         let v = &self.vars[of];
-        let (start, step, end) = (v.start.clone(), v.step.clone(), v.end.clone());
-        let span = size.clone().times(step.clone());
+        let (start, stride, end) = (v.start.clone(), v.stride.clone(), v.end.clone());
+        let span = size.clone().times(stride.clone());
         let divides = match (&start, &end, &span) {
             (Size::Const(start), Size::Const(end), Size::Const(span)) => {
                 end.saturating_sub(*start).is_multiple_of((*span).max(1))
@@ -530,7 +530,7 @@ impl Building {
             _ => false,
         };
         let o = self.derive(of, outer, [start, span.clone(), end], !divides)?;
-        let i = self.derive(of, inner, [Size::Const(0), step, span], !divides)?;
+        let i = self.derive(of, inner, [Size::Const(0), stride, span], !divides)?;
         if self.depth(node) + self.height(node) >= MOST_DEPTH {
             return Err(format!("more than {MOST_DEPTH} loops inside each other; tile less"));
         }
@@ -564,26 +564,26 @@ impl Building {
         self.plain(node)?;
         let of = self.nodes[node].var;
         let v = &self.vars[of];
-        let (start, step, end) = (v.start.clone(), v.step.clone(), v.end.clone());
-        let cut = start.clone().plus(at.clone().times(step.clone()));
-        let a = self.derive(of, first, [start, step.clone(), end.clone().min(cut.clone())], false)?;
-        let b = self.derive(of, second, [cut, step, end], false)?;
+        let (start, stride, end) = (v.start.clone(), v.stride.clone(), v.end.clone());
+        let cut = start.clone().plus(at.clone().times(stride.clone()));
+        let a = self.derive(of, first, [start, stride.clone(), end.clone().min(cut.clone())], false)?;
+        let b = self.derive(of, second, [cut, stride, end], false)?;
         let parent = self.nodes[node].parent;
-        let copy = self.clone_below(node, parent);
+        let clone = self.clone_below(node, parent);
         self.nodes[node].var = a;
-        self.nodes[copy].var = b;
+        self.nodes[clone].var = b;
         let siblings = match parent {
             Some(p) => &mut self.nodes[p].children,
             None => &mut self.roots,
         };
-        let place = siblings.iter().position(|n| *n == node).unwrap_or(siblings.len() - 1);
-        siblings.insert(place + 1, copy);
+        let index = siblings.iter().position(|n| *n == node).unwrap_or(siblings.len() - 1);
+        siblings.insert(index + 1, clone);
         Ok(())
     }
 
     fn clone_below(&mut self, node: usize, parent: Option<usize>) -> usize {
-        let copy = Node { parent, children: Vec::new(), ..self.nodes[node].clone() };
-        self.nodes.push(copy);
+        let clone = Node { parent, children: Vec::new(), ..self.nodes[node].clone() };
+        self.nodes.push(clone);
         let id = self.nodes.len() - 1;
         for child in self.nodes[node].children.clone() {
             let c = self.clone_below(child, Some(id));
@@ -629,29 +629,29 @@ impl Building {
 
     fn reorder(&mut self, vars: &[String]) -> Result<(), String> {
         let mut named = Vec::new();
-        for (place, var) in vars.iter().enumerate() {
-            named.extend(self.find(var)?.into_iter().map(|n| (n, place)));
+        for (index, var) in vars.iter().enumerate() {
+            named.extend(self.find(var)?.into_iter().map(|n| (n, index)));
         }
-        let place_of = |node: usize| named.iter().find(|(n, _)| *n == node).map(|(_, p)| *p);
+        let index_of = |node: usize| named.iter().find(|(n, _)| *n == node).map(|(_, index)| *index);
         let tops: Vec<usize> = self
             .live()
             .into_iter()
-            .filter(|n| place_of(*n).is_some())
-            .filter(|n| self.nodes[*n].parent.is_none_or(|p| place_of(p).is_none()))
+            .filter(|n| index_of(*n).is_some())
+            .filter(|n| self.nodes[*n].parent.is_none_or(|p| index_of(p).is_none()))
             .collect();
         for top in tops {
             let mut chain = vec![top];
             while let [only] = self.nodes[chain[chain.len() - 1]].children[..] {
-                if place_of(only).is_none() {
+                if index_of(only).is_none() {
                     break;
                 }
                 chain.push(only);
             }
-            let mut places: Vec<Option<usize>> = chain.iter().map(|n| place_of(*n)).collect();
+            let mut indices: Vec<Option<usize>> = chain.iter().map(|n| index_of(*n)).collect();
             let data: Vec<Node> = chain.iter().map(|n| self.nodes[*n].clone()).collect();
-            let given = places.clone();
-            places.sort_unstable();
-            if places != (0..vars.len()).map(Some).collect::<Vec<_>>() {
+            let given = indices.clone();
+            indices.sort_unstable();
+            if indices != (0..vars.len()).map(Some).collect::<Vec<_>>() {
                 return Err(format!(
                     "{} are not one perfect nest, each loop immediately inside the other; name all loops from the \
                      outermost to the innermost of them",
@@ -696,7 +696,7 @@ impl Building {
             name: v.name.clone(),
             dim: v.dim,
             start: v.start.clone(),
-            step: v.step.clone(),
+            stride: v.stride.clone(),
             bounds,
         };
         NestLoop { var, marks: n.marks.clone(), body }

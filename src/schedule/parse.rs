@@ -19,13 +19,13 @@ const NAMED: [(&str, u32); 2] = [("CHUNK_SIZE", 64), ("ROWS_PER_TB", 64)];
 pub struct ParseError {
     /// The line's number, from 1.
     pub line: usize,
-    /// The position of the character where reading stopped, from 1.
+    /// The column of the character where reading stopped, from 1.
     pub column: usize,
     /// What is wrong, and what was expected.
     pub what: String,
 }
 
-/// A part of a line that can't be read, and why.
+/// Text of a line that can't be read, and why.
 struct Wrong<'a> {
     at: &'a str,
     what: String,
@@ -53,7 +53,7 @@ pub(super) fn parse(text: &str) -> Result<Schedule, ParseError> {
     Ok(Schedule { directives })
 }
 
-/// Returns the position of `at`, a part of `line`, in characters from 1.
+/// Returns the column of `at`, a slice of `line`, in characters from 1.
 fn column(line: &str, at: &str) -> usize {
     let before = (at.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
     line.char_indices().take_while(|(i, _)| *i < before).count() + 1
@@ -95,7 +95,7 @@ fn parse_line(whole: &str) -> ParseResult<'_, Option<Directive>> {
     directive(name, &arguments).map(Some)
 }
 
-/// Returns the position of the parenthesis that closes the one before `rest`.
+/// Returns the index of the parenthesis that closes the one before `rest`.
 fn closing(rest: &str) -> Option<usize> {
     let mut open = 1u32;
     rest.char_indices().find_map(|(at, c)| {

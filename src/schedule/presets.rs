@@ -1,4 +1,4 @@
-//! Named schedules. Each says in the schedule language what a known engine does.
+//! Named schedules. Each says in the schedule language what a known system does.
 
 use super::{
     Axis, BatchSchedules, Device, Evaluation, FewRows, Gpu, GpuDim, LayoutKind, Schedule, Size, Tiler,
@@ -17,11 +17,11 @@ pub enum Preset {
     /// XGBoost on the CPU: each chunk of 64 rows runs against every tree, chunks in parallel (SilvanForge,
     /// section 3.2).
     Xgboost,
-    /// Treebeard, one tree at a time: a tree runs against all rows of a block, 8 rows interleaved, walks
-    /// unrolled.
+    /// Treebeard, one tree at a time: a tree runs against all rows of a row block, 8 rows interleaved,
+    /// walks unrolled.
     TreebeardOneTree,
-    /// Treebeard with tiles: a tree runs against all rows of a block, 8 rows interleaved, eight nodes decided
-    /// in one step, walks peeled down to the first leaf.
+    /// Treebeard with tiles: a tree runs against all rows of a row block, 8 rows interleaved, eight nodes
+    /// decided in one step, walks peeled down to the first leaf.
     TreebeardTiles,
     /// Treebeard, one row at a time: a row runs against all trees, 8 trees interleaved.
     TreebeardOneRow,
@@ -285,7 +285,7 @@ fn blended() -> Schedule {
 fn walked(stats: &ForestStats, untested: bool) -> Schedule {
     let walk = &Machine::here().walk;
     let depth = stats.depths.len().saturating_sub(1) as i32;
-    let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= walk.places * stats.leaves as f64;
+    let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= walk.complete_ratio * stats.leaves as f64;
     let ordered = Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]);
     let near = ordered.parallel("b0").cache("b0");
     let walked = if untested { near.unroll_walk("b1", None) } else { near };

@@ -66,8 +66,8 @@ impl Template {
         let walks = caches.flat_map(move |c| flags.map(|unroll| (c, unroll)));
         let walks = walks.flat_map(|w| [1, 2, 4].map(|interleave| (w, interleave)));
         let sums = walks.flat_map(move |w| flags.map(|shared| (w, shared)));
-        sums.flat_map(|s| LAYOUTS.map(|layout| (s, layout))).map(|parts| {
-            let ((walks, shared_reduce), layout) = parts;
+        sums.flat_map(|s| LAYOUTS.map(|layout| (s, layout))).map(|(sums, layout)| {
+            let (walks, shared_reduce) = sums;
             let ((caches, unroll_walks), interleave) = walks;
             let ((((rows_per_block, rows_per_unit), tree_units), cache_rows), cache_trees) = caches;
             Self {

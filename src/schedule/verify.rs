@@ -151,16 +151,16 @@ impl Schedule {
     }
 
     /// Returns how many rows, from the current row on, one iteration of a loop with this body can touch, if
-    /// the number is a constant. It is the size of the window that shared memory has to hold.
-    pub(crate) fn window(body: &[NestLoop]) -> Option<u32> {
+    /// the number is a constant. Shared memory has to hold that many rows.
+    pub(crate) fn touched_rows(body: &[NestLoop]) -> Option<u32> {
         let reach = |l: &NestLoop| -> Option<u32> {
-            let inside = Self::window(&l.body)?;
+            let inside = Self::touched_rows(&l.body)?;
             if l.var.dim == Dim::Tree {
                 return Some(inside);
             }
             let own = l.var.bounds.iter().filter_map(|b| b.end.constant()).min()?;
-            let step = l.var.step.constant()?;
-            let last = own.checked_sub(1)? / step.max(1) * step.max(1);
+            let stride = l.var.stride.constant()?;
+            let last = own.checked_sub(1)? / stride.max(1) * stride.max(1);
             last.checked_add(inside)
         };
         body.iter().map(reach).try_fold(1u32, |most, r| r.map(|r| most.max(r)))

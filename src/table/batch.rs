@@ -82,12 +82,12 @@ impl<'f> BatchReader<'f> {
         for (at, field) in schema.fields().iter().enumerate() {
             flatten(field, String::new(), vec![at], &mut leaves);
         }
-        let places = places(forest, &leaves, by)?;
+        let indices = indices(forest, &leaves, by)?;
         let mut taken = vec![false; leaves.len()];
-        let mut columns = Vec::with_capacity(places.len());
-        for (place, feature) in places.into_iter().zip(&forest.features) {
-            taken[place] = true;
-            let Leaf { name, path, dtype } = leaves[place].clone();
+        let mut columns = Vec::with_capacity(indices.len());
+        for (index, feature) in indices.into_iter().zip(&forest.features) {
+            taken[index] = true;
+            let Leaf { name, path, dtype } = leaves[index].clone();
             let reader = CellReader::of(feature);
             check_type(&name, &dtype, &reader)?;
             columns.push(Source { name, path, dtype, reader });
@@ -113,12 +113,12 @@ impl<'f> BatchReader<'f> {
 
     /// Returns, for each of the model's columns in order, the index of the table's column that it is. Returns
     /// `None` if one is inside a struct.
-    pub fn places(&self) -> Option<Vec<usize>> {
-        let place = |source: &Source<'_>| match source.path[..] {
-            [place] => Some(place),
+    pub fn indices(&self) -> Option<Vec<usize>> {
+        let index = |source: &Source<'_>| match source.path[..] {
+            [index] => Some(index),
             _ => None,
         };
-        self.columns.iter().map(place).collect()
+        self.columns.iter().map(index).collect()
     }
 
     /// Returns the number of values in a row.
@@ -126,10 +126,10 @@ impl<'f> BatchReader<'f> {
         self.columns.len()
     }
 
-    /// Returns a reader of batches that hold the table's columns at other indices. `place` returns the new
+    /// Returns a reader of batches that hold the table's columns at other indices. `index` returns the new
     /// index of a column for the old one.
-    pub fn moved(mut self, place: impl Fn(usize) -> usize) -> Self {
-        self.columns.iter_mut().for_each(|source| source.path[0] = place(source.path[0]));
+    pub fn moved(mut self, index: impl Fn(usize) -> usize) -> Self {
+        self.columns.iter_mut().for_each(|source| source.path[0] = index(source.path[0]));
         self
     }
 
@@ -167,8 +167,8 @@ impl<'f> BatchReader<'f> {
         let mut values = vec![T::cast(0.0); batch.num_rows()];
         for (at, column) in self.columns(batch)?.columns().iter().enumerate() {
             column.read(0, &mut values);
-            let places = rows.iter_mut().skip(at).step_by(width);
-            places.zip(&values).for_each(|(place, value)| *place = *value);
+            let elements = rows.iter_mut().skip(at).step_by(width);
+            elements.zip(&values).for_each(|(element, value)| *element = *value);
         }
         Ok(rows)
     }
@@ -271,7 +271,7 @@ fn flatten(field: &Field, before: String, path: Vec<usize>, leaves: &mut Vec<Lea
 }
 
 /// Returns the index of each of the model's columns among a schema's.
-fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize>, TableError> {
+fn indices(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize>, TableError> {
     let columns = forest.features.len();
     let table = || leaves.iter().map(|leaf| leaf.name.as_str());
     let in_order = || match leaves.len() == columns {
@@ -286,8 +286,8 @@ fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize
     }
     let names = ColumnNames::of(forest);
     if !names.names().is_empty() {
-        match names.places(table()) {
-            Ok(places) => return Ok(places),
+        match names.indices(table()) {
+            Ok(indices) => return Ok(indices),
             Err(mismatch) if names.are_chosen() || names.any_of(table()) => {
                 let remedy = match &mismatch {
                     NameMismatch::Missing(_) => {
@@ -304,7 +304,7 @@ fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize
             Err(_) => {}
         }
     }
-    let made_up = ColumnNames::made_up(columns).find_map(|names| names.places(table()).ok());
+    let made_up = ColumnNames::made_up(columns).find_map(|names| names.indices(table()).ok());
     made_up.map_or_else(in_order, Ok)
 }
 

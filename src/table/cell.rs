@@ -159,7 +159,7 @@ pub fn plain_decimal(text: &[u8]) -> Option<(f64, usize)> {
 ///
 /// let colours = Feature {
 ///     categories: vec!["red".into(), "blue".into()],
-///     coding: Coding::Places { numbers: false, unseen: Unseen::Refused, needed: false },
+///     coding: Coding::Indices { numbers: false, unseen: Unseen::Refused, needed: false },
 ///     ..Feature::default()
 /// };
 /// let reader = CellReader::of(&colours);

@@ -43,10 +43,10 @@ macro_rules! values {
                 self.len() == 0
             }
 
-            /// Reads every `step`th value from `from` on.
-            fn read<T: Number>(&self, [from, step]: [usize; 2], into: &mut [T]) {
+            /// Reads every `stride`th value from `from` on.
+            fn read<T: Number>(&self, [from, stride]: [usize; 2], into: &mut [T]) {
                 match self {
-                    $(Self::$variant(values) => read(values, [from, step], into, |v| T::cast(v.into())),)*
+                    $(Self::$variant(values) => read(values, [from, stride], into, |v| T::cast(v.into())),)*
                 }
             }
         }
@@ -55,13 +55,13 @@ macro_rules! values {
 values!(F64 f64 F32 f32 F16 f16 Bf16 bf16 I32 i32 I16 i16 I8 i8 U32 u32 U16 u16 U8 u8 Bool bool);
 
 #[inline(always)]
-fn read<V: Copy, T>(values: &[V], [from, step]: [usize; 2], into: &mut [T], cast: impl Fn(V) -> T) {
-    if step == 1 {
+fn read<V: Copy, T>(values: &[V], [from, stride]: [usize; 2], into: &mut [T], cast: impl Fn(V) -> T) {
+    if stride == 1 {
         values[from..][..into.len()].iter().zip(into).for_each(|(value, into)| *into = cast(*value));
         return;
     }
     for (row, into) in into.iter_mut().enumerate() {
-        *into = cast(values[from + row * step]);
+        *into = cast(values[from + row * stride]);
     }
 }
 
@@ -105,7 +105,7 @@ pub struct Column<'a> {
     values: ColumnValues<'a>,
     rows: usize,
     from: usize,
-    step: usize,
+    stride: usize,
     validity: Option<Validity<'a>>,
 }
 
@@ -113,10 +113,10 @@ impl<'a> Column<'a> {
     /// Returns a column with a value for each row.
     pub fn new(values: impl Into<ColumnValues<'a>>) -> Self {
         let values = values.into();
-        Self { values, rows: values.len(), from: 0, step: 1, validity: None }
+        Self { values, rows: values.len(), from: 0, stride: 1, validity: None }
     }
 
-    /// Returns a column of `rows` rows, whose values are every `step`th value from index `from` on.
+    /// Returns a column of `rows` rows, whose values are every `stride`th value from index `from` on.
     ///
     /// # Errors
     /// The last row lies past the end of the values.
@@ -124,15 +124,15 @@ impl<'a> Column<'a> {
         values: impl Into<ColumnValues<'a>>,
         rows: usize,
         from: usize,
-        step: usize,
+        stride: usize,
     ) -> Result<Self> {
         let values = values.into();
-        let last = |rows: usize| rows.checked_mul(step)?.checked_add(from);
+        let last = |rows: usize| rows.checked_mul(stride)?.checked_add(from);
         let fits = rows.checked_sub(1).is_none_or(|rows| last(rows).is_some_and(|last| last < values.len()));
         match fits {
-            true => Ok(Self { values, rows, from, step, validity: None }),
+            true => Ok(Self { values, rows, from, stride, validity: None }),
             false => Err(Error::Rows(format!(
-                "a column of {rows} rows from value {from} on, {step} apart, reaches past the {} values given",
+                "a column of {rows} rows from value {from} on, {stride} apart, reaches past the {} values given",
                 values.len()
             ))),
         }
@@ -196,7 +196,7 @@ impl<'a> Column<'a> {
             return;
         }
         let into = &mut into[..count];
-        self.values.read([self.from + first * self.step, self.step], into);
+        self.values.read([self.from + first * self.stride, self.stride], into);
         if let Some(validity) = &self.validity {
             for (row, into) in into.iter_mut().enumerate() {
                 if !validity.has(first + row) {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_missing_values() {
+    fn strides_and_missing_values() {
         let values: Vec<i16> = (0..12).collect();
         let columns = Column::of_matrix(&values[..], [4, 3], [3, 1]).expect("a matrix");
         is_read(columns[2], &[2.0, 5.0, 8.0, 11.0]);

@@ -2,7 +2,7 @@
 
 /// What is wrong with a table, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}{cause}; {remedy}", self.place(), self.line())]
+#[error("{}{}{cause}; {remedy}", self.column_text(), self.line())]
 pub struct TableError {
     /// The column, or `None` if the table as a whole is wrong.
     pub column: Option<String>,
@@ -35,7 +35,7 @@ impl TableError {
         Self { row: Some(row), ..self }
     }
 
-    fn place(&self) -> String {
+    fn column_text(&self) -> String {
         self.column.as_ref().map(|column| format!("column `{column}`: ")).unwrap_or_default()
     }
 

@@ -81,14 +81,14 @@ impl ColumnNames {
     /// forest.features[0].name = Some("age".into());
     /// forest.features[1].name = Some("sex".into());
     /// let names = ColumnNames::of(&forest);
-    /// assert_eq!(names.places(["id", "sex", "age"]), Ok(vec![2, 1]));
-    /// assert_eq!(names.places(["age"]), Err(NameMismatch::Missing(vec!["sex".into()])));
+    /// assert_eq!(names.indices(["id", "sex", "age"]), Ok(vec![2, 1]));
+    /// assert_eq!(names.indices(["age"]), Err(NameMismatch::Missing(vec!["sex".into()])));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// The table lacks names, or else has some more than once.
-    pub fn places<'t>(&self, table: impl IntoIterator<Item = &'t str>) -> Result<Vec<usize>, NameMismatch> {
+    pub fn indices<'t>(&self, table: impl IntoIterator<Item = &'t str>) -> Result<Vec<usize>, NameMismatch> {
         let mut found: HashMap<String, (usize, usize)> = HashMap::new();
         for (at, name) in table.into_iter().enumerate() {
             found.entry(self.key(name)).or_insert((at, 0)).1 += 1;

@@ -21,7 +21,7 @@ def generator(seed, producer, index):
 
 
 def reason(error):
-    """What a library says in a line, without places in its source."""
+    """What a library says in a line, without lines of its source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     telling = next((line for line in lines if "Check failed" in line or "rror" in line), lines[0])
     return re.sub(r"^\[[0-9:]+\] *\S+: *|^\S*/\S+: *|0x[0-9a-f]+", "", telling)[:160]
@@ -49,8 +49,8 @@ class Asked:
     def __init__(self, rows, said):
         self.rows, self.said = rows, said
 
-    def part(self, chosen):
-        return Asked(self.rows[chosen], {k: None if v is None else v[chosen] for k, v in self.said.items()})
+    def chosen(self, rows):
+        return Asked(self.rows[rows], {k: None if v is None else v[rows] for k, v in self.said.items()})
 
 
 def asked(rng, model, kind, total, result):
@@ -105,7 +105,7 @@ class Checks:
 
     def exact(self, model, a):
         """Sums of whole numbers: the same bytes of half of the rows, too."""
-        half = a.part(slice(len(a.rows) // 2, None))
+        half = a.chosen(slice(len(a.rows) // 2, None))
         whole = self.predict(model, a.rows, "margin", "exact")[len(a.rows) // 2 :]
         check.bits(self.predict(model, half.rows, "margin", "exact"), whole, "exact margins of fewer rows")
         return self.margins(model, a, "exact")
@@ -166,9 +166,9 @@ def run(seed, module, index, fangorn, folder, keep=None):
     how = check.How(rng)
     result.how = how.text()
     checks = Checks(fangorn, how)
-    parts = [(np.float32, hard.count(rng))]
+    kinds = [(np.float32, hard.count(rng))]
     if model.wide or rng.uniform() < 0.15:
-        parts.append((np.float64, hard.count(rng, 1500)))
+        kinds.append((np.float64, hard.count(rng, 1500)))
     try:
         fangorn.run("inspect", model.file)
     except Refused as refused:
@@ -177,7 +177,7 @@ def run(seed, module, index, fangorn, folder, keep=None):
     except Broken as broken:
         result.failures.append({"what": "inspect", "words": str(broken)})
         return result
-    for kind, total in parts:
+    for kind, total in kinds:
         try:
             a = asked(rng, model, kind, total, result)
         except Exception as error:  # whatever the library throws
@@ -186,30 +186,30 @@ def run(seed, module, index, fangorn, folder, keep=None):
         if a is None:
             continue
         result.count("rows", len(a.rows))
-        plan = [(name, slice(None)) for name in ("leaves", "margins", "bits", "values", "classes")]
+        tasks = [(name, slice(None)) for name in ("leaves", "margins", "bits", "values", "classes")]
         if rng.uniform() < 0.2:
-            plan.append(("exact", slice(None)))
+            tasks.append(("exact", slice(None)))
         if rng.uniform() < 0.1:
-            plan.append(("converted", slice(None)))
+            tasks.append(("converted", slice(None)))
         for _ in range(2):
             size = min(int(rng.choice(SIZES)), len(a.rows))
             first = int(rng.integers(len(a.rows) - size + 1))
-            plan.append((str(rng.choice(["leaves", "bits", "margins"])), slice(first, first + size)))
+            tasks.append((str(rng.choice(["leaves", "bits", "margins"])), slice(first, first + size)))
         first = int(rng.integers(len(a.rows)))
-        plan.append(("leaves", slice(first, first + 1)))
-        for name, chosen in plan:
+        tasks.append(("leaves", slice(first, first + 1)))
+        for name, chosen in tasks:
             if how.backend == "reference" and name in ("bits", "exact"):
                 continue  # it adds up in its own way only
-            part = a.part(chosen)
+            subset = a.chosen(chosen)
             try:
-                result.count(COUNTED[name], getattr(checks, name)(model, part))
+                result.count(COUNTED[name], getattr(checks, name)(model, subset))
             except Refused as refused:
                 result.refusals.append(f"{name}: {refused}")
                 how.schedule = None  # what a schedule can't do is asked without it from here on
             except (Difference, Broken) as found:
-                failure = {"what": name, "words": str(found), "type": np.dtype(kind).name, "rows": len(part.rows)}
+                failure = {"what": name, "words": str(found), "type": np.dtype(kind).name, "rows": len(subset.rows)}
                 if keep:
-                    failure.update(keep(result, checks, name, model, part, found))
+                    failure.update(keep(result, checks, name, model, subset, found))
                 result.failures.append(failure)
                 break  # what follows would say the same again
     result.seconds = time.perf_counter() - begin

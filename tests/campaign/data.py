@@ -105,21 +105,21 @@ def score(rng, table):
     most = int(rng.integers(1, 9)) if rng.uniform() < 0.6 else 48
     chosen = rng.choice(width, min(width, most), replace=False)
     chosen = np.unique(np.concatenate([chosen, rng.permutation(table.categories)[:3].astype(int)]))
-    parts = []
+    terms = []
     for c in chosen:
         column = x[:, c]
         hole = np.isnan(column)
         if c in table.known:
             effect = rng.normal(size=int(np.nanmax(column, initial=0)) + 1)
-            part = effect[np.where(hole, 0, column).astype(int)]
+            term = effect[np.where(hole, 0, column).astype(int)]
         else:
             order = np.argsort(np.argsort(np.where(hole, -np.inf, column), kind="stable"), kind="stable") / rows
-            part = np.sin(order * rng.uniform(1, 25)) + (order > rng.uniform())
-        part = np.where(hole, rng.normal(), part)
-        parts.append(part)
-        total += rng.normal() * part
-    if len(parts) > 1:
-        total += parts[0] * parts[1]
+            term = np.sin(order * rng.uniform(1, 25)) + (order > rng.uniform())
+        term = np.where(hole, rng.normal(), term)
+        terms.append(term)
+        total += rng.normal() * term
+    if len(terms) > 1:
+        total += terms[0] * terms[1]
     return total + rng.normal(size=rows) * rng.choice([0.05, 0.3, 1.0, 5.0])
 
 

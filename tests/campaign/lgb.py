@@ -95,8 +95,8 @@ def tree_of(fields):
     splits = int(fields["num_leaves"]) - 1
     if splits == 0:
         return forest.Tree([-1], [0.0], [-1], [0])
-    place = lambda child: child if child >= 0 else splits + ~child
-    left, right = [list(map(place, list_of(name, int))) for name in ("left_child", "right_child")]
+    index = lambda child: child if child >= 0 else splits + ~child
+    left, right = [list(map(index, list_of(name, int))) for name in ("left_child", "right_child")]
     leaf = [-1] * (splits + 1)
     kinds, features = list_of("decision_type", int), list_of("split_feature", int)
     column = [-1 if kind & 1 else f for kind, f in zip(kinds, features)] + leaf

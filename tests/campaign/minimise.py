@@ -13,7 +13,7 @@ PATIENCE = 30  # seconds
 
 
 def less(file):
-    """The file that a part of a model is written to."""
+    """The file that a cut model is written to."""
     return file.with_name("less" + file.suffix)
 
 
@@ -30,23 +30,23 @@ def fails(checks, name, model, asked):
 def rows(checks, name, model, asked, suspects, end):
     """Fewer rows that still fail: one of the suspects if one does, otherwise what is left of halving."""
     for row in suspects[:3]:
-        if fails(checks, name, model, asked.part(slice(row, row + 1))):
-            return asked.part(slice(row, row + 1))
-    piece = max(1, len(asked.rows) // 2)
-    while piece >= 1 and time.perf_counter() < end:
+        if fails(checks, name, model, asked.chosen(slice(row, row + 1))):
+            return asked.chosen(slice(row, row + 1))
+    count = max(1, len(asked.rows) // 2)
+    while count >= 1 and time.perf_counter() < end:
         kept = None
-        for first in range(0, len(asked.rows), piece):
-            without = np.r_[0:first, min(first + piece, len(asked.rows)) : len(asked.rows)]
-            if len(without) and fails(checks, name, model, asked.part(without)):
-                kept = asked.part(without)
+        for first in range(0, len(asked.rows), count):
+            without = np.r_[0:first, min(first + count, len(asked.rows)) : len(asked.rows)]
+            if len(without) and fails(checks, name, model, asked.chosen(without)):
+                kept = asked.chosen(without)
                 break
             if time.perf_counter() > end:
                 break
         if kept is None:
-            piece //= 2
+            count //= 2
         else:
             asked = kept
-            piece = min(piece, max(1, len(asked.rows) // 2))
+            count = min(count, max(1, len(asked.rows) // 2))
     return asked
 
 
@@ -58,17 +58,17 @@ def trees(checks, name, model, asked, end, make):
         middle = (first + last) // 2
         for a, b in ((first, middle), (middle, last)):
             cut = model.fewer(a, b)
-            part = make(asked.rows, cut.said(asked.rows))
-            if fails(checks, name, cut, part):
-                best, first, last = (cut, part), a, b
+            subset = make(asked.rows, cut.said(asked.rows))
+            if fails(checks, name, cut, subset):
+                best, first, last = (cut, subset), a, b
                 break
         else:
             break
-    cut, part = best
+    cut, subset = best
     if cut is not model:  # the file is that of the last one tried
         cut = model.fewer(first, last)
-        part = make(asked.rows, cut.said(asked.rows))
-    return cut, part
+        subset = make(asked.rows, cut.said(asked.rows))
+    return cut, subset
 
 
 def write(folder, result, name, model, asked, words, seed):
@@ -109,23 +109,23 @@ class Keeper:
 
     def __call__(self, result, checks, name, model, asked, found):
         end = time.perf_counter() + PATIENCE
-        smaller, part = model, rows(checks, name, model, asked, getattr(found, "rows", range(len(asked.rows))), end)
+        smaller, subset = model, rows(checks, name, model, asked, getattr(found, "rows", range(len(asked.rows))), end)
         if hasattr(model, "fewer"):
             try:
-                smaller, part = trees(checks, name, model, part, end, self.make)
+                smaller, subset = trees(checks, name, model, subset, end, self.make)
             except Exception as error:  # whatever the library throws: then the model stays whole
                 result.note["not cut"] = str(error)[:100]
-        if smaller is not model and len(part.rows) > 1:
-            part = rows(checks, name, smaller, part, range(len(part.rows)), end)
+        if smaller is not model and len(subset.rows) > 1:
+            subset = rows(checks, name, smaller, subset, range(len(subset.rows)), end)
         words = str(found)
         try:
-            getattr(checks, name)(smaller, part)
+            getattr(checks, name)(smaller, subset)
         except (Difference, Broken, Refused) as left:
             words = str(left)
-        place = self.folder / f"{result.name}-{name}-{np.dtype(asked.rows.dtype).name}"
-        write(place, result, name, smaller, part, words, self.seed)
+        folder = self.folder / f"{result.name}-{name}-{np.dtype(asked.rows.dtype).name}"
+        write(folder, result, name, smaller, subset, words, self.seed)
         agrees = "is not asked"
         if name not in ("bits", "exact", "converted"):
-            agrees = "differs too" if fails(checks.on_reference(), name, smaller, part) else "agrees with the library"
-        left = f"{len(part.rows)} rows, {len(smaller.trees())} trees: {words}"
-        return {"kept": place.name, "left": left, "reference": agrees}
+            agrees = "differs too" if fails(checks.on_reference(), name, smaller, subset) else "agrees with the library"
+        left = f"{len(subset.rows)} rows, {len(smaller.trees())} trees: {words}"
+        return {"kept": folder.name, "left": left, "reference": agrees}

@@ -144,9 +144,9 @@ def leaf_numbers(made):
     found = fields(old)
     prefix = "class" if old.op_type == "TreeEnsembleClassifier" else "target"
     ids = list(dict.fromkeys(found["nodes_treeids"]))
-    place = {tree: i for i, tree in enumerate(ids)}
+    index_of = {tree: i for i, tree in enumerate(ids)}
     ends = sorted(
-        set(zip(found[f"{prefix}_treeids"], found[f"{prefix}_nodeids"])), key=lambda end: (place[end[0]], end[1])
+        set(zip(found[f"{prefix}_treeids"], found[f"{prefix}_nodeids"])), key=lambda end: (index_of[end[0]], end[1])
     )
     double = any(a.name == "nodes_values_as_tensor" for a in old.attribute)
     values = np.array(found["nodes_values"], np.float64 if double else np.float32)
@@ -162,12 +162,12 @@ def leaf_numbers(made):
     new = helper.make_node(
         "TreeEnsembleRegressor", old.input, ["leaves"], domain=ML, n_targets=len(ids),
         target_treeids=[tree for tree, _ in ends], target_nodeids=[node for _, node in ends],
-        target_ids=[place[tree] for tree, _ in ends], **numbers,
+        target_ids=[index_of[tree] for tree, _ in ends], **numbers,
         **{f"nodes_{n}": found[f"nodes_{n}"] for n in kept if found.get(f"nodes_{n}")},
     )  # fmt: skip
-    place_of = list(cut.graph.node).index(old)
+    index = list(cut.graph.node).index(old)
     cut.graph.node.remove(old)
-    cut.graph.node.insert(place_of, new)
+    cut.graph.node.insert(index, new)
     cut.graph.output.append(helper.make_tensor_value_info("leaves", TensorProto.FLOAT, None))
     return cut
 
@@ -176,13 +176,13 @@ def trees_of(found):
     by_tree = {}
     for i, tree in enumerate(found["nodes_treeids"]):
         by_tree.setdefault(tree, []).append(i)
-    for places in by_tree.values():
-        place = {found["nodes_nodeids"][i]: n for n, i in enumerate(places)}
-        modes = [found["nodes_modes"][i] for i in places]
-        child = lambda i, n, side: -1 if modes[n] == b"LEAF" else place[found[f"nodes_{side}nodeids"][i]]
-        left, right = [[child(i, n, side) for n, i in enumerate(places)] for side in ("true", "false")]
-        column = [-1 if modes[n] == b"LEAF" else found["nodes_featureids"][i] for n, i in enumerate(places)]
-        yield forest.Tree(column, [found["nodes_values"][i] for i in places], forest.parents(left, right), place)
+    for entries in by_tree.values():
+        node_of = {found["nodes_nodeids"][i]: n for n, i in enumerate(entries)}
+        modes = [found["nodes_modes"][i] for i in entries]
+        child = lambda i, n, side: -1 if modes[n] == b"LEAF" else node_of[found[f"nodes_{side}nodeids"][i]]
+        left, right = [[child(i, n, side) for n, i in enumerate(entries)] for side in ("true", "false")]
+        column = [-1 if modes[n] == b"LEAF" else found["nodes_featureids"][i] for n, i in enumerate(entries)]
+        yield forest.Tree(column, [found["nodes_values"][i] for i in entries], forest.parents(left, right), node_of)
 
 
 # ---------------------------------------------------------------- conversion

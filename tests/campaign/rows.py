@@ -43,13 +43,13 @@ def near(values, kind):
 
 
 def around(rng, values, kind):
-    """Values a little off: by a step of a scale of 2^14 to 2^18 steps, as a table of cells might have."""
+    """Values a little off: by an interval of a scale of 2^14 to 2^18 intervals, as a table of cells might have."""
     with np.errstate(over="ignore", invalid="ignore"):
         finite = values[np.isfinite(values)]
         if not len(finite):
             return np.zeros(0, kind)
-        step = (finite.max() - finite.min() or abs(finite[0])) * 2.0 ** -rng.integers(14, 19, len(finite))
-        return (finite + rng.uniform(-2, 2, len(finite)) * step).astype(kind)
+        interval = (finite.max() - finite.min() or abs(finite[0])) * 2.0 ** -rng.integers(14, 19, len(finite))
+        return (finite + rng.uniform(-2, 2, len(finite)) * interval).astype(kind)
 
 
 def aimed(rng, grown, data, leaves, most, kind):

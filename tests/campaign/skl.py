@@ -132,10 +132,10 @@ def predictors(estimator):
 
 
 def histogram_trees(estimator):
-    place = order(estimator)
+    columns = order(estimator)
     for p in predictors(estimator):
         n = p.nodes
-        column = np.where((n["is_leaf"] == 0) & (n["is_categorical"] == 0), place[n["feature_idx"]], -1)
+        column = np.where((n["is_leaf"] == 0) & (n["is_categorical"] == 0), columns[n["feature_idx"]], -1)
         left, right = [np.where(n["is_leaf"] == 1, 0, n[side].astype(int)) for side in ("left", "right")]
         yield forest.Tree(column, n["num_threshold"], forest.parents(left, right), range(len(n)))
 
@@ -147,16 +147,16 @@ def histogram_leaves(estimator, rows):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rows = np.ascontiguousarray(estimator._preprocessor.transform(rows))
-    known, places = estimator._bin_mapper.make_known_categories_bitsets()
+    known, indices = estimator._bin_mapper.make_known_categories_bitsets()
     found = []
     for p in predictors(estimator):
-        ends = walk(p, rows, known, places)
-        np.testing.assert_array_equal(p.predict(rows, known, places, 1), p.nodes["value"][ends])
+        ends = walk(p, rows, known, indices)
+        np.testing.assert_array_equal(p.predict(rows, known, indices, 1), p.nodes["value"][ends])
         found.append(ends)
     return np.stack(found, axis=1).astype(np.int32)
 
 
-def walk(predictor, rows, known, places):
+def walk(predictor, rows, known, indices):
     nodes = predictor.nodes
     at, every = np.zeros(len(rows), int), np.arange(len(rows))
     while True:
@@ -176,7 +176,7 @@ def walk(predictor, rows, known, places):
             code = int(value[r]) % 256
             inside = lambda bits: bits[code // 32] >> (code % 32) & 1
             member = inside(predictor.raw_left_cat_bitsets[node["bitset_idx"][r]])
-            left[r] = member or (missing[r] and not inside(known[places[node["feature_idx"][r]]]))
+            left[r] = member or (missing[r] and not inside(known[indices[node["feature_idx"][r]]]))
         at = np.where(walking, np.where(left, node["left"], node["right"]), at)
 
 

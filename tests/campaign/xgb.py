@@ -77,9 +77,9 @@ class Model:
             endless = np.flatnonzero(np.isinf(rows.astype(np.float32)).any(axis=1))
         if len(endless) and not self.table.categories and "dart" not in self.kind:
             # A DMatrix takes no infinities, prediction in place does; it weighs the trees of DART in another order.
-            part = rows[endless].astype(np.float32)
-            margin[endless] = self.booster.inplace_predict(part, predict_type="margin").reshape(len(endless), -1)
-            value[endless] = self.booster.inplace_predict(part).reshape(len(endless), -1)
+            subset = rows[endless].astype(np.float32)
+            margin[endless] = self.booster.inplace_predict(subset, predict_type="margin").reshape(len(endless), -1)
+            value[endless] = self.booster.inplace_predict(subset).reshape(len(endless), -1)
         return {"margin": margin, "value": value, "class": classes(self.objective, value), "leaves": self.leaves(rows)}
 
     def tied(self, said):
@@ -87,7 +87,7 @@ class Model:
         return check.gap(said["value"], 0.5) <= 2.0**-22
 
     def fewer(self, first, last):
-        """The same with some rounds only."""
+        """The same with subset rounds only."""
         cut = self.booster[first:last]
         return Model(cut, self.table, self.objective, self.kind, self.note, less(self.file))
 

@@ -124,19 +124,19 @@ fn a_value_may_stand_for_missing_ones() {
     assert!(rows.iter().any(|v| v.is_nan()));
     let expected = prints(&["predict", &model, "--rows", &zoo("logistic-missing", "rows.npy")]);
     let file = |name: &str, rows: Vec<f64>| scratch.file(name, npy(&shape, npyz::Order::C, &rows));
-    let mark = |mark: f64| rows.iter().map(move |v| if v.is_nan() { mark } else { f64::from(*v) }).collect();
-    for (name, value, marked) in [
-        ("number.npy", "-999", mark(-999.0)),
+    let filled = |by: f64| rows.iter().map(move |v| if v.is_nan() { by } else { f64::from(*v) }).collect();
+    for (name, value, rows) in [
+        ("number.npy", "-999", filled(-999.0)),
         // Both sides are f32 before they are compared.
-        ("near.npy", "-999.1", mark(-999.1 + 1e-9)),
-        ("infinite.npy", "-inf", mark(f64::NEG_INFINITY)),
-        ("plain.npy", "nan", mark(f64::NAN)),
+        ("near.npy", "-999.1", filled(-999.1 + 1e-9)),
+        ("infinite.npy", "-inf", filled(f64::NEG_INFINITY)),
+        ("plain.npy", "nan", filled(f64::NAN)),
         // NaN stays missing beside the value.
-        ("beside.npy", "-12345", mark(f64::NAN)),
+        ("beside.npy", "-12345", filled(f64::NAN)),
     ] {
-        let marked = file(name, marked);
-        assert_eq!(prints(&["predict", &model, "--rows", &marked, "--missing", value]), expected, "{value}");
-        assert_eq!(prints(&["predict", &model, "--rows", &marked, &format!("--missing={value}")]), expected);
+        let rows = file(name, rows);
+        assert_eq!(prints(&["predict", &model, "--rows", &rows, "--missing", value]), expected, "{value}");
+        assert_eq!(prints(&["predict", &model, "--rows", &rows, &format!("--missing={value}")]), expected);
     }
     // The neighbours of the value are values.
     let off: Vec<f32> = rows.iter().map(|v| if v.is_nan() { (-999f32).next_up() } else { *v }).collect();

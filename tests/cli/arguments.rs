@@ -20,8 +20,8 @@ fn names_that_are_not_known_are_refused() {
         (&["--frobnicate"], &["--frobnicate"]),
         (&["--max-trees", "few"], &["few", "--max-trees"]),
     ];
-    for (arguments, parts) in wrong {
-        let line = [parts, &["see fangorn predict --help"]].concat();
+    for (arguments, phrases) in wrong {
+        let line = [phrases, &["see fangorn predict --help"]].concat();
         refuses(&[&predict[..], arguments].concat(), &line);
     }
     refuses(&[], &["a command is missing", "predict, inspect, diff", "see fangorn --help"]);

@@ -273,8 +273,8 @@ fn tables_that_do_not_fit_are_refused_in_one_line() {
     let rows = scratch.path("rows.parquet");
     write_parquet(&rows, &whole, 9);
     let (model, out) = (model("churn"), scratch.path("out.parquet"));
-    let refused = |rows: &str, more: &[&str], parts: &[&str]| {
-        refuses(&[&["predict", &model, "--rows", rows, "-o", &out], more].concat(), parts);
+    let refused = |rows: &str, more: &[&str], phrases: &[&str]| {
+        refuses(&[&["predict", &model, "--rows", rows, "-o", &out], more].concat(), phrases);
         assert!(!Path::new(&out).exists());
         let left = std::fs::read_dir(&scratch.0).expect("the folder").flatten();
         assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().contains("tmp")));

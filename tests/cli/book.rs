@@ -7,9 +7,9 @@ use fangorn::{
     schedule::{Preset, Schedule},
 };
 
-/// What a console block shows: a command, and the lines that it prints.
+/// What a console listing shows: a command, and the lines that it prints.
 struct Shown {
-    place: String,
+    location: String,
     command: String,
     lines: Vec<String>,
 }
@@ -22,7 +22,7 @@ fn shown(file: &str) -> Vec<Shown> {
         match line.strip_prefix("$ ") {
             _ if line.starts_with("```") => inside = line == "```console",
             Some(command) if inside => found.push(Shown {
-                place: format!("{file}, line {}", n + 1),
+                location: format!("{file}, line {}", n + 1),
                 command: command.into(),
                 lines: Vec::new(),
             }),
@@ -61,7 +61,7 @@ fn commands_print_what_the_book_says() {
     std::fs::create_dir_all(&scratch).expect("a folder");
     let files = ["book/src/start.md", "book/src/compiled.md", "book/src/schedule.md", "book/src/layout.md"];
     let (mut run, mut wrong) = (0, Vec::new());
-    for Shown { place, command, mut lines } in files.iter().flat_map(|file| shown(file)) {
+    for Shown { location, command, mut lines } in files.iter().flat_map(|file| shown(file)) {
         // Times are a machine's, other backends another build's, and an output that is cut says so.
         let elsewhere =
             command.contains(" bench ") || command.contains("--backend") || command.contains("--emit kernel");
@@ -76,7 +76,7 @@ fn commands_print_what_the_book_says() {
         let found = printed(&command, &scratch);
         if found != lines {
             wrong.push(format!(
-                "{place}: {command}\nthe book:\n{}\nprinted:\n{}",
+                "{location}: {command}\nthe book:\n{}\nprinted:\n{}",
                 lines.join("\n"),
                 found.join("\n")
             ));

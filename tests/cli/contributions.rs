@@ -86,8 +86,8 @@ fn lines_of_interactions_add_up_to_contributions() {
     let interactions = csv::<f64>(interactions);
     let contributions = csv::<f64>(contributions);
     assert_eq!(interactions.len(), contributions.len());
-    for (cells, contributions) in interactions.iter().zip(contributions) {
-        for (line, contribution) in cells.chunks_exact(width).zip(contributions) {
+    for (matrix, contributions) in interactions.iter().zip(contributions) {
+        for (line, contribution) in matrix.chunks_exact(width).zip(contributions) {
             assert!((line.iter().sum::<f64>() - contribution).abs() < 1e-4);
         }
     }

@@ -95,9 +95,9 @@ fn columns_are_found_by_their_names() {
             }
         }
         let whole = std::fs::read_to_string(&rows).expect("rows");
-        let refused = |name: &str, rows: &str, parts: &[&str]| {
+        let refused = |name: &str, rows: &str, phrases: &[&str]| {
             let rows = scratch.file(name, rows);
-            refuses(&["predict", &graph, "--rows", &rows], &[&[name], parts].concat());
+            refuses(&["predict", &graph, "--rows", &rows], &[&[name], phrases].concat());
         };
         refused("renamed.csv", &whole.replacen("age", "years", 1), &["age", "of the model's"]);
         refused("doubled.csv", &whole.replacen("id", "age", 1), &["more than once", "age"]);
@@ -180,8 +180,8 @@ fn graphs_predict_part_by_part() {
 #[test]
 fn what_a_graph_has_not_is_refused() {
     let (model, rows) = (file("SVR", "model.onnx"), file("SVR", "rows.npy"));
-    let predict = |more: &[&str], parts: &[&str]| {
-        refuses(&[&["predict", &*model, "--rows", &*rows], more].concat(), parts);
+    let predict = |more: &[&str], phrases: &[&str]| {
+        refuses(&[&["predict", &*model, "--rows", &*rows], more].concat(), phrases);
     };
     predict(&["--output", "leaf"], &["model.onnx", "--output", "value or class"]);
     predict(&["--output", "class"], &["model.onnx", "no classes", "--output value"]);
@@ -221,9 +221,9 @@ fn linear_trees_predict() {
     assert_eq!((in_order.lines().count(), &in_order), (2, &by_name));
     let classes = of("class.csv", "a,b,c,d,kind\n3,-100,0,0,1\n-3,100,0,0,0\n", &["--output", "class"]);
     assert_eq!(classes, "1\n0\n");
-    let predict = |model: &str, more: &[&str], parts: &[&str]| {
+    let predict = |model: &str, more: &[&str], phrases: &[&str]| {
         let (graph, rows) = (file(model, "model.txt"), file(model, "rows.npy"));
-        refuses(&[&["predict", &*graph, "--rows", &*rows], more].concat(), parts);
+        refuses(&[&["predict", &*graph, "--rows", &*rows], more].concat(), phrases);
     };
     predict("linear-dart", &["--output", "tree"], &["model.txt", "--output", "value, class, margin or leaf"]);
     predict("linear-dart", &["--output", "class"], &["model.txt", "no classes", "--output value"]);
@@ -269,15 +269,15 @@ fn a_graph_is_printed_drawn_and_run() {
 fn explain_says_how_a_graph_was_chosen() {
     let pipeline = file("Pipeline", "model.onnx");
     let text = prints(&["explain", &pipeline]);
-    for part in
+    for phrase in
         ["Forests, by", "there is none", "Products with a weight", "µs a row  dense, chosen", "Passes:"]
     {
-        assert!(text.contains(part), "`{part}` is not in {text}");
+        assert!(text.contains(phrase), "`{phrase}` is not in {text}");
     }
     let stacking = file("StackingClassifier", "model.onnx");
     let text = prints(&["explain", &stacking, "--batch", "64"]);
-    for part in ["a batch of 64", "blends, chosen", "least estimate for 256 rows"] {
-        assert!(text.contains(part), "`{part}` is not in {text}");
+    for phrase in ["a batch of 64", "blends, chosen", "least estimate for 256 rows"] {
+        assert!(text.contains(phrase), "`{phrase}` is not in {text}");
     }
     let json = prints(&["explain", &stacking, "--batch", "64", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&json).expect("JSON");

@@ -20,7 +20,7 @@ fn json(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&prints(arguments)).expect("JSON")
 }
 
-/// The rows of churn with a column of labels: `yes` where the row's place is odd.
+/// The rows of churn with a column of labels: `yes` where the row's index is odd.
 fn labelled(scratch: &Scratch, name: &str, labels: [&str; 2]) -> String {
     let text = std::fs::read_to_string(zoo("churn", "rows.csv")).expect("rows");
     let mut lines = text.lines();
@@ -107,14 +107,14 @@ fn permutations_take_labels_of_classes() {
 
 #[test]
 fn importances_that_a_model_has_not_are_refused_by_name() {
-    for (name, kind, parts) in [
+    for (name, kind, phrases) in [
         ("catboost-logloss", "gain", ["--kind gain", "catboost", "contribution"]),
         ("onnx-logistic", "total-gain", ["--kind total-gain", "onnx", "permutation"]),
         ("onnx-logistic", "cover", ["--kind cover", "no covers", "weight"]),
         ("churn", "contribution", ["--kind contribution", "rows", "--rows"]),
         ("churn", "permutation", ["--kind permutation", "labels", "--label"]),
     ] {
-        refuses(&["importance", &model(name), "--kind", kind], &parts);
+        refuses(&["importance", &model(name), "--kind", kind], &phrases);
     }
     let (scratch, churn) = (Scratch::new("importance-refused"), model("churn"));
     let own = scratch.path("churn.fangorn");

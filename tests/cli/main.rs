@@ -111,17 +111,17 @@ fn prints(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// A command is refused with status 2, nothing on standard output and one line that holds all of `parts`.
-fn assert_refused(output: &Output, parts: &[&str]) {
+/// A command is refused with status 2, nothing on standard output and one line that holds all of `phrases`.
+fn assert_refused(output: &Output, phrases: &[&str]) {
     let line = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{line}");
     assert!(output.stdout.is_empty(), "{line}");
     assert!(line.starts_with("fangorn: ") && line.ends_with('\n') && line.lines().count() == 1, "{line:?}");
-    parts.iter().for_each(|part| assert!(line.contains(part), "`{part}` in {line}"));
+    phrases.iter().for_each(|phrase| assert!(line.contains(phrase), "`{phrase}` in {line}"));
 }
 
-fn refuses(arguments: &[&str], parts: &[&str]) {
-    assert_refused(&fangorn(arguments), parts);
+fn refuses(arguments: &[&str], phrases: &[&str]) {
+    assert_refused(&fangorn(arguments), phrases);
 }
 
 fn read_npy<T: npyz::Deserialize>(path: &str) -> (Vec<u64>, Vec<T>) {

@@ -168,8 +168,8 @@ fn labels_that_are_texts_are_compared_as_texts() {
 #[test]
 fn inspect_says_what_is_in_a_model() {
     let printed = prints(&["inspect", &model("churn")]);
-    for part in ["xgboost 3.2.0", "binary:logistic", "sigmoid", "tenure_months", "4482", "2291"] {
-        assert!(printed.contains(part), "`{part}` in {printed}");
+    for phrase in ["xgboost 3.2.0", "binary:logistic", "sigmoid", "tenure_months", "4482", "2291"] {
+        assert!(printed.contains(phrase), "`{phrase}` in {printed}");
     }
     for entry in std::fs::read_dir(zoo("", "")).expect("the zoo").flatten().filter(|e| e.path().is_dir()) {
         let model = model(&entry.file_name().to_string_lossy());
@@ -294,7 +294,7 @@ fn compile_writes_a_static_library() {
     let before = std::fs::read(&to).expect("a library");
     let folder = scratch.path("temporary");
     std::fs::create_dir(&folder).expect("a folder");
-    for (variable, program, parts) in [
+    for (variable, program, phrases) in [
         ("CC", "/nowhere/cc", ["/nowhere/cc", "set CC"]),
         ("CC", "cc -no-such-option-of-cc", ["no-such-option", "set CC"]),
         ("AR", "/nowhere/ar", ["/nowhere/ar", "set AR"]),
@@ -302,7 +302,7 @@ fn compile_writes_a_static_library() {
     ] {
         let mut compile = command(&["compile", &from, "-o", &to]);
         let output = compile.env(variable, program).env("TMPDIR", &folder).output().expect("it runs");
-        assert_refused(&output, &parts);
+        assert_refused(&output, &phrases);
         assert!(std::fs::read(&to).expect("a library") == before);
         assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0, "{program}");
     }

@@ -324,19 +324,19 @@ fn rows_of_libsvm() {
         let (shape, mut values) = read_npy::<f32>(&zoo(name, "rows.npy"));
         let width = shape[1] as usize;
         let mut lines = [String::new(), String::new()];
-        for (row, cells) in values.chunks_mut(width).enumerate() {
+        for (row, numbers) in values.chunks_mut(width).enumerate() {
             for (index, lines) in lines.iter_mut().enumerate() {
                 *lines += ["0", "-1.5", "1 qid:3"][row % 3];
-                for (at, cell) in cells.iter().enumerate().filter(|(at, _)| (at + row) % 3 > 0) {
-                    let _ = write!(lines, " {}:{cell:?}", at + index);
+                for (at, value) in numbers.iter().enumerate().filter(|(at, _)| (at + row) % 3 > 0) {
+                    let _ = write!(lines, " {}:{value:?}", at + index);
                 }
                 *lines += ["\n", " # a note\n\n", "\r\n"][row % 3];
             }
-            cells
+            numbers
                 .iter_mut()
                 .enumerate()
                 .filter(|(at, _)| (at + row) % 3 == 0)
-                .for_each(|(_, cell)| *cell = absent);
+                .for_each(|(_, value)| *value = absent);
         }
         let dense = scratch.file("dense.npy", npy(&[shape[0], shape[1]], Order::C, &values));
         let expected = predicted(name, &dense, &[]);
@@ -346,7 +346,7 @@ fn rows_of_libsvm() {
         assert_eq!(predicted(name, &from_one, &["--index-from", "1"]), expected);
         let model = model(name);
         refuses(&["predict", &model, "--rows", &from_one], &["rows.svm", "no column", "--index-from 1"]);
-        for (line, part) in [
+        for (line, phrase) in [
             ("x 1:2", "`x` is no label"),
             ("0 1:x", "`1:x`"),
             ("0 1", "`1`"),
@@ -354,7 +354,7 @@ fn rows_of_libsvm() {
             ("1:2 2:3", "`1:2`"),
         ] {
             let wrong = scratch.file("wrong.libsvm", format!("0 0:1\n{line}\n0 0:1\n"));
-            refuses(&["predict", &model, "--rows", &wrong], &["wrong.libsvm", "line 2", part]);
+            refuses(&["predict", &model, "--rows", &wrong], &["wrong.libsvm", "line 2", phrase]);
             let two = fangorn(&["predict", &model, "--rows", &wrong, "--on-error", "skip"]);
             assert_eq!(text(&two.stdout).lines().count(), 2);
             assert!(text(&two.stderr).contains("1 row is left out"), "{}", text(&two.stderr));
@@ -448,10 +448,10 @@ fn a_run_that_was_killed_goes_on() {
         };
         assert!(command(&whole, false).status().expect("it runs").success());
         let expected = std::fs::read(&whole).expect("predictions");
-        for pieces in 1..=3u64 {
+        for mebibytes in 1..=3u64 {
             // Killed when the journal has grown by so much.
             let mut child = command(&out, false).spawn().expect("it runs");
-            let grown = || std::fs::metadata(&journal).is_ok_and(|file| file.len() >= pieces << 20);
+            let grown = || std::fs::metadata(&journal).is_ok_and(|file| file.len() >= mebibytes << 20);
             while !grown() && child.try_wait().expect("a status").is_none() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
@@ -459,8 +459,8 @@ fn a_run_that_was_killed_goes_on() {
             let ended = child.wait().expect("a status").success();
             assert!(ended || !Path::new(&out).exists(), "{name}: a part of a file passes for the whole");
             let left = Path::new(&journal).exists();
-            if left && pieces % 2 == 0 {
-                // A piece that is not whole does not count.
+            if left && mebibytes % 2 == 0 {
+                // An end that is not whole does not count.
                 let file = std::fs::OpenOptions::new().write(true).open(&journal).expect("a journal");
                 file.set_len(file.metadata().expect("a length").len() - 100).expect("it shrinks");
             }
@@ -473,7 +473,7 @@ fn a_run_that_was_killed_goes_on() {
             }
             let resumed = command(&out, true).output().expect("it runs");
             assert!(resumed.status.success(), "{}", text(&resumed.stderr));
-            assert!(std::fs::read(&out).expect("predictions") == expected, "{name}, {pieces} MiB");
+            assert!(std::fs::read(&out).expect("predictions") == expected, "{name}, {mebibytes} MiB");
             assert!(!Path::new(&journal).exists());
             std::fs::remove_file(&out).expect("predictions");
             went_on.extend(left.then_some(name));

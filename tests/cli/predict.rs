@@ -162,7 +162,7 @@ fn sums_keep_the_contract_that_is_asked_for() {
             assert_eq!(with(sum, preset), with(sum, "xgboost"), "{sum} with {preset}");
         }
     }
-    // Each contract rounds in places of its own.
+    // Each contract rounds where the others do not.
     let [any, tree, exact] = ["any", "tree", "exact"].map(|sum| with(sum, "hummingbird"));
     assert!(any != tree && tree != exact && any != exact);
     assert_eq!(prints(&predict), with("any", "default"));

@@ -55,8 +55,8 @@ fn halves_are_read() {
     assert_eq!(predict(&scratch.file("f2.npy", &bytes)), expected);
     let at = bytes.len() - 40;
     bytes[at..].chunks_exact_mut(2).for_each(<[u8]>::reverse);
-    let place = bytes.windows(3).position(|w| w == b"<f2").expect("the type");
-    bytes[place] = b'>';
+    let offset = bytes.windows(3).position(|w| w == b"<f2").expect("the type");
+    bytes[offset] = b'>';
     assert_eq!(predict(&scratch.file("big.npy", &bytes)), expected);
 }
 
@@ -111,7 +111,7 @@ fn no_row_predicts_to_nothing() {
 fn rows_that_do_not_fit_are_refused() {
     let scratch = Scratch::new("misfits");
     let model = model("churn");
-    let refuses = |rows: &str, parts: &[&str]| refuses(&["predict", &model, "--rows", rows], parts);
+    let refuses = |rows: &str, phrases: &[&str]| refuses(&["predict", &model, "--rows", rows], phrases);
     refuses(&zoo("softmax", "rows.npy"), &["softmax/rows.npy", " 8 ", " 12"]);
     let line = "1,2,3,4,5,6,7,8,9,10,11,12\n";
     refuses(

@@ -12,9 +12,9 @@ fn csv(table: &[Vec<String>]) -> String {
     table.iter().map(|line| line.join(",") + "\n").collect()
 }
 
-/// The table with the columns at these places.
-fn picked(table: &[Vec<String>], places: impl Iterator<Item = usize> + Clone) -> Vec<Vec<String>> {
-    table.iter().map(|line| places.clone().map(|at| line[at].clone()).collect()).collect()
+/// The table with the columns at these indices.
+fn picked(table: &[Vec<String>], indices: impl Iterator<Item = usize> + Clone) -> Vec<Vec<String>> {
+    table.iter().map(|line| indices.clone().map(|at| line[at].clone()).collect()).collect()
 }
 
 /// A column of these cells put before a table's.
@@ -95,8 +95,8 @@ fn columns_that_are_missing_or_there_twice_are_refused() {
     let scratch = Scratch::new("missing");
     let (model, table) = (model("churn"), table());
     let missing = scratch.file("missing.csv", csv(&picked(&table, 2..12)));
-    let parts = ["missing.csv", "line 1", "without 2 of", "age, tenure_months", "add them"];
-    refuses(&["predict", &model, "--rows", &missing], &parts);
+    let phrases = ["missing.csv", "line 1", "without 2 of", "age, tenure_months", "add them"];
+    refuses(&["predict", &model, "--rows", &missing], &phrases);
     let doubled = scratch.file("doubled.csv", csv(&picked(&table, (0..12).chain([1]))));
     refuses(&["predict", &model, "--rows", &doubled], &["doubled.csv", "more than once", "tenure_months"]);
     let mut misspelt = table.clone();
@@ -159,11 +159,11 @@ fn numbers_in_a_header_are_matched_or_refused() {
         let rows = scratch.file("rows.csv", csv(table));
         fangorn(&[&["predict", &model, "--rows", &rows], more].concat())
     };
-    let noted = |table: &[Vec<String>], more: &[&str], part: &str| {
+    let noted = |table: &[Vec<String>], more: &[&str], phrase: &str| {
         let found = run(table, more);
         let note = text(&found.stderr);
         assert_eq!(found.status.code(), Some(0), "{note}");
-        assert!(note.lines().count() == 1 && note.contains(part), "`{part}` in {note}");
+        assert!(note.lines().count() == 1 && note.contains(phrase), "`{phrase}` in {note}");
         text(&found.stdout)
     };
     let bare = with_header(name, &[]);
@@ -214,8 +214,8 @@ fn numbers_in_another_order_are_no_names() {
             assert!(text(&found.stderr).contains("header of numbers"), "{}", text(&found.stderr));
         }
         let turned = scratch.file("turned.csv", csv(&picked(&counted, (0..12).rev())));
-        let parts = ["turned.csv", "line 1", "another order", "age", "--by-position"];
-        refuses(&["predict", &model, "--rows", &turned], &parts);
+        let phrases = ["turned.csv", "line 1", "another order", "age", "--by-position"];
+        refuses(&["predict", &model, "--rows", &turned], &phrases);
     }
 }
 
@@ -285,15 +285,15 @@ fn a_made_up_name_that_is_there_twice_is_refused() {
     let mut header: Vec<String> = (0..10).map(|column| format!("f{column}")).collect();
     header[9] = "f0".into();
     let rows = scratch.file("rows.csv", csv(&with_header("squared-error", &header)));
-    let parts = ["rows.csv", "line 1", "`f0` more than once", "one of each"];
-    refuses(&["predict", &model("squared-error"), "--rows", &rows], &parts);
+    let phrases = ["rows.csv", "line 1", "`f0` more than once", "one of each"];
+    refuses(&["predict", &model("squared-error"), "--rows", &rows], &phrases);
     // Some of the made-up names, beside others, are not taken by position.
     for (at, name) in [(9, "id"), (0, "f10"), (3, "Column_3")] {
         let mut header: Vec<String> = (0..10).rev().map(|column| format!("f{column}")).collect();
         header[at] = name.into();
         let rows = scratch.file("rows.csv", csv(&with_header("squared-error", &header)));
-        let parts = ["rows.csv", "line 1", "1 of the model's 10 columns", "--by-position"];
-        refuses(&["predict", &model("squared-error"), "--rows", &rows], &parts);
+        let phrases = ["rows.csv", "line 1", "1 of the model's 10 columns", "--by-position"];
+        refuses(&["predict", &model("squared-error"), "--rows", &rows], &phrases);
     }
 }
 
@@ -314,9 +314,9 @@ fn what_is_no_csv_is_named() {
         (b"\xff\xfea\0", ["UTF-16", "UTF-8"]),
         (b"\0\0\0\0", ["binary", "CSV"]),
     ];
-    for (content, parts) in files {
+    for (content, phrases) in files {
         let rows = scratch.file("rows.csv", content);
-        refuses(&["predict", &model, "--rows", &rows], &[&["rows.csv"], &parts[..]].concat());
+        refuses(&["predict", &model, "--rows", &rows], &[&["rows.csv"], &phrases[..]].concat());
     }
 }
 
@@ -326,19 +326,20 @@ fn texts_that_are_no_category_are_refused_as_such() {
     let scratch = Scratch::new("no-category");
     let table = |cell: &str, code: &str| format!("colour,weight,code\n{cell},1.5,{code}\n");
     let named = model("category-names");
-    for (cell, code, parts) in [
+    for (cell, code, phrases) in [
         ("purple", "3", ["column 1", "`purple` is none of the column's categories (7: red, green, blue, …)"]),
         ("9", "3", ["column 1", "`9` is none of the column's categories (7: red"]),
         ("red", "55", ["column 3", "`55` is none of the column's categories (5: -5, 3, 7, …)"]),
     ] {
         let rows = scratch.file("rows.csv", table(cell, code));
-        refuses(&["predict", &named, "--rows", &rows], &[&["line 2"], &parts[..]].concat());
+        refuses(&["predict", &named, "--rows", &rows], &[&["line 2"], &phrases[..]].concat());
     }
     // Names that the file has lost.
     let lost = model("category-names-not-ascii");
     let rows = scratch.file("rows.csv", table("r\u{f6}d", "3"));
-    let parts = ["line 2", "column 1", "`r\u{f6}d`", "names that are not ASCII", "3.4", "category's number"];
-    refuses(&["predict", &lost, "--rows", &rows], &parts);
+    let phrases =
+        ["line 2", "column 1", "`r\u{f6}d`", "names that are not ASCII", "3.4", "category's number"];
+    refuses(&["predict", &lost, "--rows", &rows], &phrases);
     let rows = scratch.file("rows.csv", "colour,weight,code\n0,heavy,3\n");
     refuses(&["predict", &lost, "--rows", &rows], &["`heavy` is no number; write a number"]);
 }

@@ -1,4 +1,4 @@
-//! `fangorn tune`, and the plans that it writes.
+//! `fangorn tune`, and the plan files that it writes.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn a_plan_is_written_and_taken_wherever_a_schedule_is() {
         assert!(result["tried"].as_u64() > Some(0) && result["best"].is_null(), "{result}");
         assert_eq!(result["missed"].as_u64(), result["misses"].as_array().map(|m| m.len() as u64));
     }
-    // The plan changes no result.
+    // The plan file changes no result.
     let predict = |schedule: &str| {
         prints(&["predict", &model, "--rows", &rows, "--sum", "exact", "--schedule", schedule])
     };
@@ -61,7 +61,7 @@ fn a_plan_is_written_and_taken_wherever_a_schedule_is() {
         &["lower", &model, "--schedule", &plan, "--backend", "wgpu", "--portable", "--emit", "plan"],
         &["plan.toml", "plan files are for the CPU"],
     );
-    // Where one schedule serves all batches, a plan with two is refused, and one with a single batch is not.
+    // Where one schedule serves all batches, a plan file with two is refused, and one with a single batch is not.
     refuses(&["lower", &model, "--schedule", &plan, "--emit", "schedule"], &["2 schedules", "--batch"]);
     let converted = scratch.path("churn.fangorn");
     refuses(&["convert", &model, "-o", &converted, "--schedule", &plan], &["2 schedules"]);
@@ -94,8 +94,8 @@ fn candidates_are_plotted_and_recorded() {
     let read = |path: &str| std::fs::read_to_string(path).expect("a file");
     let svg = read(&plot);
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
-    for part in ["model.ubj, cpu, 1 thread(s), batches of 1", "batches of 64", "default: ", "tuned: "] {
-        assert!(svg.contains(part), "`{part}` is not in {svg}");
+    for phrase in ["model.ubj, cpu, 1 thread(s), batches of 1", "batches of 64", "default: ", "tuned: "] {
+        assert!(svg.contains(phrase), "`{phrase}` is not in {svg}");
     }
     assert!(svg.matches("<circle").count() as u64 >= tried(0) + tried(1), "a circle for each candidate");
     let lines = read(&records);
@@ -122,8 +122,8 @@ fn candidates_are_plotted_and_recorded() {
 #[test]
 fn rows_are_drawn_where_none_are_given() {
     let tuned = prints(&["tune", &model("churn"), "--batch", "32", "--budget", "100ms", "--threads", "2"]);
-    for part in ["auto", "tuned", "tried", "missed", "batch 32", "2 thread(s)"] {
-        assert!(tuned.contains(part), "`{part}` is not in {tuned}");
+    for phrase in ["auto", "tuned", "tried", "missed", "batch 32", "2 thread(s)"] {
+        assert!(tuned.contains(phrase), "`{phrase}` is not in {tuned}");
     }
 }
 
@@ -183,8 +183,8 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
         std::fs::read_to_string(&plan).expect("a plan file").matches("[[batch]]").count()
     };
     assert_eq!([exported("any"), exported("exact")], [2, 1]);
-    let refused = |arguments: &[&str], parts: &[&str]| {
-        assert_refused(&with_cache(&cache, arguments).output().expect("the program runs"), parts);
+    let refused = |arguments: &[&str], phrases: &[&str]| {
+        assert_refused(&with_cache(&cache, arguments).output().expect("the program runs"), phrases);
     };
     refused(&["predict", &other, "--rows", &rows, "--schedule", "tuned"], &["tuned", "fangorn tune"]);
     refused(&["cache", "export", &other, "-o", &plan], &[&other, "fangorn tune"]);
@@ -231,8 +231,8 @@ fn explain_names_the_schedule_its_terms_and_the_runner_up() {
     for batch in ["1", "64", "100000"] {
         let text = prints(&["explain", &model, "--batch", batch]);
         let runs = format!("a batch of {batch}: plan of ");
-        for part in [&*schedule, &runs, "walks with leaf tests", "The runner-up, ", "What would change"] {
-            assert!(text.contains(part), "`{part}` is not in {text}");
+        for phrase in [&*schedule, &runs, "walks with leaf tests", "The runner-up, ", "What would change"] {
+            assert!(text.contains(phrase), "`{phrase}` is not in {text}");
         }
         let report: Value =
             serde_json::from_str(&prints(&["explain", &model, "--batch", batch, "--json"])).expect("JSON");
@@ -280,10 +280,10 @@ fn schedules_are_timed_one_a_line_and_a_wrong_one_does_not_end_it() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    let questions = "{\"schedule\": null, \"seconds\": 0.01}\n\
-                     {\"schedule\": \"interleave(batch)\", \"seconds\": 0.01}\n\
-                     {\"schedule\": \"layout(array)\", \"seconds\": 0.01}\n";
-    process.stdin.take().expect("a pipe").write_all(questions.as_bytes()).expect("it reads");
+    let requests = "{\"schedule\": null, \"seconds\": 0.01}\n\
+                    {\"schedule\": \"interleave(batch)\", \"seconds\": 0.01}\n\
+                    {\"schedule\": \"layout(array)\", \"seconds\": 0.01}\n";
+    process.stdin.take().expect("a pipe").write_all(requests.as_bytes()).expect("it reads");
     let output = process.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));
     let answers: Vec<Value> =

@@ -49,8 +49,8 @@ fn the_producers_predictions_are_held_beside_ours() {
 fn expected_values_are_read_before_the_checks() {
     let (model, rows) = (model("churn"), zoo("churn", "rows.csv"));
     let scratch = Scratch::new("verify-early");
-    let verify = |expect: &str, parts: &[&str]| {
-        refuses(&["verify", &model, "--rows", &rows, "--expect", expect], parts);
+    let verify = |expect: &str, phrases: &[&str]| {
+        refuses(&["verify", &model, "--rows", &rows, "--expect", expect], phrases);
     };
     verify(&scratch.path("absent.npy"), &["absent.npy"]);
     verify(&scratch.file("short.csv", "0.5\n"), &["short.csv", "give one for each"]);
@@ -60,9 +60,9 @@ fn expected_values_are_read_before_the_checks() {
 #[test]
 fn a_graph_is_refused_with_the_commands_that_serve_it() {
     let graph = format!("{}/tests/zoo-classical/Pipeline/model.onnx", env!("CARGO_MANIFEST_DIR"));
-    let parts =
+    let phrases =
         ["model.onnx", "graph of several operators", "`fangorn predict`", "--expect", "`fangorn graph`"];
-    refuses(&["verify", &graph], &parts);
+    refuses(&["verify", &graph], &phrases);
 }
 
 /// No engine is wrong here, so no command can be seen to say it. A source file that makes a predictor has to note the

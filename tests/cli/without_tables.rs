@@ -33,11 +33,11 @@ fn files_of_parquet_and_arrow_are_refused_by_name() {
     let scratch = Scratch::new("lean-refused");
     for name in ["rows.parquet", "rows.PQ", "rows.feather", "rows.arrow"] {
         let file = scratch.file(name, "");
-        let parts = [name, "--features tables"];
-        refuses(&["predict", &model, "--rows", &file], &parts);
-        refuses(&["predict", &model, "--rows", &rows, "--expect", &file], &parts);
-        refuses(&["predict", &model, "--rows", &rows, "-o", &file], &parts);
-        refuses(&["bench", &model, "--rows", &file], &parts);
-        refuses(&["importance", &model, "--rows", &file], &parts);
+        let phrases = [name, "--features tables"];
+        refuses(&["predict", &model, "--rows", &file], &phrases);
+        refuses(&["predict", &model, "--rows", &rows, "--expect", &file], &phrases);
+        refuses(&["predict", &model, "--rows", &rows, "-o", &file], &phrases);
+        refuses(&["bench", &model, "--rows", &file], &phrases);
+        refuses(&["importance", &model, "--rows", &file], &phrases);
     }
 }

@@ -26,7 +26,7 @@ fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.cast(DType::F32).into_data().try_to_vec().expect("f32")
 }
 
-/// A tensor of numbers that tell places apart.
+/// A tensor of numbers that tell rows and columns apart.
 fn beside(rows: usize, width: usize, from: f32, device: &Device) -> Tensor<2> {
     let values: Vec<f32> = (0..rows * width).map(|i| from + ((i * 37) % 101) as f32 / 64.0).collect();
     Tensor::from_data(TensorData::new(values, [rows, width]), device)
@@ -108,10 +108,10 @@ fn same(what: &str, s: &Specimen, op: &Arc<ForestOp>, epilogue: &Arc<Epilogue>, 
     };
     for (i, (found, expected)) in floats(found).into_iter().zip(expected).enumerate() {
         let off = (found - expected).abs();
-        let place = (i / width, i % width);
+        let index = (i / width, i % width);
         assert!(
             off <= rounding * expected.abs().max(1.0),
-            "{what} at {place:?}: {found}, by operations {expected}"
+            "{what} at {index:?}: {found}, by operations {expected}"
         );
     }
     true
@@ -240,7 +240,7 @@ fn tensors_may_lie_in_any_strides() {
         let turned = Tensor::<2>::from_data(TensorData::new(turned, [width, s.count]), &device).transpose();
         assert_eq!(call(turned), expected, "columns first on {name}");
         let wide = Tensor::cat(vec![plain.clone() * 2.0, plain], 1).slice([0..s.count, width..2 * width]);
-        assert_eq!(call(wide), expected, "a part on {name}");
+        assert_eq!(call(wide), expected, "a slice on {name}");
     }
 }
 
@@ -383,7 +383,7 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
             assert!(whole == pieces, "{number:?}, {sum}, {schedule}");
             if number == Number::F32 {
                 let last = f32::from_ne_bytes(whole[whole.len() - 4..].try_into().expect("four bytes"));
-                // Twice the number of the last place, and a margin that is far below it.
+                // Twice the index of the last element, and a margin that is far below it.
                 assert!((last - 2.0 * (batch * width) as f32).abs() < 30.0, "{last}");
             }
         }

@@ -44,7 +44,7 @@ fn upload(client: &Client, s: &Specimen, batch: usize) -> Rows {
 fn run(client: &Client, exe: &Executable, s: &Specimen, batch: usize, width: usize) -> Vec<u32> {
     let leaves: Vec<u8> = s.forest.leaf_values.iter().flat_map(|v| (v.0 as f32).to_ne_bytes()).collect();
     let leaves = Buffer { handle: client.create_from_slice(&leaves), len: s.forest.leaf_values.len() };
-    // Not zero, so that a place no kernel writes shows.
+    // Not zero, so that an element no kernel writes shows.
     let len = batch * width;
     let out = Buffer { handle: client.create_from_slice(&vec![0xfe; len.max(1) * 4]), len };
     exe.run(&upload(client, s, batch), &leaves, &out);

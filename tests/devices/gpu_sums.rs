@@ -166,7 +166,7 @@ fn operators_keep_contracts_on_every_backend() {
                 let op = ForestOp::builder(s.forest.clone()).sum(sum).build().expect("made");
                 let op = std::sync::Arc::new(op);
                 for piece in [rows, 1, 7] {
-                    let part = |first: usize| {
+                    let of_piece = |first: usize| {
                         let count = piece.min(rows - first);
                         let values = s.rows[first * s.columns()..][..count * s.columns()].to_vec();
                         let x =
@@ -174,7 +174,7 @@ fn operators_keep_contracts_on_every_backend() {
                         let margins = op.margins(x).expect("margins").into_data();
                         margins.try_to_vec::<f32>().expect("floats").into_iter().map(f32::to_bits)
                     };
-                    let found: Vec<u32> = (0..rows).step_by(piece).flat_map(part).collect();
+                    let found: Vec<u32> = (0..rows).step_by(piece).flat_map(of_piece).collect();
                     assert!(found == expected, "{}, {sum}, {name}, pieces of {piece}", s.name);
                 }
             }

@@ -276,8 +276,8 @@ fn every_preset_runs_as_an_operator() {
     }
 }
 
-/// Trees of one split of column 0 each: every question, either side for what is missing and for what a set names.
-fn questions(compare: CompareType) -> Forest {
+/// Trees of one split of column 0 each: every predicate, either side for what is missing and for what a set names.
+fn predicates(compare: CompareType) -> Forest {
     let mut forest = Forest::builder(1, 1).compare(compare);
     let mut asks = Vec::new();
     for t in [0.0, 1e-45, -1e-45, 0.1f64, -3.5, 1e-30, f64::INFINITY, f64::NEG_INFINITY, 16_777_216.0] {
@@ -303,14 +303,14 @@ fn questions(compare: CompareType) -> Forest {
 }
 
 #[test]
-fn every_question_on_every_backend() {
+fn every_predicate_on_every_backend() {
     let near = |x: f32| [x.next_down(), x, x.next_up()];
     let edges =
         [0.0, -0.0, 0.1, -3.5, 1e-30, 1e-35, -1e-35, -1.0, -0.5, 1.0, 2.0, 2.7, 37.0, 31.0, 32.0, 33.0, 64.0];
     let far = [f32::INFINITY, f32::NEG_INFINITY, 16_777_215.0, 16_777_216.0, 1e30, f32::MAX, 1e-45, -1e-45];
     let x: Vec<f32> = edges.into_iter().chain(far).flat_map(near).chain([f32::NAN, -f32::NAN]).collect();
     for compare in [CompareType::F32, CompareType::F64] {
-        let forest = questions(compare);
+        let forest = predicates(compare);
         let expected: Vec<i32> =
             x.iter().flat_map(|x| reference::leaf_slots(&forest, &[*x])).map(|slot| slot as i32).collect();
         for (name, device) in devices() {

@@ -37,15 +37,15 @@ impl Growing {
 
     /// The nodes in another order, the root still first.
     pub fn shuffled(&self, random: &mut Seeded) -> Vec<Node> {
-        let mut place: Vec<u32> = (0..self.nodes.len() as u32).collect();
-        for i in (2..place.len()).rev() {
-            place.swap(i, 1 + random.below(i));
+        let mut indices: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        for i in (2..indices.len()).rev() {
+            indices.swap(i, 1 + random.below(i));
         }
         let mut nodes = vec![Node::Leaf { slot: 0 }; self.nodes.len()];
-        for (node, at) in self.nodes.iter().zip(&place) {
+        for (node, at) in self.nodes.iter().zip(&indices) {
             nodes[*at as usize] = match *node {
                 Node::Split { feature, predicate, missing, left, right } => {
-                    let [left, right] = [left, right].map(|c| place[c as usize]);
+                    let [left, right] = [left, right].map(|c| indices[c as usize]);
                     Node::Split { feature, predicate, missing, left, right }
                 }
                 leaf => leaf,
@@ -105,9 +105,9 @@ pub fn assemble(
 /// A forest in a line: `depth 1, 40 x depth 3, chain 2; features 4; outputs 3`. A tree of `depth n` is full; a
 /// `chain n` has one leaf at each depth but two at the last. Thresholds count up, leaves are small and distinct.
 pub fn forest_of(text: &str) -> Forest {
-    let mut parts = text.split(';').map(str::trim);
+    let mut clauses = text.split(';').map(str::trim);
     let mut shapes = Vec::new();
-    for item in parts.next().unwrap_or("").split(',').map(str::trim).filter(|s| !s.is_empty()) {
+    for item in clauses.next().unwrap_or("").split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (count, shape) = item.split_once(" x ").unwrap_or(("1", item));
         let (kind, depth) = shape.split_once(' ').unwrap_or_else(|| panic!("`{item}`: depth 2, or chain 2"));
         let depth: u32 = depth.parse().unwrap_or_else(|_| panic!("`{item}`: a depth"));
@@ -120,12 +120,12 @@ pub fn forest_of(text: &str) -> Forest {
         shapes.extend(std::iter::repeat_n((full, depth), count));
     }
     let (mut features, mut outputs, mut vector) = (1, 1, false);
-    for part in parts {
-        match part.split_once(' ') {
+    for clause in clauses {
+        match clause.split_once(' ') {
             Some(("features", n)) => features = n.parse().expect("a number of features"),
             Some(("outputs", n)) => outputs = n.parse().expect("a number of outputs"),
-            None if part == "vector" => vector = true,
-            _ => panic!("`{part}`: features, outputs or vector"),
+            None if clause == "vector" => vector = true,
+            _ => panic!("`{clause}`: features, outputs or vector"),
         }
     }
     let mut count = 0u32;

@@ -27,7 +27,7 @@ const EVALUATIONS: [Evaluation; 5] = [
     Evaluation::BlendTop(8),
 ];
 
-/// A step in the writing of a schedule; the numbers pick among what the rules allow.
+/// A move in the writing of a schedule; the numbers pick among what the rules allow.
 #[derive(Clone, Debug)]
 enum Move {
     Tile(u8, u8),
@@ -115,9 +115,9 @@ pub fn schedule(kind: Kind) -> impl Strategy<Value = Schedule> {
     })
 }
 
-fn apply(step: &Move, w: &mut Writer) {
+fn apply(one: &Move, w: &mut Writer) {
     let plain = |m: &Marks| !m.interleaved;
-    match *step {
+    match *one {
         Move::Tile(which, size) => w.tile(which, size),
         Move::Split(which, at) => w.split(which, at),
         Move::Reorder(which, length, seed) => w.reorder(which, length, seed),

@@ -112,8 +112,8 @@ impl Column {
             Kind::MostlyZero => normal(random).abs() * scale,
             Kind::Category => {
                 // Some codes are much more frequent than others.
-                let part = unit(random) * unit(random);
-                (part * f64::from(self.codes)).floor()
+                let share = unit(random) * unit(random);
+                (share * f64::from(self.codes)).floor()
             }
         }
     }
@@ -178,7 +178,7 @@ impl Table {
                 .into_iter()
                 .map(|c| if c.kind == Kind::Category { Column { kind: Kind::Whole, ..c } } else { c })
                 .collect(),
-            // One among the others, at any place of a group.
+            // One among the others, at any index of a group.
             1 => {
                 let one = random.below(width);
                 let kind = |(i, c): (usize, Column)| match (i == one, c.kind) {

@@ -141,11 +141,11 @@ fn read(lines: &[&str], words: &[usize]) -> Forest {
             let tree = forest.trees.last_mut().expect("a node of a tree");
             assert_eq!(n, tree.nodes.len().to_string(), "nodes count up");
             if let Some(leaf) = node.strip_prefix("leaf ") {
-                let mut parts = leaf.splitn(3, ' ');
-                tree.ids.push(number_of(parts.next().expect("an id")));
-                let slot = parts.next().and_then(|s| s.strip_prefix('#')).expect("a slot");
+                let mut words = leaf.splitn(3, ' ');
+                tree.ids.push(number_of(words.next().expect("an id")));
+                let slot = words.next().and_then(|s| s.strip_prefix('#')).expect("a slot");
                 tree.nodes.push(Node::Leaf { slot: number_of(slot) });
-                leaves.push((number_of(slot), list(parts.next().expect("values"))));
+                leaves.push((number_of(slot), list(words.next().expect("values"))));
             } else {
                 tree.ids.push(3 * tree.nodes.len() as u32 + 1);
                 tree.nodes.push(split(node));
@@ -163,10 +163,10 @@ fn read(lines: &[&str], words: &[usize]) -> Forest {
 
 /// `if x[2] < 0.5, missing left, then 1 else 2`.
 fn split(text: &str) -> Node {
-    let parts: Vec<&str> = text.split(", ").collect();
-    let [asks, missing, then] = parts[..] else { panic!("`{text}` is no split") };
+    let clauses: Vec<&str> = text.split(", ").collect();
+    let [asks, missing, then] = clauses[..] else { panic!("`{text}` is no split") };
     let (feature, predicate) =
-        asks.strip_prefix("if x[").and_then(|a| a.split_once("] ")).expect("a column and a question");
+        asks.strip_prefix("if x[").and_then(|a| a.split_once("] ")).expect("a column and a predicate");
     let (left, right) =
         then.strip_prefix("then ").and_then(|t| t.split_once(" else ")).expect("two children");
     let real = |t: &str| Real(number_of(t));

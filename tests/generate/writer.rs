@@ -31,7 +31,7 @@ pub struct Marks {
 pub struct Line {
     pub name: String,
     pub dim: Dim,
-    /// Start, end and step.
+    /// Start, end and stride.
     range: [Size; 3],
     pub marks: Marks,
     parent: Option<usize>,
@@ -45,8 +45,8 @@ impl Line {
 
     /// Where all three of its numbers are constants.
     pub fn constant_iterations(&self) -> Option<u32> {
-        let [start, end, step] = self.range.each_ref().map(Size::constant);
-        Some(end?.saturating_sub(start?).div_ceil(step?.max(1)))
+        let [start, end, stride] = self.range.each_ref().map(Size::constant);
+        Some(end?.saturating_sub(start?).div_ceil(stride?.max(1)))
     }
 
     /// Where that is a constant: also of `v` in tiles of `v/n`, which are at most `n`.
@@ -178,11 +178,11 @@ impl Writer {
         let size = Self::size(size, dim);
         for n in found {
             let line = self.lines[n].clone();
-            let [_, _, step] = line.range.clone();
-            let span = size.clone().times(step.clone());
+            let [_, _, stride] = line.range.clone();
+            let span = size.clone().times(stride.clone());
             self.lines.push(Line {
                 name: inner.clone(),
-                range: [Size::Const(0), span.clone(), step],
+                range: [Size::Const(0), span.clone(), stride],
                 parent: Some(n),
                 ..line.clone()
             });
@@ -210,8 +210,8 @@ impl Writer {
         let [first, second] = self.fresh(dim);
         let at = Self::size(at, dim);
         for n in found {
-            let [start, end, step] = self.lines[n].range.clone();
-            let cut = start.plus(at.clone().times(step));
+            let [start, end, stride] = self.lines[n].range.clone();
+            let cut = start.plus(at.clone().times(stride));
             let parent = self.lines[n].parent;
             let copy = self.copy(n, parent);
             self.lines[n].name.clone_from(&first);
@@ -219,8 +219,8 @@ impl Writer {
             self.lines[copy].name.clone_from(&second);
             self.lines[copy].range[0] = cut;
             let beside = parent.map_or(&mut self.roots, |p| &mut self.lines[p].children);
-            let place = beside.iter().position(|c| *c == n).expect("a child of its parent");
-            beside.insert(place + 1, copy);
+            let index = beside.iter().position(|c| *c == n).expect("a child of its parent");
+            beside.insert(index + 1, copy);
         }
         self.out.directives.push(Directive::Split { var: path, first, second, at });
     }
@@ -271,9 +271,9 @@ impl Writer {
         }
         for chain in &chains {
             let data: Vec<Line> = chain.iter().map(|n| self.lines[*n].clone()).collect();
-            for (place, from) in order.iter().enumerate() {
-                let Line { parent, children, .. } = self.lines[chain[place]].clone();
-                self.lines[chain[place]] = Line { parent, children, ..data[*from].clone() };
+            for (index, from) in order.iter().enumerate() {
+                let Line { parent, children, .. } = self.lines[chain[index]].clone();
+                self.lines[chain[index]] = Line { parent, children, ..data[*from].clone() };
             }
         }
         let vars = order.iter().map(|i| names[*i].clone()).collect();

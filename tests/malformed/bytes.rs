@@ -4,7 +4,7 @@ use std::{fmt::Write as _, io::Write as _};
 
 use fangorn::import::{
     ErrorKind::{self, Schema},
-    Format, Limits, LoadOptions, Place, load, parse, parse_as,
+    Format, Limits, LoadOptions, Location, load, parse, parse_as,
 };
 use serde_json::json;
 
@@ -14,11 +14,11 @@ use crate::{
     refusal, ubjson, with,
 };
 
-/// Bytes that are refused before there is a document: the place, and what is in the cause.
+/// Bytes that are refused before there is a document: the location, and what is in the cause.
 #[track_caller]
-fn bytes_refused(bytes: impl AsRef<[u8]>, kind: ErrorKind, place: &str, cause: &str) {
+fn bytes_refused(bytes: impl AsRef<[u8]>, kind: ErrorKind, location: &str, cause: &str) {
     let error = refusal(bytes.as_ref(), &LoadOptions::default());
-    assert_eq!((error.kind(), &*error.place().to_string()), (kind, place), "{error}");
+    assert_eq!((error.kind(), &*error.location().to_string()), (kind, location), "{error}");
     assert!(error.cause().contains(cause), "`{cause}` is not in: {error}");
 }
 
@@ -87,7 +87,7 @@ fn text_that_is_no_model_is_named() {
     for (value, found) in objects {
         let error = refusal(format!("{{\"learner\": {value}}}").as_bytes(), &LoadOptions::default());
         assert_eq!(error.kind(), Schema, "{error}");
-        assert!(error.place().to_string().starts_with("learner"), "{error}");
+        assert!(error.location().to_string().starts_with("learner"), "{error}");
         assert!(error.cause().starts_with(&format!("invalid type: {found}, expected an object")), "{error}");
     }
 }
@@ -204,8 +204,8 @@ fn broken_ubjson() {
     bytes_refused(file(b"SU\x02\xff\xfe}"), Schema, "model", "missing field `learner`");
     bytes_refused(b"{L\0\0\0\0\0\0\0\x01\xffZ}", Syntax, "byte 1", "not UTF-8");
     for open in [&b"["[..], &[b"{", &name("a")[..]].concat()] {
-        let place = format!("byte {}", 12 + 63 * open.len());
-        bytes_refused(file(&open.repeat(100_000)), Syntax, &place, "nest more than 64 deep");
+        let location = format!("byte {}", 12 + 63 * open.len());
+        bytes_refused(file(&open.repeat(100_000)), Syntax, &location, "nest more than 64 deep");
     }
     let mut whole = Vec::new();
     ubjson(&minimal(), &mut whole);
@@ -284,7 +284,7 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     };
     let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(run).expect("a thread");
     let error = thread.join().expect("no overflow");
-    assert_eq!(error.place(), &Place::Field("learner.gradient_booster.model.trees[0]".into()));
+    assert_eq!(error.location(), &Location::Field("learner.gradient_booster.model.trees[0]".into()));
 }
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {

@@ -1,11 +1,11 @@
-//! CatBoost models that are damaged, hostile or not supported: each is refused with one line that names the place,
+//! CatBoost models that are damaged, hostile or not supported: each is refused with one line that names the location,
 //! the cause and the remedy; and whatever is not refused is a sound forest.
 
 use crate::mutate;
 
 use fangorn::forest::reference;
 use fangorn::import::ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value as BadValue};
-use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse};
+use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Location, parse};
 use mutate::{KINDS, NUMBERS, Random, Tally, change, mutate_bytes, replace_number, zoo};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn over(feature: u32, border: f64, index: u32) -> Value {
     json!({"border": border, "float_feature_index": feature, "split_index": index, "split_type": "FloatFeature"})
 }
 
-/// The smallest model that has every part: trees of two levels, of one and of none.
+/// The smallest model that has every field: trees of two levels, of one and of none.
 fn minimal() -> Value {
     json!({
         "features_info": {
@@ -62,30 +62,30 @@ fn refusal(text: &str, options: &LoadOptions) -> ImportError {
     let error = parse(text.as_bytes(), options).expect_err("a model that must be refused");
     let line = error.to_string();
     assert!(!line.contains(['\n', '\r']), "more than one line: {line}");
-    assert_eq!(line, format!("{}: {}; {}", error.place(), error.cause(), error.remedy()));
+    assert_eq!(line, format!("{}: {}; {}", error.location(), error.cause(), error.remedy()));
     assert!(!error.remedy().is_empty() && !line.contains("Booster"), "another library's remedy: {line}");
     error
 }
 
 #[track_caller]
-fn text_refused(text: &str, options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+fn text_refused(text: &str, options: &LoadOptions, kind: ErrorKind, location: &str, cause: &str) {
     let error = refusal(text, options);
     assert_eq!(error.kind(), kind, "{error}");
-    assert_eq!(error.place().to_string(), place, "{error}");
+    assert_eq!(error.location().to_string(), location, "{error}");
     assert!(error.cause().contains(cause), "`{cause}` is not in: {error}");
 }
 
 #[track_caller]
-fn refused(changes: &[(&str, Value)], kind: ErrorKind, place: &str, cause: &str) {
+fn refused(changes: &[(&str, Value)], kind: ErrorKind, location: &str, cause: &str) {
     let document = change(minimal(), changes).to_string();
-    text_refused(&document, &LoadOptions::default(), kind, place, cause);
+    text_refused(&document, &LoadOptions::default(), kind, location, cause);
 }
 
-/// A change to the trees of any shape; the place is that of `mark` in the text, which has one line.
+/// A change to the trees of any shape; the location is that of `needle` in the text, which has one line.
 #[track_caller]
-fn nested_refused(changes: &[(&str, Value)], kind: ErrorKind, mark: &str, cause: &str) {
+fn nested_refused(changes: &[(&str, Value)], kind: ErrorKind, needle: &str, cause: &str) {
     let text = change(nested(), changes).to_string();
-    let column = text.find(mark).unwrap_or_else(|| panic!("no {mark} in {text}")) + 1;
+    let column = text.find(needle).unwrap_or_else(|| panic!("no {needle} in {text}")) + 1;
     text_refused(&text, &LoadOptions::default(), kind, &format!("line 1, column {column}"), cause);
 }
 
@@ -120,7 +120,7 @@ fn the_minimal_models_load() {
 }
 
 #[test]
-fn parts_that_are_missing_or_of_the_wrong_type() {
+fn fields_that_are_missing_or_of_the_wrong_type() {
     refused(&[("/oblivious_trees", Value::Null)], Schema, "oblivious_trees", "missing field");
     let tree = "oblivious_trees[1]";
     refused(&[("/oblivious_trees/1/leaf_values", Value::Null)], Schema, tree, "missing field `leaf_values`");
@@ -131,10 +131,10 @@ fn parts_that_are_missing_or_of_the_wrong_type() {
         "invalid type: string",
     );
     refused(&[("/oblivious_trees", json!(3))], Schema, "oblivious_trees", "invalid type: integer `3`");
-    for (field, place) in [("border", "border"), ("float_feature_index", "float_feature_index")] {
+    for (field, location) in [("border", "border"), ("float_feature_index", "float_feature_index")] {
         let pointer = format!("/oblivious_trees/1/splits/0/{field}");
-        let place = format!("{tree}.splits[0].{place}");
-        refused(&[(&pointer, Value::Null)], Schema, &place, &format!("missing field `{field}`"));
+        let location = format!("{tree}.splits[0].{location}");
+        refused(&[(&pointer, Value::Null)], Schema, &location, &format!("missing field `{field}`"));
     }
     refused(
         &[("/oblivious_trees/1/splits/0/split_type", Value::Null)],
@@ -176,7 +176,7 @@ fn parts_that_are_missing_or_of_the_wrong_type() {
 }
 
 #[test]
-fn parts_that_do_not_fit_each_other() {
+fn fields_that_do_not_fit_each_other() {
     let values = "oblivious_trees[1].leaf_values";
     refused(
         &[("/oblivious_trees/1/leaf_values", json!([1]))],
@@ -308,11 +308,11 @@ fn what_is_not_supported_is_named() {
     );
     for sort in ["text", "embedding"] {
         let pointer = format!("/features_info/{sort}_features");
-        let place = format!("features_info.{sort}_features");
+        let location = format!("features_info.{sort}_features");
         refused(
             &[(&pointer, json!([{}]))],
             Unsupported,
-            &place,
+            &location,
             &format!("{sort} features are not supported"),
         );
     }
@@ -410,8 +410,8 @@ fn nodes_that_make_no_tree() {
         .to_string()
         .replace(r#"{"left":{"value":0.5,"weight":1}"#, r#"{"left":{"value":1},"left":{"value":2}"#);
     let column = text.find(r#""left":{"value":2}"#).expect("the second") + 1;
-    let place = format!("line 1, column {column}");
-    text_refused(&text, &LoadOptions::default(), Structure, &place, "two children `left`");
+    let location = format!("line 1, column {column}");
+    text_refused(&text, &LoadOptions::default(), Structure, &location, "two children `left`");
     let text = nested().to_string().replace("0.5,\"weight\"", "1e999,\"weight\"");
     let column = text.find("1e999").expect("the leaf") + 1;
     text_refused(
@@ -425,9 +425,9 @@ fn nodes_that_make_no_tree() {
 
 #[test]
 fn limits_are_kept() {
-    let limited = |document: Value, limits: Limits, place: &str, cause: &str| {
+    let limited = |document: Value, limits: Limits, location: &str, cause: &str| {
         let options = LoadOptions { limits, ..LoadOptions::default() };
-        text_refused(&document.to_string(), &options, Limit, place, cause);
+        text_refused(&document.to_string(), &options, Limit, location, cause);
     };
     let limits = Limits::default;
     limited(minimal(), Limits { trees: 2, ..limits() }, "oblivious_trees", "3 trees, over the limit of 2");
@@ -457,7 +457,7 @@ fn limits_are_kept() {
         "3 outputs, over the limit",
     );
     let text = nested().to_string();
-    let column = |mark: &str| format!("line 1, column {}", text.find(mark).expect(mark) + 1);
+    let column = |needle: &str| format!("line 1, column {}", text.find(needle).expect(needle) + 1);
     let second = column(r#"{"value":4"#);
     limited(nested(), Limits { trees: 1, ..limits() }, &second, "2 trees, over the limit of 1");
     limited(nested(), Limits { nodes: 5, ..limits() }, &second, "6 nodes, over the limit of 5");
@@ -482,13 +482,13 @@ fn text_that_is_no_json() {
             assert!(parse(cut.as_bytes(), &LoadOptions::default()).is_err(), "cut at {end}");
         }
         let more = format!("{text} 1");
-        let place = format!("line 1, column {}", text.len() + 2);
-        text_refused(&more, &LoadOptions::default(), Syntax, &place, "after the end");
+        let location = format!("line 1, column {}", text.len() + 2);
+        text_refused(&more, &LoadOptions::default(), Syntax, &location, "after the end");
     }
     // Brackets without end, where values are passed over and where they may nest.
-    for part in ["model_info", "features_info", "scale_and_bias"] {
+    for field in ["model_info", "features_info", "scale_and_bias"] {
         for open in ["[", "{\"a\":"] {
-            let text = format!("{{\"{part}\":{{\"new\":{}", open.repeat(100_000));
+            let text = format!("{{\"{field}\":{{\"new\":{}", open.repeat(100_000));
             let error = refusal(&text, &LoadOptions::default());
             assert!(matches!(error.kind(), Syntax | Schema), "{error}");
         }
@@ -499,7 +499,7 @@ fn text_that_is_no_json() {
     }
 }
 
-/// A tree of `splits` splits, each the right child of the one above, with a part that is passed over as deep.
+/// A tree of `splits` splits, each the right child of the one above, with a value that is skipped as deep.
 fn chain(splits: usize) -> String {
     let split = r#""split":{"border":0.5,"float_feature_index":0,"split_type":"FloatFeature"}"#;
     let node = format!(r#"{{"left":{{"value":1}},{split},"right":"#);
@@ -524,10 +524,10 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
         refusal(&text, &LoadOptions { limits, ..Default::default() })
     };
     let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(run).expect("a thread");
-    assert_eq!(thread.join().expect("no overflow").place(), &Place::Field("tree 0".into()));
+    assert_eq!(thread.join().expect("no overflow").location(), &Location::Field("tree 0".into()));
 }
 
-/// Puts one of the values of the text in the place of another.
+/// Replaces one of the values of the text by another.
 fn move_value(bytes: &mut Vec<u8>, random: &mut Random) {
     let mut span = || {
         let from = random.below(bytes.len());

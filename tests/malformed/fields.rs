@@ -52,17 +52,17 @@ fn missing_fields_and_wrong_types() {
         "invalid type: string \"none\", expected an array",
     );
     tree_refused(&[("default_left/1", json!(300))], Schema, ".default_left[1]", "integer `300`, expected u8");
-    let place = "learner.learner_model_param";
+    let location = "learner.learner_model_param";
     refused(
         &[("/learner/learner_model_param/num_feature", json!("three"))],
         Schema,
-        &format!("{place}.num_feature"),
+        &format!("{location}.num_feature"),
         "string \"three\", expected u64",
     );
     refused(
         &[("/learner/learner_model_param/base_score", json!("[1E0,x]"))],
         Schema,
-        &format!("{place}.base_score"),
+        &format!("{location}.base_score"),
         "expected a number or a list of numbers",
     );
     refused(
@@ -120,11 +120,11 @@ fn dart_needs_a_weight_a_tree() {
     refused(&[(booster, dart(json!([0.5])))], Structure, weights, "1 weights for 2 trees");
     refused(&[(booster, dart(Value::Null))], Schema, weights, "missing field");
     refused(&[(booster, dart(json!([0.5, "heavy"])))], Schema, &format!("{weights}[1]"), "string \"heavy\"");
-    let place = "learner.gradient_booster.gbtree.model.trees[1].split_conditions[1]";
+    let location = "learner.gradient_booster.gbtree.model.trees[1].split_conditions[1]";
     refused(
         &[(booster, dart(json!([0.5, "Infinity"])))],
         BadValue,
-        place,
+        location,
         "a leaf of inf after the tree's weight inf",
     );
     refused(
@@ -137,9 +137,9 @@ fn dart_needs_a_weight_a_tree() {
 
 #[test]
 fn limits_hold_and_name_themselves() {
-    let check = |limits: Limits, changes: &[(&str, Value)], place: &str, cause: &str, field: &str| {
+    let check = |limits: Limits, changes: &[(&str, Value)], location: &str, cause: &str, field: &str| {
         let options = LoadOptions { limits, ..Default::default() };
-        refused_with(&with(changes), &options, Limit, place, cause);
+        refused_with(&with(changes), &options, Limit, location, cause);
         let remedy = refusal(with(changes).to_string().as_bytes(), &options).remedy().to_owned();
         assert_eq!(remedy, format!("raise `Limits::{field}` if you trust the file"));
     };
@@ -177,11 +177,11 @@ fn limits_hold_and_name_themselves() {
     let claim = [("/learner/learner_model_param/num_class", json!("2000000000"))];
     check(limits(), &claim, "learner.learner_model_param.num_class", "2000000000 outputs", "outputs");
     let words = [("/learner/gradient_booster/model/trees/1/categories/1", json!(16_000_000))];
-    let place = format!("{model}.trees[1].categories");
+    let location = format!("{model}.trees[1].categories");
     check(
         Limits { category_words: 1000, ..limits() },
         &words,
-        &place,
+        &location,
         "500001 category words, over the limit of 1000",
         "category_words",
     );

@@ -1,16 +1,16 @@
-//! LightGBM's text, damaged, hostile or not supported: each file is refused with one line that names the place, the cause
-//! and the remedy; and whatever is not refused is a sound forest.
+//! LightGBM's text, damaged, hostile or not supported: each file is refused with one line that names the location,
+//! the cause and the remedy; and whatever is not refused is a sound forest.
 
 use crate::mutate;
 
 use fangorn::forest::reference;
 use fangorn::graph::{Elements, Graph, GraphOutput, Operand, Tensor};
-use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse, parse_graph};
+use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Location, parse, parse_graph};
 use mutate::{KINDS, NUMBERS, Random, Tally, mutate_bytes, replace_number, zoo};
 
 use ErrorKind::{Format, Limit, Options, Schema, Structure, Syntax, Unsupported, Value};
 
-/// The smallest model that has every part: two trees of three leaves, the second with a split on categories.
+/// The smallest model that has every field: two trees of three leaves, the second with a split on categories.
 const MINIMAL: &str = r#"tree
 version=v4
 num_class=1
@@ -67,7 +67,7 @@ end of parameters
 pandas_categorical:[["round", "square", "flat", "none"]]
 "#;
 
-/// The text with pieces of it replaced, each at its first place.
+/// The text with some strings replaced, each where it occurs first.
 #[track_caller]
 fn with(changes: &[(&str, &str)]) -> String {
     let mut text = MINIMAL.to_owned();
@@ -95,16 +95,16 @@ fn refusal(bytes: &[u8], options: &LoadOptions) -> ImportError {
 }
 
 #[track_caller]
-fn refused_with(text: impl AsRef<[u8]>, options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+fn refused_with(text: impl AsRef<[u8]>, options: &LoadOptions, kind: ErrorKind, location: &str, cause: &str) {
     let error = refusal(text.as_ref(), options);
     assert_eq!(error.kind(), kind, "{error}");
-    assert_eq!(error.place().to_string(), place, "{error}");
+    assert_eq!(error.location().to_string(), location, "{error}");
     assert!(error.cause().contains(cause), "`{cause}` is not in: {error}");
 }
 
 #[track_caller]
-fn refused(text: impl AsRef<[u8]>, kind: ErrorKind, place: &str, cause: &str) {
-    refused_with(text, &LoadOptions::default(), kind, place, cause);
+fn refused(text: impl AsRef<[u8]>, kind: ErrorKind, location: &str, cause: &str) {
+    refused_with(text, &LoadOptions::default(), kind, location, cause);
 }
 
 #[test]
@@ -479,11 +479,11 @@ fn linear(changes: &[(&str, &str)]) -> String {
 }
 
 #[track_caller]
-fn graph_refused(text: &str, options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+fn graph_refused(text: &str, options: &LoadOptions, kind: ErrorKind, location: &str, cause: &str) {
     let error = parse_graph(text.as_bytes(), options).expect_err("a graph that must be refused");
     let line = error.to_string();
     assert!(!line.contains(['\n', '\r']) && !error.remedy().is_empty() && !line.contains(".ubj"), "{line}");
-    assert_eq!((error.kind(), &*error.place().to_string()), (kind, place), "{line}");
+    assert_eq!((error.kind(), &*error.location().to_string()), (kind, location), "{line}");
     assert!(error.cause().contains(cause), "`{cause}` is not in: {line}");
 }
 
@@ -498,8 +498,8 @@ fn linear_models_that_are_damaged() {
     let found = margins.run(&[rows]).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(found[0].elements(), &Elements::F64(vec![0.75, -3.125]));
 
-    let refused = |changes: &[(&str, &str)], kind, place: &str, cause: &str| {
-        graph_refused(&linear(changes), &LoadOptions::default(), kind, place, cause);
+    let refused = |changes: &[(&str, &str)], kind, location: &str, cause: &str| {
+        graph_refused(&linear(changes), &LoadOptions::default(), kind, location, cause);
     };
     refused(&[("leaf_const=1 2 3\n", "")], Schema, "line 12, column 1", "missing field `leaf_const`");
     refused(&[("1 2 3", "1 2")], Structure, "line 25, column 12", "2 values of `leaf_const`, expected 3");
@@ -552,8 +552,8 @@ fn linear_models_that_are_damaged() {
     for text in [MINIMAL, &constants] {
         graph_refused(text, &LoadOptions::default(), Format, "model", "no leaf has a linear model");
     }
-    let limited = |limits, place: &str, cause: &str| {
-        graph_refused(&linear(&[]), &LoadOptions { limits, ..Default::default() }, Limit, place, cause);
+    let limited = |limits, location: &str, cause: &str| {
+        graph_refused(&linear(&[]), &LoadOptions { limits, ..Default::default() }, Limit, location, cause);
     };
     limited(Limits { trees: 1, ..Default::default() }, "line 32, column 1", "2 trees, over the limit of 1");
     // The first tree's five nodes fit, and its models do not. Elsewhere they have other sizes.
@@ -616,8 +616,8 @@ fn names_of_categories_that_are_damaged() {
 
 #[test]
 fn limits_and_options() {
-    let limited = |limits: Limits, place: &str, cause: &str| {
-        refused_with(MINIMAL, &LoadOptions { limits, ..Default::default() }, Limit, place, cause);
+    let limited = |limits: Limits, location: &str, cause: &str| {
+        refused_with(MINIMAL, &LoadOptions { limits, ..Default::default() }, Limit, location, cause);
     };
     limited(Limits { file_bytes: 100, ..Default::default() }, "model", "bytes, over the limit of 100");
     limited(Limits { trees: 1, ..Default::default() }, "line 28, column 1", "2 trees, over the limit of 1");
@@ -676,7 +676,7 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
         refusal(text.as_bytes(), &LoadOptions { limits, ..Default::default() })
     };
     let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(run).expect("a thread");
-    assert_eq!(thread.join().expect("no overflow").place(), &Place::Field("tree 0".into()));
+    assert_eq!(thread.join().expect("no overflow").location(), &Location::Field("tree 0".into()));
 }
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {

@@ -1,4 +1,4 @@
-//! Models that are damaged, hostile or not supported: each is refused with one line that names the place, the cause
+//! Models that are damaged, hostile or not supported: each is refused with one line that names the location, the cause
 //! and the remedy; and whatever is not refused is a sound forest.
 
 mod bytes;
@@ -25,7 +25,7 @@ mod npz;
 use fangorn::import::{ErrorKind, ImportError, LoadOptions, parse};
 use serde_json::{Value, json};
 
-/// The smallest model that has every part: two trees of five nodes, the second with a split on categories.
+/// The smallest model that has every field: two trees of five nodes, the second with a split on categories.
 fn minimal() -> Value {
     let tree = |id: u32| {
         json!({
@@ -134,31 +134,31 @@ fn refusal(bytes: &[u8], options: &LoadOptions) -> ImportError {
     let line = error.to_string();
     assert!(!line.contains(['\n', '\r']), "more than one line: {line}");
     assert!(!error.remedy().is_empty(), "no remedy: {line}");
-    assert_eq!(line, format!("{}: {}; {}", error.place(), error.cause(), error.remedy()));
+    assert_eq!(line, format!("{}: {}; {}", error.location(), error.cause(), error.remedy()));
     error
 }
 
 /// Checks that the model is refused in both encodings, at a field, for a cause.
 #[track_caller]
-fn refused_with(document: &Value, options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+fn refused_with(document: &Value, options: &LoadOptions, kind: ErrorKind, location: &str, cause: &str) {
     for (encoding, bytes) in both(document) {
         let error = refusal(&bytes, options);
         assert_eq!(error.kind(), kind, "{encoding}: {error}");
-        assert_eq!(error.place().to_string(), place, "{encoding}: {error}");
+        assert_eq!(error.location().to_string(), location, "{encoding}: {error}");
         assert!(error.cause().contains(cause), "{encoding}: `{cause}` is not in: {error}");
     }
 }
 
 #[track_caller]
-fn refused(changes: &[(&str, Value)], kind: ErrorKind, place: &str, cause: &str) {
-    refused_with(&with(changes), &LoadOptions::default(), kind, place, cause);
+fn refused(changes: &[(&str, Value)], kind: ErrorKind, location: &str, cause: &str) {
+    refused_with(&with(changes), &LoadOptions::default(), kind, location, cause);
 }
 
-/// A change to the first tree, and the place in it that the refusal names.
+/// A change to the first tree, and the location in it that the refusal names.
 #[track_caller]
-fn tree_refused(changes: &[(&str, Value)], kind: ErrorKind, place: &str, cause: &str) {
+fn tree_refused(changes: &[(&str, Value)], kind: ErrorKind, location: &str, cause: &str) {
     let pointers: Vec<String> = changes.iter().map(|(field, _)| format!("{MODEL}/trees/1/{field}")).collect();
     let changes: Vec<(&str, Value)> =
         pointers.iter().map(String::as_str).zip(changes.iter().map(|c| c.1.clone())).collect();
-    refused(&changes, kind, &format!("learner.gradient_booster.model.trees[1]{place}"), cause);
+    refused(&changes, kind, &format!("learner.gradient_booster.model.trees[1]{location}"), cause);
 }

@@ -1,5 +1,5 @@
-//! ONNX files that are damaged, hostile or not supported: each is refused with one line that names the place, the cause
-//! and the remedy; and whatever is not refused is a sound forest.
+//! ONNX files that are damaged, hostile or not supported: each is refused with one line that names the location, the
+//! cause and the remedy; and whatever is not refused is a sound forest.
 
 use crate::mutate;
 
@@ -9,7 +9,7 @@ use crate::messages::{
     around, node, singles, tensor, trees, with,
 };
 use fangorn::forest::reference;
-use fangorn::import::{ErrorKind, Limits, LoadOptions, Place, parse};
+use fangorn::import::{ErrorKind, Limits, LoadOptions, Location, parse};
 use mutate::{Random, Tally};
 
 /// The same votes for classes.
@@ -53,38 +53,38 @@ fn regressor(changes: Attributes) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refused_with(bytes: &[u8], options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+fn refused_with(bytes: &[u8], options: &LoadOptions, kind: ErrorKind, location: &str, cause: &str) {
     let error = parse(bytes, options).expect_err("a model that must be refused");
     let line = error.to_string();
     assert!(!line.contains(['\n', '\r']), "more than one line: {line}");
     assert!(!error.remedy().is_empty() && !error.remedy().contains("Booster"), "the remedy: {line}");
-    assert_eq!(line, format!("{}: {}; {}", error.place(), error.cause(), error.remedy()));
+    assert_eq!(line, format!("{}: {}; {}", error.location(), error.cause(), error.remedy()));
     assert_eq!(error.kind(), kind, "{line}");
-    assert_eq!(error.place().to_string(), place, "{line}");
+    assert_eq!(error.location().to_string(), location, "{line}");
     assert!(error.cause().contains(cause), "`{cause}` is not in: {line}");
 }
 
 #[track_caller]
-fn refused(bytes: &[u8], kind: ErrorKind, place: &str, cause: &str) {
-    refused_with(bytes, &LoadOptions::default(), kind, place, cause);
+fn refused(bytes: &[u8], kind: ErrorKind, location: &str, cause: &str) {
+    refused_with(bytes, &LoadOptions::default(), kind, location, cause);
 }
 
 #[track_caller]
-fn regressor_refused(changes: Attributes, kind: ErrorKind, place: &str, cause: &str) {
-    refused(&regressor(changes), kind, &format!("graph.node[0]{place}"), cause);
+fn regressor_refused(changes: Attributes, kind: ErrorKind, location: &str, cause: &str) {
+    refused(&regressor(changes), kind, &format!("graph.node[0]{location}"), cause);
 }
 
 #[track_caller]
-fn classifier_refused(changes: Attributes, kind: ErrorKind, place: &str, cause: &str) {
+fn classifier_refused(changes: Attributes, kind: ErrorKind, location: &str, cause: &str) {
     let attributes = with(classes(vec![0, 1]), changes);
     let bytes = around("TreeEnsembleClassifier", attributes).bytes();
-    refused(&bytes, kind, &format!("graph.node[0]{place}"), cause);
+    refused(&bytes, kind, &format!("graph.node[0]{location}"), cause);
 }
 
 #[track_caller]
-fn unified_refused(changes: Attributes, kind: ErrorKind, place: &str, cause: &str) {
+fn unified_refused(changes: Attributes, kind: ErrorKind, location: &str, cause: &str) {
     let bytes = around("TreeEnsemble", with(unified(), changes)).bytes();
-    refused(&bytes, kind, &format!("graph.node[0]{place}"), cause);
+    refused(&bytes, kind, &format!("graph.node[0]{location}"), cause);
 }
 
 use ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value as BadValue};
@@ -119,18 +119,28 @@ fn the_minimal_models_load() {
 #[test]
 fn children_that_make_no_tree() {
     let yes = |children: Vec<i64>| vec![("nodes_truenodeids", Ints(children))];
-    let place = ".nodes_truenodeids";
+    let location = ".nodes_truenodeids";
     regressor_refused(
         yes(vec![9, 3, 0, 0, 0, 1, 0, 0]),
         Structure,
-        &format!("{place}[0]"),
+        &format!("{location}[0]"),
         "the tree has no node 9",
     );
-    regressor_refused(yes(vec![-1, 3, 0, 0, 0, 1, 0, 0]), Structure, &format!("{place}[0]"), "no node -1");
+    regressor_refused(yes(vec![-1, 3, 0, 0, 0, 1, 0, 0]), Structure, &format!("{location}[0]"), "no node -1");
     // The number is another tree's.
-    regressor_refused(yes(vec![1, 3, 0, 0, 0, 4, 0, 0]), Structure, &format!("{place}[5]"), "no node 4");
-    regressor_refused(yes(vec![0, 3, 0, 0, 0, 1, 0, 0]), Unsupported, &format!("{place}[0]"), "or a cycle");
-    regressor_refused(yes(vec![1, 0, 0, 0, 0, 1, 0, 0]), Unsupported, &format!("{place}[0]"), "or a cycle");
+    regressor_refused(yes(vec![1, 3, 0, 0, 0, 4, 0, 0]), Structure, &format!("{location}[5]"), "no node 4");
+    regressor_refused(
+        yes(vec![0, 3, 0, 0, 0, 1, 0, 0]),
+        Unsupported,
+        &format!("{location}[0]"),
+        "or a cycle",
+    );
+    regressor_refused(
+        yes(vec![1, 0, 0, 0, 0, 1, 0, 0]),
+        Unsupported,
+        &format!("{location}[0]"),
+        "or a cycle",
+    );
     // Nodes 1, 3 and 4 are of no tree any more.
     regressor_refused(
         yes(vec![2, 3, 0, 0, 0, 1, 0, 0]),
@@ -479,15 +489,15 @@ fn bytes_that_are_no_model() {
     refused(&broken, Syntax, "graph.node[0]", "UTF-8");
     let group = [&[8, 8][..], &[0x3B].repeat(1000)].concat();
     let error = parse(&group, &LoadOptions::default()).expect_err("groups without end");
-    assert_eq!((error.kind(), error.place()), (Syntax, &Place::Byte(2)), "{error}");
+    assert_eq!((error.kind(), error.location()), (Syntax, &Location::Byte(2)), "{error}");
 }
 
 #[test]
 fn what_is_over_a_limit() {
-    let limited = |bytes: &[u8], change: fn(&mut Limits), place: &str, cause: &str| {
+    let limited = |bytes: &[u8], change: fn(&mut Limits), location: &str, cause: &str| {
         let mut options = LoadOptions::default();
         change(&mut options.limits);
-        refused_with(bytes, &options, Limit, place, cause);
+        refused_with(bytes, &options, Limit, location, cause);
     };
     let bytes = regressor(vec![]);
     limited(&bytes, |l| l.nodes = 7, "graph.node[0].nodes_treeids", "8 nodes");

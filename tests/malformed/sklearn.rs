@@ -1,5 +1,5 @@
-//! scikit-learn's arrays, damaged and hostile: each file is refused with one line that names the place, the cause and
-//! the remedy; and whatever is not refused is a sound forest.
+//! scikit-learn's arrays, damaged and hostile: each file is refused with one line that names the location, the cause
+//! and the remedy; and whatever is not refused is a sound forest.
 
 use crate::npz;
 
@@ -14,36 +14,36 @@ fn refusal(bytes: &[u8], options: &LoadOptions) -> ImportError {
     let error = parse(bytes, options).expect_err("a model that must be refused");
     let line = error.to_string();
     assert!(!line.contains(['\n', '\r']), "more than one line: {line}");
-    assert_eq!(line, format!("{}: {}; {}", error.place(), error.cause(), error.remedy()));
+    assert_eq!(line, format!("{}: {}; {}", error.location(), error.cause(), error.remedy()));
     assert!(!error.remedy().contains("Booster"), "a remedy of another library: {line}");
     error
 }
 
 #[track_caller]
-fn refused_with(bytes: &[u8], options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+fn refused_with(bytes: &[u8], options: &LoadOptions, kind: ErrorKind, location: &str, cause: &str) {
     let error = refusal(bytes, options);
     assert_eq!(error.kind(), kind, "{error}");
-    assert_eq!(error.place().to_string(), place, "{error}");
+    assert_eq!(error.location().to_string(), location, "{error}");
     assert!(error.cause().contains(cause), "{error}");
     assert!(!error.remedy().is_empty(), "{error}");
 }
 
 #[track_caller]
-fn refused(model: &Model, kind: ErrorKind, place: &str, cause: &str) {
-    refused_with(&model.bytes(), &LoadOptions::default(), kind, place, cause);
+fn refused(model: &Model, kind: ErrorKind, location: &str, cause: &str) {
+    refused_with(&model.bytes(), &LoadOptions::default(), kind, location, cause);
 }
 
 /// With a field of the head replaced.
 #[track_caller]
 fn head_refused(field: &str, value: Value, kind: ErrorKind, cause: &str) {
-    let place = format!("fangorn.{field}");
-    refused(&Model::minimal().head(json!({ field: value })), kind, &place, cause);
+    let location = format!("fangorn.{field}");
+    refused(&Model::minimal().head(json!({ field: value })), kind, &location, cause);
 }
 
 /// With an array replaced.
 #[track_caller]
-fn array_refused(name: &'static str, array: Array, kind: ErrorKind, place: &str, cause: &str) {
-    refused(&Model::minimal().array(name, array), kind, place, cause);
+fn array_refused(name: &'static str, array: Array, kind: ErrorKind, location: &str, cause: &str) {
+    refused(&Model::minimal().array(name, array), kind, location, cause);
 }
 
 /// With a file of the archive replaced by these bytes, or taken out.
@@ -60,8 +60,8 @@ fn file_refused(name: &str, bytes: Option<&[u8]>, kind: ErrorKind, cause: &str) 
 }
 
 #[track_caller]
-fn bytes_refused(bytes: &[u8], kind: ErrorKind, place: &str, cause: &str) {
-    refused_with(bytes, &LoadOptions::default(), kind, place, cause);
+fn bytes_refused(bytes: &[u8], kind: ErrorKind, location: &str, cause: &str) {
+    refused_with(bytes, &LoadOptions::default(), kind, location, cause);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn heads_that_say_nothing_of_use() {
     bytes_refused(&nan(&Model::isolation(), "_max_samples"), Value, "fangorn._max_samples", "of NaN samples");
     bytes_refused(&nan(&Model::boosting(), "learning_rate"), Value, "value, node 1", "a leaf of NaN");
     bytes_refused(&nan(&Model::minimal(), "base"), Structure, "base_score", "not a finite number");
-    for (text, place, cause) in [
+    for (text, location, cause) in [
         ("{\"format\": 2,, }", "fangorn, line 1, column 14", "expected a name in quotes"),
         ("{\"format\": 2", "fangorn, line 1, column 13", "the text ends"),
         ("[]", "fangorn", "invalid type: an array, expected an object"),
@@ -173,7 +173,7 @@ fn heads_that_say_nothing_of_use() {
         let bytes = with_file("fangorn", Some(&Array::U1(text.into()).npy()));
         let error = refusal(&bytes, &LoadOptions::default());
         assert!(matches!(error.kind(), Syntax | Schema), "{error}");
-        assert_eq!(error.place().to_string(), place, "{error}");
+        assert_eq!(error.location().to_string(), location, "{error}");
         assert!(error.cause().contains(cause), "{error}");
     }
 }
@@ -243,28 +243,28 @@ fn arrays_whose_lengths_differ() {
     // Two of these fit an integer of 64 bits without a sign.
     let first = if usize::BITS < 64 { 0 } else { 2 };
     for name in ["left.sizes", "left_bitsets.sizes"] {
-        let place = format!("{name}[{first}]");
-        array_refused(name, far.clone(), Value, &place, "more entries than can be counted");
+        let location = format!("{name}[{first}]");
+        array_refused(name, far.clone(), Value, &location, "more entries than can be counted");
     }
     let many = 1 << (usize::BITS.min(41) - 1);
     array_refused("left.sizes", Array::I8(vec![5, many]), Limit, "left.sizes", "nodes, over the limit");
     let name = "left_bitsets.sizes";
     array_refused(name, Array::I8(vec![many]), Limit, name, "over the limit");
-    let means = |name: &'static str, array: Array, place: &str, cause: &str| {
-        refused(&Model::means().array(name, array), Structure, place, cause);
+    let means = |name: &'static str, array: Array, location: &str, cause: &str| {
+        refused(&Model::means().array(name, array), Structure, location, cause);
     };
     means("value", Array::F8(vec![0.0; 11]), "value", "for 12 values of nodes");
     means("value.sizes", Array::I8(vec![8, 4]), "value.sizes[0]", "8 values for 3 nodes");
-    let uneven = Model::means().parts("value", Array::F8(vec![0.0; 11]), vec![9, 2]);
+    let uneven = Model::means().ranges("value", Array::F8(vec![0.0; 11]), vec![9, 2]);
     refused(&uneven, Structure, "value.sizes[1]", "2 values a node, but 3 in the first tree");
     means("value.sizes", Array::I8(vec![0, 0]), "value.sizes[0]", "0 values for 3 nodes");
     means("columns.sizes", Array::I8(vec![1]), "columns.sizes", "1 parts for 2 trees");
-    let gone = Model::means().head(json!({"trees": []})).parts("children_left", Array::I8(vec![]), vec![]);
+    let gone = Model::means().head(json!({"trees": []})).ranges("children_left", Array::I8(vec![]), vec![]);
     let gone = ["children_right", "feature", "missing_go_to_left"]
         .into_iter()
-        .fold(gone, |model, name| model.parts(name, Array::I8(vec![]), vec![]));
+        .fold(gone, |model, name| model.ranges(name, Array::I8(vec![]), vec![]));
     refused(
-        &gone.parts("threshold", Array::F8(vec![]), vec![]),
+        &gone.ranges("threshold", Array::F8(vec![]), vec![]),
         Structure,
         "children_left.sizes",
         "an average of no trees",
@@ -316,8 +316,8 @@ fn numbers_out_of_their_range() {
     array_refused("left_bitsets", past, Value, "bitset_idx[2]", "a category past the 3 of feature 0");
     let missing = Array::U1(vec![1, 0, 2, 0, 0, 0]);
     array_refused("missing_go_to_left", missing.clone(), Value, "missing_go_to_left[2]", "2 is neither 0");
-    let means = |name: &'static str, array: Array, place: &str, cause: &str| {
-        refused(&Model::means().array(name, array), Value, place, cause);
+    let means = |name: &'static str, array: Array, location: &str, cause: &str| {
+        refused(&Model::means().array(name, array), Value, location, cause);
     };
     means("missing_go_to_left", Array::U1(vec![2, 0, 0, 0]), "missing_go_to_left[0]", "2 is neither 0");
     for feature in [2, -1, i64::from(i32::MAX)] {
@@ -340,8 +340,8 @@ fn files_that_ask_for_too_much() {
         change(&mut limits);
         LoadOptions { limits, ..Default::default() }
     };
-    let limited = |model: &Model, change: &dyn Fn(&mut Limits), place: &str, cause: &str, remedy: &str| {
-        refused_with(&model.bytes(), &with(change), Limit, place, cause);
+    let limited = |model: &Model, change: &dyn Fn(&mut Limits), location: &str, cause: &str, remedy: &str| {
+        refused_with(&model.bytes(), &with(change), Limit, location, cause);
         let error = refusal(&model.bytes(), &with(change));
         assert_eq!(error.remedy(), format!("raise `Limits::{remedy}` if you trust the file"));
     };
@@ -483,7 +483,7 @@ fn mutate_array(model: &mut Model, random: &mut Random) {
                 (0, _) => $values.push($value),
                 (1, Some(_)) => drop($values.remove(at)),
                 (2, Some(_)) => $values.swap(0, at),
-                (_, Some(place)) => *place = $value,
+                (_, Some(entry)) => *entry = $value,
                 _ => {}
             }
         }};

@@ -1,5 +1,5 @@
 //! Checkpoints of treelite that are damaged, hostile or not supported: each is refused with one line that names the
-//! place, the cause and the remedy; and whatever is not refused is a sound forest.
+//! location, the cause and the remedy; and whatever is not refused is a sound forest.
 
 use crate::checkpoint;
 
@@ -8,7 +8,7 @@ use crate::mutate;
 use checkpoint::{Checkpoint, Model, Node, i32s, reals, u8s, u32s, u64s};
 use fangorn::import::{
     ErrorKind::{self, Limit, Options, Structure, Syntax, Unsupported, Value},
-    ImportError, Limits, LoadOptions, Place, parse,
+    ImportError, Limits, LoadOptions, Location, parse,
 };
 use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
 
@@ -20,11 +20,11 @@ fn refusal(bytes: &[u8], options: &LoadOptions) -> ImportError {
     error
 }
 
-fn expect(bytes: &[u8], kind: ErrorKind, place: &str, cause: &str) {
+fn expect(bytes: &[u8], kind: ErrorKind, location: &str, cause: &str) {
     let error = refusal(bytes, &LoadOptions::default());
     let line = error.to_string();
     assert_eq!(error.kind(), kind, "{line}");
-    assert_eq!(error.place().to_string(), place, "{line}");
+    assert_eq!(error.location().to_string(), location, "{line}");
     assert!(error.cause().contains(cause), "{line}\n  where `{cause}` is expected");
 }
 
@@ -33,19 +33,19 @@ fn sound() -> Checkpoint {
 }
 
 /// The default checkpoint with one field changed is refused at a field.
-fn refused(field: &str, bytes: impl AsRef<[u8]>, kind: ErrorKind, place: &str, cause: &str) {
-    expect(&sound().with(field, bytes).bytes(), kind, place, cause);
+fn refused(field: &str, bytes: impl AsRef<[u8]>, kind: ErrorKind, location: &str, cause: &str) {
+    expect(&sound().with(field, bytes).bytes(), kind, location, cause);
 }
 
 /// The same at the byte where the changed field begins.
 fn refused_there(field: &str, bytes: impl AsRef<[u8]>, kind: ErrorKind, cause: &str) {
-    let place = format!("byte {}", sound().begin(field));
-    refused(field, bytes, kind, &place, cause);
+    let location = format!("byte {}", sound().begin(field));
+    refused(field, bytes, kind, &location, cause);
 }
 
 /// A model is refused at a field.
-fn model_refused(model: Model, kind: ErrorKind, place: &str, cause: &str) {
-    expect(&model.bytes(), kind, place, cause);
+fn model_refused(model: Model, kind: ErrorKind, location: &str, cause: &str) {
+    expect(&model.bytes(), kind, location, cause);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn versions_and_types() {
     expect(&types(2, 3), Unsupported, "threshold_type", "thresholds of type 2 and leaves of type 3");
     expect(&types(2, 1), Unsupported, "threshold_type", "leaves of type 1");
     expect(&types(0, 0), Unsupported, "threshold_type", "thresholds of type 0");
-    // f32 columns where the header says f64.
+    // f32 arrays where the header says f64.
     let wide = sound().with("threshold_type", [3]).with("leaf_output_type", [3]);
     refusal(&wide.bytes(), &LoadOptions::default());
 }
@@ -155,14 +155,14 @@ fn arrays_that_the_file_does_not_hold() {
     let skip = |size: u64, count: u64| {
         [&1i32.to_le_bytes()[..], &u8s(b"x"), &size.to_le_bytes(), &count.to_le_bytes()].concat()
     };
-    let place = format!("byte {}", sound().begin("num_opt_field_per_model") + 13);
+    let location = format!("byte {}", sound().begin("num_opt_field_per_model") + 13);
     let field = "num_opt_field_per_model";
-    refused(field, skip(1 << 40, 1 << 40), Syntax, &place, "1099511627776 items of 1099511627776 bytes");
-    refused(field, skip(8, 1 << 20), Syntax, &place, "1048576 items of 8 bytes, and");
+    refused(field, skip(1 << 40, 1 << 40), Syntax, &location, "1099511627776 items of 1099511627776 bytes");
+    refused(field, skip(8, 1 << 20), Syntax, &location, "1048576 items of 8 bytes, and");
     refused_there(field, (-1i32).to_le_bytes(), Value, "-1 fields");
-    let place = format!("byte {}", sound().begin("trees[1].num_nodes"));
+    let location = format!("byte {}", sound().begin("trees[1].num_nodes"));
     let field = "trees[0].num_opt_field_per_node";
-    refused(field, i32::MAX.to_le_bytes(), Syntax, &place, "`num_opt_field_per_node` of tree 0");
+    refused(field, i32::MAX.to_le_bytes(), Syntax, &location, "`num_opt_field_per_node` of tree 0");
 }
 
 #[test]
@@ -209,15 +209,15 @@ fn nodes_that_make_no_tree() {
 
 #[test]
 fn numbers_of_nodes() {
-    let place = "trees[0].split_index[0]";
-    refused("trees[0].split_index", i32s(&[3, -1, -1]), Value, place, "feature 3 of 3");
-    refused("trees[0].split_index", i32s(&[-1; 3]), Value, place, "feature -1 of 3");
+    let location = "trees[0].split_index[0]";
+    refused("trees[0].split_index", i32s(&[3, -1, -1]), Value, location, "feature 3 of 3");
+    refused("trees[0].split_index", i32s(&[-1; 3]), Value, location, "feature -1 of 3");
     refused("trees[0].cmp", u8s(&[0; 3]), Value, "trees[0].cmp[0]", "operator 0");
     refused("trees[0].cmp", u8s(&[6, 0, 0]), Value, "trees[0].cmp[0]", "operator 6");
     refused("trees[0].default_left", u8s(&[2, 0, 0]), Value, "trees[0].default_left[0]", "2, but 0 or 1");
     let right = u8s(&[255, 0, 0]);
-    let place = "trees[1].category_list_right_child[0]";
-    refused("trees[1].category_list_right_child", right, Value, place, "255, but 0 or 1");
+    let location = "trees[1].category_list_right_child[0]";
+    refused("trees[1].category_list_right_child", right, Value, location, "255, but 0 or 1");
     let nan = reals(&[f64::NAN, 0.0, 0.0], false);
     refused("trees[0].threshold", nan, Value, "trees[0].threshold[0]", "the threshold is NaN");
     let leaf = |value: f64| reals(&[0.0, value, 0.0], false);
@@ -243,8 +243,8 @@ fn category_lists() {
     let overlap = Checkpoint::of(&two)
         .with("trees[0].category_list_begin", u64s(&[0, 1, 6, 6, 6]))
         .with("trees[0].category_list_end", u64s(&[6, 6, 6, 6, 6]));
-    let place = "trees[0].category_list_begin[1]";
-    expect(&overlap.bytes(), Structure, place, "the lists of `category_list` overlap");
+    let location = "trees[0].category_list_begin[1]";
+    expect(&overlap.bytes(), Structure, location, "the lists of `category_list` overlap");
 }
 
 #[test]
@@ -257,12 +257,17 @@ fn leaf_vectors() {
         trees: vec![vec![Node::Vector(values.to_vec())]],
         ..Model::default()
     };
-    let place = "trees[0].leaf_vector_begin[0]";
+    let location = "trees[0].leaf_vector_begin[0]";
     let three = vectors([1, 3], (0, -1), &[1.0, 2.0, 3.0]);
     assert!(parse(&three.bytes(), &LoadOptions::default()).is_ok());
-    model_refused(vectors([1, 3], (0, -1), &[1.0, 2.0]), Structure, place, "a leaf of 2 values in a model");
-    model_refused(vectors([1, 1], (0, 2), &[1.0, 2.0]), Structure, place, "whose leaves have 1");
-    model_refused(vectors([2, 3], (-1, -1), &[]), Structure, place, "a leaf of 1 values");
+    model_refused(
+        vectors([1, 3], (0, -1), &[1.0, 2.0]),
+        Structure,
+        location,
+        "a leaf of 2 values in a model",
+    );
+    model_refused(vectors([1, 1], (0, 2), &[1.0, 2.0]), Structure, location, "whose leaves have 1");
+    model_refused(vectors([2, 3], (-1, -1), &[]), Structure, location, "a leaf of 1 values");
     model_refused(
         vectors([1, 3], (0, 0), &[1.0; 3]),
         Structure,
@@ -276,7 +281,7 @@ fn leaf_vectors() {
     let infinite = vectors([1, 3], (0, -1), &[1.0, f64::INFINITY, 0.0]);
     model_refused(infinite, Value, "trees[0].leaf_vector[1]", "a leaf of inf");
     let outside = Checkpoint::of(&three).with("trees[0].leaf_vector_end", u64s(&[4]));
-    expect(&outside.bytes(), Structure, place, "entries 0 to 4 of `leaf_vector`, which has 3");
+    expect(&outside.bytes(), Structure, location, "entries 0 to 4 of `leaf_vector`, which has 3");
     // Leaves that all use the same vector would make a small file a huge forest.
     let split = Node::Test(2, 0, 0.0, true, 1, 2);
     let shared = Model {
@@ -286,8 +291,8 @@ fn leaf_vectors() {
     let shared = Checkpoint::of(&shared)
         .with("trees[0].leaf_vector_begin", u64s(&[0; 3]))
         .with("trees[0].leaf_vector_end", u64s(&[0, 3, 3]));
-    let place = "trees[0].leaf_vector_begin[2]";
-    expect(&shared.bytes(), Structure, place, "the lists of `leaf_vector` overlap");
+    let location = "trees[0].leaf_vector_begin[2]";
+    expect(&shared.bytes(), Structure, location, "the lists of `leaf_vector` overlap");
 }
 
 #[test]
@@ -310,7 +315,7 @@ fn leaves_spread_over_too_many_outputs() {
 fn limits_are_kept() {
     let limits = |limits: Limits| LoadOptions { limits, ..Default::default() };
     let default = Limits::default;
-    for (options, place, cause, field) in [
+    for (options, location, cause, field) in [
         (limits(Limits { trees: 1, ..default() }), "num_tree", "2 trees, over the limit of 1", "trees"),
         (limits(Limits { nodes: 5, ..default() }), "trees[1].num_nodes", "6 nodes, over the limit", "nodes"),
         (limits(Limits { depth: 0, ..default() }), "tree 0", "1 depth, over the limit of 0", "depth"),
@@ -325,7 +330,7 @@ fn limits_are_kept() {
         (limits(Limits { string_bytes: 7, ..default() }), "postprocessor", "8 string bytes", "string_bytes"),
     ] {
         let error = refusal(&sound().bytes(), &options);
-        assert_eq!((error.kind(), error.place().to_string().as_str()), (Limit, place), "{error}");
+        assert_eq!((error.kind(), error.location().to_string().as_str()), (Limit, location), "{error}");
         assert!(error.cause().contains(cause), "{error}");
         assert!(error.remedy().contains(&format!("Limits::{field}")), "{error}");
     }
@@ -335,7 +340,11 @@ fn limits_are_kept() {
 fn boosting_rounds_are_not_known() {
     let options = LoadOptions { iteration_range: Some(0..1), ..Default::default() };
     let error = refusal(&sound().bytes(), &options);
-    assert_eq!((error.kind(), error.place()), (Options, &Place::Field("iteration_range".into())), "{error}");
+    assert_eq!(
+        (error.kind(), error.location()),
+        (Options, &Location::Field("iteration_range".into())),
+        "{error}"
+    );
 }
 
 #[test]
@@ -345,9 +354,9 @@ fn every_truncation_is_refused_and_so_is_what_follows_the_end() {
         let error = parse(&bytes[..end], &LoadOptions::default()).expect_err("cut");
         // Shorter ones are not yet known to be treelite's.
         if end >= 14 {
-            let at = error.place().clone();
+            let at = error.location().clone();
             assert!(
-                matches!((error.kind(), at), (Syntax, Place::Byte(at)) if at <= end),
+                matches!((error.kind(), at), (Syntax, Location::Byte(at)) if at <= end),
                 "cut at {end}: {error}"
             );
         }
@@ -374,7 +383,7 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     };
     let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(run).expect("a thread");
     let error = thread.join().expect("no overflow");
-    assert_eq!((error.kind(), error.place()), (Limit, &Place::Field("tree 0".into())));
+    assert_eq!((error.kind(), error.location()), (Limit, &Location::Field("tree 0".into())));
 }
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {

@@ -126,8 +126,8 @@ fn arrays_of_the_wrong_length() {
     }
     let rounds =
         [(&*starts, Value::Null), (&format!("{MODEL}/gbtree_model_param/num_parallel_tree"), json!("3"))];
-    let place = format!("{model}.gbtree_model_param.num_parallel_tree");
-    refused(&rounds, Structure, &place, "2 trees make no whole number of rounds of 3");
+    let location = format!("{model}.gbtree_model_param.num_parallel_tree");
+    refused(&rounds, Structure, &location, "2 trees make no whole number of rounds of 3");
     refused(
         &[("/learner/feature_names", json!(["a"]))],
         Structure,
@@ -166,8 +166,8 @@ fn numbers_out_of_range() {
     let targets = "learner.gradient_booster.model.tree_info[1]";
     refused(&[(&format!("{MODEL}/tree_info/1"), json!(1))], BadValue, targets, "output 1 of 1");
     let base = |text: &str, cause: &str| {
-        let place = "learner.learner_model_param.base_score";
-        refused(&[("/learner/learner_model_param/base_score", json!(text))], BadValue, place, cause);
+        let location = "learner.learner_model_param.base_score";
+        refused(&[("/learner/learner_model_param/base_score", json!(text))], BadValue, location, cause);
     };
     base("1.5E0", "1.5, but the objective takes a value that is between 0 and 1");
     base("NaN", "NaN, but");
@@ -225,20 +225,20 @@ fn category_sets() {
         "invalid value: integer `-1`, expected u32",
     );
     let names = format!("{MODEL}/cats/enc");
-    let place = "learner.gradient_booster.model.cats.enc";
-    refused(&[(&names, json!([{"values": []}]))], Structure, place, "1 entries for 3 features");
+    let location = "learner.gradient_booster.model.cats.enc";
+    refused(&[(&names, json!([{"values": []}]))], Structure, location, "1 entries for 3 features");
     let cut = json!([{"values": []}, {"values": []}, {"offsets": [0, 1, 9], "values": [97, 98]}]);
     refused(
         &[(&names, cut)],
         Structure,
-        &format!("{place}[2].offsets[2]"),
+        &format!("{location}[2].offsets[2]"),
         "a name from byte 1 to byte 9 of 2",
     );
     let back = json!([{"values": []}, {"values": []}, {"offsets": [2, 1], "values": [97, 98]}]);
     refused(
         &[(&names, back)],
         Structure,
-        &format!("{place}[2].offsets[1]"),
+        &format!("{location}[2].offsets[1]"),
         "a name from byte 2 to byte 1 of 2",
     );
 }
@@ -255,13 +255,13 @@ fn vector_leaves() {
     tree_refused(&[width("-1")], Schema, ".tree_param.size_leaf_vector", "integer `-1`, expected u64");
     let targets = ("/learner/learner_model_param/num_target", json!("2"));
     let first = format!("{MODEL}/trees/0/tree_param/size_leaf_vector");
-    let place = "learner.gradient_booster.model.trees[0].base_weights[3]";
+    let location = "learner.gradient_booster.model.trees[0].base_weights[3]";
     let changes = [targets.clone(), (&*first, json!("2"))];
-    refused(&changes, Structure, place, "leaf vector 3 of width 2, but `base_weights` has 5 values");
+    refused(&changes, Structure, location, "leaf vector 3 of width 2, but `base_weights` has 5 values");
     let leaves = format!("{MODEL}/trees/0/leaf_weights");
     let changes = [targets, (&first, json!("2")), (&leaves, json!([0.5, 0.5]))];
-    let place = "learner.gradient_booster.model.trees[0].right_children[1]";
-    refused(&changes, Structure, place, "leaf vector -1 of width 2, but `leaf_weights` has 2 values");
+    let location = "learner.gradient_booster.model.trees[0].right_children[1]";
+    refused(&changes, Structure, location, "leaf vector -1 of width 2, but `leaf_weights` has 2 values");
 }
 
 /// Trees of one value a leaf beside trees of vectors become vectors, which the file does not spell out.

@@ -52,12 +52,12 @@ def look(browser, page_file, screen, scheme, screenshots):
         viewport={"width": SCREENS[screen][0], "height": SCREENS[screen][1]}, color_scheme=scheme, offline=True
     )
     page = context.new_page()
-    address = page_file.resolve().as_uri()
+    url = page_file.resolve().as_uri()
     page.on("console", lambda message: problems.append(f"the console says: {message.text}"))
     page.on("pageerror", lambda error: problems.append(f"an error: {error}"))
     page.on("dialog", lambda dialog: problems.append(f"a dialog: {dialog.message}"))
-    page.on("request", lambda request: request.url != address and problems.append(f"a request: {request.url}"))
-    page.goto(address)
+    page.on("request", lambda request: request.url != url and problems.append(f"a request: {request.url}"))
+    page.goto(url)
     found = page.evaluate(LOOK)
     problems += found["problems"]
     if found["scripts"]:

@@ -44,7 +44,7 @@ pub enum Ran {
 /// the reference and the loop nest.
 pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
     let Case { forest, schedule, batch, .. } = case;
-    let parts: Vec<Case> = case.batches().into_iter().map(|batch| case.first(batch)).collect();
+    let cases: Vec<Case> = case.batches().into_iter().map(|batch| case.first(batch)).collect();
     for emit in [Emit::Slots, Emit::Margins, Emit::Trace] {
         // Whole numbers take the place of floats in one case of three.
         let exact = emit == Emit::Margins && (case.rows.len() + batch).is_multiple_of(3);
@@ -61,7 +61,7 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
         };
         let exe = Executable::from_lowered(client, forest, &lowered).map_err(|e| e.to_string())?;
         let width = emit.width(forest.outputs, forest.trees.len() as u32) as usize;
-        for case in &parts {
+        for case in &cases {
             let batch = case.batch;
             let found = words(client, &exe, forest, &case.rows, batch, batch * width);
             let what = |e: String| format!("{emit:?} of {batch} rows on the GPU: {e}");
@@ -109,7 +109,7 @@ pub fn words(
     };
     let values = bytes(forest.leaf_values.iter().map(|v| v.0 as f32));
     let leaves = Buffer { handle: client.create_from_slice(&values), len: forest.leaf_values.len() };
-    // Not zero, so that a place no kernel writes shows.
+    // Not zero, so that a word no kernel writes shows.
     let out = Buffer { handle: client.create_from_slice(&vec![0xfe; len.max(1) * 4]), len };
     exe.run(&rows, &leaves, &out);
     let bytes = client.read_one(out.handle).expect("the launch went well");

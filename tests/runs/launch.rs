@@ -1,6 +1,6 @@
 //! A cube plan carried out on paper: every unit of every cube in turn, barriers where they stand, sums of a number that
-//! each tree is given. What a GPU would only sometimes show is an error here: two units that add to one place between
-//! the same barriers, a row or a tree outside its cache's window, a sum that is left in shared memory or written twice.
+//! each tree is given. What a GPU would only sometimes show is an error here: two units that add to one sum between
+//! the same barriers, a row or a tree outside its cache's range, a sum that is left in shared memory or written twice.
 
 use std::collections::HashMap;
 
@@ -24,15 +24,15 @@ pub struct Made {
     pub steps: (u32, Remainder),
 }
 
-/// A place that sums are kept in: its number, and who added to it last, since which barrier.
+/// A sum in memory: its number, and who added to it last, since which barrier.
 #[derive(Clone, Copy, Debug, Default)]
-struct EpiloguePlace {
+struct StoredSum {
     sum: u64,
     last: Option<(u32, u32)>,
     written: bool,
 }
 
-/// What one unit has on the way.
+/// The state of one unit.
 #[derive(Clone, Debug, Default)]
 struct Unit {
     at: [u32; 3],
@@ -51,9 +51,9 @@ pub struct Launch<'a> {
     cubes: [u32; 3],
     cube: [u32; 3],
     barriers: u32,
-    result: HashMap<u32, EpiloguePlace>,
-    partials: HashMap<(u32, Vec<u32>, u32), EpiloguePlace>,
-    shared: HashMap<(Vec<u32>, u32), EpiloguePlace>,
+    result: HashMap<u32, StoredSum>,
+    partials: HashMap<(u32, Vec<u32>, u32), StoredSum>,
+    shared: HashMap<(Vec<u32>, u32), StoredSum>,
     shared_from: Option<u32>,
     rows_from: Option<u32>,
     /// The running tree as rows were cached.
@@ -62,7 +62,7 @@ pub struct Launch<'a> {
     made: Vec<Made>,
 }
 
-type Step = Result<(), String>;
+type Outcome = Result<(), String>;
 
 /// The number that a tree adds.
 fn number_of(tree: u32) -> u64 {
@@ -103,7 +103,7 @@ pub fn launch(plan: &Plan<Cube>, extents: Extents, most: u32) -> Result<(Vec<Mad
             .map(|(i, at)| Unit { at, number: number * plan.own.units() + i as u32, ..Unit::default() })
             .collect();
         launch.together(&plan.body, &mut units)?;
-        if launch.shared.values().any(|place| place.sum != 0) {
+        if launch.shared.values().any(|kept| kept.sum != 0) {
             return Err("sums are left in shared memory".to_owned());
         }
         launch.shared.clear();
@@ -130,17 +130,17 @@ fn has_barrier(op: &Op<Cube>) -> bool {
 
 impl Launch<'_> {
     /// What the second launch makes of the private sums, row by row.
-    fn check(&self) -> Step {
+    fn check(&self) -> Outcome {
         let all = (0..self.extents.trees).map(number_of).fold(BASE, u64::wrapping_add);
         let mut copies: HashMap<u32, u64> = HashMap::new();
-        for ((_, _, row), place) in &self.partials {
+        for ((_, _, row), kept) in &self.partials {
             let sum = copies.entry(*row).or_default();
-            *sum = sum.wrapping_add(place.sum);
+            *sum = sum.wrapping_add(kept.sum);
         }
         for row in 0..self.extents.batch {
             let start = if self.plan.sums_once() { None } else { Some(BASE) };
             let own = match (self.result.get(&row), start) {
-                (Some(place), _) => place.sum,
+                (Some(kept), _) => kept.sum,
                 (None, Some(base)) => base,
                 (None, None) => return Err(format!("row {row} is never written, and has no start")),
             };
@@ -152,7 +152,7 @@ impl Launch<'_> {
     }
 
     /// Statements for all units of the cube: those with a barrier inside as one, the others unit by unit.
-    fn together(&mut self, ops: &[Op<Cube>], units: &mut [Unit]) -> Step {
+    fn together(&mut self, ops: &[Op<Cube>], units: &mut [Unit]) -> Outcome {
         for op in ops {
             match op {
                 op if !has_barrier(op) => units.iter_mut().try_for_each(|u| self.alone(op, u))?,
@@ -190,7 +190,7 @@ impl Launch<'_> {
                 }
                 Op::Own(Statement::ClearShared) => {
                     self.barriers += 1;
-                    if self.shared.values().any(|place| place.sum != 0) {
+                    if self.shared.values().any(|kept| kept.sum != 0) {
                         return Err("shared sums are cleared that nobody has added up".to_owned());
                     }
                     self.shared.clear();
@@ -205,28 +205,28 @@ impl Launch<'_> {
         Ok(())
     }
 
-    fn reduce(&mut self, into: Sum, chains: &[Vec<RowLoop>], units: &mut [Unit]) -> Step {
+    fn reduce(&mut self, into: Sum, chains: &[Vec<RowLoop>], units: &mut [Unit]) -> Outcome {
         for chain in chains {
             self.barriers += 1;
             let mut rows = Vec::new();
             self.rows_of(chain, &units[0], None, &mut rows);
             let all = units.len();
             for (share, row) in rows {
-                let window = self.shared_from.ok_or("shared sums are added up before they are cleared")?;
-                let near = row.checked_sub(window).ok_or(format!("row {row} is before the window"))?;
+                let first = self.shared_from.ok_or("shared sums are added up before they are cleared")?;
+                let near = row.checked_sub(first).ok_or(format!("row {row} is before the cleared rows"))?;
                 let mut sum = 0u64;
-                for (_, place) in self.shared.iter_mut().filter(|((_, r), _)| *r == near) {
-                    sum = sum.wrapping_add(std::mem::take(&mut place.sum));
+                for (_, kept) in self.shared.iter_mut().filter(|((_, r), _)| *r == near) {
+                    sum = sum.wrapping_add(std::mem::take(&mut kept.sum));
                 }
                 self.add(into, row, sum, &units[share as usize % all].clone())?;
             }
         }
         self.barriers += 1;
-        self.shared.values_mut().for_each(|place| place.last = None);
+        self.shared.values_mut().for_each(|kept| kept.last = None);
         Ok(())
     }
 
-    /// The rows that a chain of loops goes over, each with its place in the first loop, which units share out.
+    /// The rows that a chain of loops goes over, each with its index in the first loop, which units share out.
     fn rows_of(&self, chain: &[RowLoop], unit: &Unit, share: Option<u32>, out: &mut Vec<(u32, u32)>) {
         let Some((first, rest)) = chain.split_first() else {
             out.push((share.unwrap_or(0), unit.row));
@@ -243,7 +243,7 @@ impl Launch<'_> {
     }
 
     /// A statement by one unit.
-    fn alone(&mut self, op: &Op<Cube>, unit: &mut Unit) -> Step {
+    fn alone(&mut self, op: &Op<Cube>, unit: &mut Unit) -> Outcome {
         match op {
             Op::Loop(l) => {
                 for offset in self.offsets(&l.range, l.map, unit) {
@@ -275,7 +275,7 @@ impl Launch<'_> {
         }
     }
 
-    fn walk(&mut self, walk: &Walk<Cube>, unit: &mut Unit) -> Step {
+    fn walk(&mut self, walk: &Walk<Cube>, unit: &mut Unit) -> Outcome {
         let lanes = match &walk.lanes {
             Some(lanes) => {
                 let offsets = self.offsets(&lanes.range, Map::Serial, unit);
@@ -322,10 +322,10 @@ impl Launch<'_> {
         Ok(())
     }
 
-    fn add(&mut self, into: Sum, row: u32, sum: u64, unit: &Unit) -> Step {
+    fn add(&mut self, into: Sum, row: u32, sum: u64, unit: &Unit) -> Outcome {
         let now = (unit.number, self.barriers);
         let units = self.plan.own.units();
-        let (place, first, atomic) = match into {
+        let (kept, first, atomic) = match into {
             Sum::Result { first } => (self.result.entry(row).or_default(), first, false),
             Sum::Atomic => (self.result.entry(row).or_default(), false, true),
             Sum::Partial { buffer } => {
@@ -335,27 +335,27 @@ impl Launch<'_> {
             }
             Sum::Shared => {
                 let sums = self.plan.own.shared_sums.as_ref().expect("verified");
-                let window = self.shared_from.ok_or("a shared sum before they are cleared")?;
-                let near = row.checked_sub(window).filter(|r| *r < sums.rows);
+                let from = self.shared_from.ok_or("a shared sum before they are cleared")?;
+                let near = row.checked_sub(from).filter(|r| *r < sums.rows);
                 let near =
-                    near.ok_or(format!("row {row} is outside the shared sums' {} from {window}", sums.rows))?;
+                    near.ok_or(format!("row {row} is outside the shared sums' {} from {from}", sums.rows))?;
                 let copy = sums.axes.iter().map(|(axis, _)| unit.at[*axis as usize]).collect();
                 (self.shared.entry((copy, near)).or_default(), false, false)
             }
         };
         let clash = |(who, when): (u32, u32)| who != now.0 && (who / units != now.0 / units || when == now.1);
-        if !atomic && place.last.is_some_and(clash) {
-            return Err(format!("row {row}: unit {} adds where unit {:?} does, {into:?}", now.0, place.last));
+        if !atomic && kept.last.is_some_and(clash) {
+            return Err(format!("row {row}: unit {} adds where unit {:?} does, {into:?}", now.0, kept.last));
         }
-        place.last = Some(now);
+        kept.last = Some(now);
         let to_result = matches!(into, Sum::Result { .. } | Sum::Atomic);
-        match (first, place.written) {
+        match (first, kept.written) {
             (true, true) => return Err(format!("row {row} is begun twice")),
-            (true, false) => place.sum = BASE.wrapping_add(sum),
-            (false, false) if to_result => place.sum = BASE.wrapping_add(sum),
-            (false, _) => place.sum = place.sum.wrapping_add(sum),
+            (true, false) => kept.sum = BASE.wrapping_add(sum),
+            (false, false) if to_result => kept.sum = BASE.wrapping_add(sum),
+            (false, _) => kept.sum = kept.sum.wrapping_add(sum),
         }
-        place.written = true;
+        kept.written = true;
         if to_result && !first && self.plan.sums_once() {
             return Err(format!("row {row} is added to before it has a start"));
         }
@@ -384,7 +384,7 @@ impl Launch<'_> {
             u64::from(value(l.end)).saturating_sub(taken)
         };
         let end = range.limits.iter().map(limit).min().unwrap_or(0);
-        let all = (u64::from(value(range.start))..end).step_by(value(range.step).max(1) as usize);
+        let all = (u64::from(value(range.start))..end).step_by(value(range.stride).max(1) as usize);
         let all = all.map(|o| o as u32);
         match map {
             Map::Serial => all.collect(),

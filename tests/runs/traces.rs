@@ -113,18 +113,18 @@ pub fn recorded(case: &Case, threads: u32) -> Result<Record, String> {
     let program = Program::new(forest, &lowered, threads).map_err(|e| e.to_string())?;
     let (columns, trees) = (forest.features.len(), forest.trees.len());
     let rows = Rows::strided(&case.rows, [*batch, columns], [columns, 1]).map_err(|e| e.to_string())?;
-    // A visit that is left out keeps a place that no run gives.
+    // A visit that is left out keeps a number that no run gives.
     let mut trace = vec![TraceEntry::default(); batch * trees];
     program.trace(&rows, &mut trace).map_err(|e| e.to_string())?;
     let mut visits: Vec<(usize, TraceEntry)> = trace.into_iter().enumerate().collect();
-    visits.sort_unstable_by_key(|(_, visit)| visit.place);
+    visits.sort_unstable_by_key(|(_, visit)| visit.visit);
     // A visit made twice, or not at all, leaves a gap.
-    if let Some((k, (at, visit))) = visits.iter().enumerate().find(|(k, v)| v.1.place != *k as u32) {
+    if let Some((k, (at, visit))) = visits.iter().enumerate().find(|(k, v)| v.1.visit != *k as u32) {
         let (row, tree) = (at / trees, at % trees);
         return Err(format!(
-            "place {k} of {} is lost; row {row}, tree {tree} has {}",
+            "visit {k} of {} is lost; row {row}, tree {tree} has {}",
             batch * trees,
-            visit.place
+            visit.visit
         ));
     }
     let mut record = Record::default();
@@ -155,7 +155,7 @@ pub fn difference(found: &Walks, expected: &Walks) -> String {
     format!("{} workers, should be {}", found.len(), expected.len())
 }
 
-/// The number a kernel gives a visit's worker: its cube's place in the grid, then its unit's in the cube.
+/// The number a kernel gives a visit's worker: its cube's index in the grid, then its unit's in the cube.
 pub fn unit_of(visit: &Visit, cubes: [u32; 3], units: [u32; 3]) -> u32 {
     let index = |dim: GpuDim| {
         visit.worker.iter().find(|(mode, _)| *mode == Mode::Gpu(dim)).map_or(0, |(_, index)| *index)

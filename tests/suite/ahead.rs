@@ -97,15 +97,15 @@ struct Found {
 }
 
 fn found(line: &str) -> Found {
-    let parts: Vec<Vec<&str>> = line.split(';').map(|part| part.split_whitespace().collect()).collect();
-    let whole = |part: &[&str]| part.iter().map(|n| n.parse().expect("a whole number")).collect();
-    let real = |part: &[&str]| part.iter().map(|n| hexadecimal(n)).collect();
+    let fields: Vec<Vec<&str>> = line.split(';').map(|field| field.split_whitespace().collect()).collect();
+    let whole = |field: &[&str]| field.iter().map(|n| n.parse().expect("a whole number")).collect();
+    let real = |field: &[&str]| field.iter().map(|n| hexadecimal(n)).collect();
     Found {
-        leaves: whole(&parts[0]),
-        margins: real(&parts[1]),
-        values: real(&parts[2]),
-        classes: whole(&parts[3]),
-        labels: parts[4].iter().map(|label| label.to_string()).collect(),
+        leaves: whole(&fields[0]),
+        margins: real(&fields[1]),
+        values: real(&fields[2]),
+        classes: whole(&fields[3]),
+        labels: fields[4].iter().map(|label| label.to_string()).collect(),
     }
 }
 

@@ -89,7 +89,7 @@ fn numbers_of_every_type_are_read() {
     for (array, expected) in cases {
         let what = array.data_type().to_string();
         same(&read(&forest, &batch(&[("x", array.clone())])).expect(&what), &expected, &what);
-        // Without nulls, and from a place that is not the array's first.
+        // Without nulls, and from an offset that is not 0.
         for from in 1..3 {
             let rest = batch(&[("x", array.slice(from, 3 - from))]);
             same(&read(&forest, &rest).expect(&what), &expected[from..], &what);
@@ -348,8 +348,8 @@ fn random_tables_become_their_numbers() {
             })
             .collect();
         let forest = named(&names.iter().map(String::as_str).collect::<Vec<_>>());
-        for place in (1..width).rev() {
-            columns.swap(place, random.below(place + 1));
+        for index in (1..width).rev() {
+            columns.swap(index, random.below(index + 1));
         }
         let columns: Vec<(&str, ArrayRef)> =
             columns.iter().map(|(name, array)| (name.as_str(), array.clone())).collect();
@@ -381,9 +381,9 @@ fn columns_of_a_batch_are_its_rows() {
     let batch = RecordBatch::try_from_iter(columns).expect("a batch");
     let reader = BatchReader::new(&forest, &batch.schema(), ColumnMatch::ByPosition).expect("a reader");
     for (first, count) in [(0, count), (1, 16), (13, 600), (699, 1), (5, 0)] {
-        let part = batch.slice(first, count);
-        let rows: Vec<f64> = reader.rows(&part).expect("rows");
-        let columns = reader.columns(&part).expect("columns");
+        let slice = batch.slice(first, count);
+        let rows: Vec<f64> = reader.rows(&slice).expect("rows");
+        let columns = reader.columns(&slice).expect("columns");
         let columns = columns.columns();
         for (at, column) in columns.iter().enumerate() {
             let mut values = vec![0f64; count];

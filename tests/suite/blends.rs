@@ -14,7 +14,7 @@ use fangorn::{
 use generate::{Case, forest_of};
 use proptest::{prelude::*, test_runner::Config};
 
-/// Nests that read each row in one window, of one block of rows or several, aligned or not, and some that don't.
+/// Nests that read each row in one window, of one row block or several, aligned or not, and some that don't.
 const NESTS: [&str; 14] = [
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)",
     "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend)",
@@ -25,7 +25,7 @@ const NESTS: [&str; 14] = [
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend(3))",
     "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend(8))\nlayout(depth_first)",
     "tile(batch, b0, b1, 100)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend(1))",
-    // A cut tree's rows begin inside a block of ranks.
+    // A cut tree's rows begin inside a row block.
     "tile(batch, b0, b1, 128)\ntile(b1, b2, b3, 24)\nreorder(b0, b2, tree, b3)\ncache(b0)\nevaluate(b3, blend(3))",
     // Rows of a visit lie eight apart.
     "tile(batch, b0, b1, 256)\ntile(b1, b2, b3, 8)\nreorder(b0, b3, tree, b2)\ncache(b0)\nevaluate(b2, blend)",

@@ -82,23 +82,23 @@ impl Held {
     }
 }
 
-/// A column in memory: the value of row `i` is `held[from + i * step]`. `bits` is a bitmap of the values that are not
+/// A column in memory: the value of row `i` is `held[from + i * stride]`. `bits` is a bitmap of the values that are not
 /// missing, with the index of its first bit.
 struct Kept {
     held: Held,
     dtype: &'static str,
     from: usize,
-    step: usize,
+    stride: usize,
     bits: Option<(Vec<u8>, usize)>,
 }
 
 impl Kept {
     fn draw(values: &[f64], random: &mut Seeded) -> Self {
-        let (from, step) = (random.below(3), 1 + random.below(2) * random.below(4));
+        let (from, stride) = (random.below(3), 1 + random.below(2) * random.below(4));
         let garbage = random.below(2) == 0 && values.iter().any(|v| v.is_nan());
-        let mut spread = vec![values[0]; from + (values.len() - 1) * step + 1 + random.below(3)];
+        let mut spread = vec![values[0]; from + (values.len() - 1) * stride + 1 + random.below(3)];
         for (row, value) in values.iter().enumerate() {
-            spread[from + row * step] = *value;
+            spread[from + row * stride] = *value;
         }
         let first = random.below(TYPES.len());
         let types = (0..TYPES.len()).map(|at| TYPES[(first + at) % TYPES.len()]);
@@ -114,13 +114,16 @@ impl Kept {
             }
             (bits, offset)
         });
-        Self { held, dtype, from, step, bits }
+        Self { held, dtype, from, stride, bits }
     }
 
     fn column(&self, rows: usize) -> Column<'_> {
-        let column = match (self.from, self.step, &self.bits) {
+        let column = match (self.from, self.stride, &self.bits) {
             (0, 1, None) if self.held.values().len() == rows => Column::new(self.held.values()),
-            _ => Column::strided(self.held.values(), rows, self.from, self.step).expect("values of all rows"),
+            _ => {
+                let column = Column::strided(self.held.values(), rows, self.from, self.stride);
+                column.expect("values of all rows")
+            }
         };
         match &self.bits {
             Some((bits, offset)) => column.with_validity(bits, *offset).expect("bits of all rows"),
@@ -192,7 +195,7 @@ fn columns_of_any_type_have_the_leaves_of_their_rows() {
     }
 }
 
-/// Blocks of a predictor that is asked for values, and those of the same rows one after the other.
+/// Results of a predictor that is asked for values, and those of the same rows one after the other.
 #[test]
 fn values_are_those_of_rows() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/softprob");

@@ -13,7 +13,7 @@ use fangorn::{
     Forest, Predictor,
     contributions::{Explainer, Interventional, reference},
     cpu::{Row, Rows},
-    forest::{Aggregate, Predicate, Side, reference as walks},
+    forest::{Aggregate, Predicate, Side, reference as interpreter},
 };
 use support::{folders, specimen};
 
@@ -34,7 +34,7 @@ fn tree_shap_is_the_definition() {
             for (found, exact) in reference::tree_shap(&forest, row).iter().zip(&exact) {
                 assert!((found - exact).abs() < 1e-10, "case {case}: {found} for {exact}");
             }
-            for (sum, margin) in exact.chunks_exact(6).zip(walks::margins(&forest, row)) {
+            for (sum, margin) in exact.chunks_exact(6).zip(interpreter::margins(&forest, row)) {
                 assert!((sum.iter().sum::<f64>() - margin).abs() < 1e-10, "case {case}");
             }
         }
@@ -65,7 +65,7 @@ fn the_kernel_gives_what_tree_shap_gives() {
     }
 }
 
-/// A row has the same bits alone and at any place of a batch: in any register of a step, and in the rest of a block.
+/// A row has the same bits alone and at any index of a batch: in any lane of a group of rows, and in the rest.
 #[test]
 fn rows_are_explained_alike_wherever_they_stand() {
     let mut draws = Seeded(23);
@@ -206,11 +206,11 @@ fn contributions_against_a_background_add_up_on_long_paths_and_without_covers() 
         let found = against(&bare, &other, &own, count);
         let outputs = bare.outputs as usize;
         let means = (0..outputs).map(|o| {
-            other.chunks_exact(features).map(|row| walks::margins(&bare, row)[o]).sum::<f64>() / 5.0
+            other.chunks_exact(features).map(|row| interpreter::margins(&bare, row)[o]).sum::<f64>() / 5.0
         });
         let means: Vec<f64> = means.collect();
         for (row, found) in own.chunks_exact(features).zip(found.chunks_exact(outputs * (features + 1))) {
-            let margins = walks::margins(&bare, row);
+            let margins = interpreter::margins(&bare, row);
             for ((found, margin), mean) in found.chunks_exact(features + 1).zip(margins).zip(&means) {
                 let sum: f64 = found.iter().map(|v| f64::from(*v)).sum();
                 assert!((sum - margin).abs() < 1e-4, "case {case}: {sum} for {margin}");

@@ -64,8 +64,8 @@ const DIRECTIVES: [&str; 30] = [
 const REFUSED: [(&str, &str); 2] =
     [("tileNodes(n)", "layout(reorg)"), ("tileNodes(n)", "layout(depth_first)")];
 
-/// Where each stands in [`DIRECTIVES`].
-fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
+/// The index of a directive in [`DIRECTIVES`].
+fn index(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
     match directive {
         Directive::Tile { .. } => 0,
         Directive::Split { .. } => 1,
@@ -113,7 +113,7 @@ fn has(schedule: &Schedule) -> [bool; DIRECTIVES.len()] {
             let dim = dims[var.rsplit('.').next().unwrap_or(var)];
             dims.extend([(a.clone(), dim), (b.clone(), dim)]);
         }
-        has[place(directive, &dims)] = true;
+        has[index(directive, &dims)] = true;
     }
     has
 }
@@ -162,10 +162,10 @@ fn asks(forest: &Forest, what: impl Fn(&Predicate) -> bool) -> bool {
     forest.trees.iter().any(|t| t.nodes.iter().any(asked))
 }
 
-/// What tables ask of an engine.
-type Question = (&'static str, fn(&Table) -> bool);
+/// What a table asks of an engine.
+type Demand = (&'static str, fn(&Table) -> bool);
 
-const QUESTIONS: [Question; 8] = [
+const DEMANDS: [Demand; 8] = [
     ("thresholds only", |t| !asks(&t.forest, |p| !matches!(p, Predicate::Less { .. }))),
     ("categories", |t| asks(&t.forest, |p| matches!(p, Predicate::InSet { .. }))),
     ("many codes", |t| t.forest.sets.iter().any(|set| set.words.len() > 8)),
@@ -210,7 +210,7 @@ fn of_tables(rare: &mut Vec<String>) -> String {
         text += "\n";
     }
     text += "# Tables that an engine's schedule accepts, by what is asked of it:\n";
-    let names: Vec<&str> = QUESTIONS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = DEMANDS.iter().map(|(name, _)| *name).collect();
     let _ = writeln!(text, "# {}", names.join(", "));
     for (name, schedule, _) in engines() {
         let schedule = |t: &Table| {
@@ -219,11 +219,11 @@ fn of_tables(rare: &mut Vec<String>) -> String {
         let accepts = |t: &Table| check_with(&t.forest, &schedule(t), Request::cpu(), None).is_ok();
         let accepted: Vec<&Table> = tables.iter().map(|(t, _)| t).filter(|t| accepts(t)).collect();
         let _ = write!(text, "{name:32}");
-        for (question, holds) in QUESTIONS {
+        for (demand, holds) in DEMANDS {
             let count = accepted.iter().filter(|t| holds(t)).count();
             let _ = write!(text, "{count:5}");
             if count < LEAST {
-                rare.push(format!("{question} asked of {name}: {count}"));
+                rare.push(format!("{demand} asked of {name}: {count}"));
             }
         }
         text += "\n";

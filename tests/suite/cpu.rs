@@ -1,4 +1,4 @@
-//! The native kernels, where random cases seldom come: whole blocks of rows, windows that are copied, trees too deep for
+//! The native kernels, where random cases seldom come: whole row blocks, windows that are copied, trees too deep for
 //! their tops, and rows of which a walk ends long before the others'.
 
 use crate::generate;

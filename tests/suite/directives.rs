@@ -297,17 +297,17 @@ fn reductions_add_up_the_same() {
     }
 }
 
-/// Tiles of `trees/2`, `trees/3` and so on: only a call knows their sizes, and a run has a place for 64.
+/// Tiles of `trees/2`, `trees/3` and so on: only a call knows their sizes, and a run has room for 64.
 #[test]
 fn a_program_has_room_for_64_sizes_that_only_a_call_knows() {
     let forest = forest_of("150 x depth 1; features 2");
     let mut seen = Vec::new();
     for sizes in 50..70u32 {
-        // Parts of two trees stand side by side. The end of each is a size, and so is the tile of most.
-        let (parts, tiles) = (sizes.div_ceil(2), sizes / 2);
+        // Loops over two trees each stand side by side. The end of each is a size, and so is the tile of most.
+        let (loops, tiles) = (sizes.div_ceil(2), sizes / 2);
         let mut text = String::new();
         let mut rest = "tree".to_owned();
-        for k in 0..parts {
+        for k in 0..loops {
             writeln!(text, "split({rest}, a{k}, b{k}, 2)").expect("a string");
             if k < tiles {
                 writeln!(text, "tile(a{k}, c{k}, d{k}, trees/{})", k + 2).expect("a string");
@@ -387,14 +387,14 @@ fn trees_are_sorted_as_said() {
     // Of one shape side by side: both trees of depth 2, both chains of 3.
     let by = order("structure");
     let together = |a: u32, b: u32| {
-        let place = |t: u32| by.iter().position(|o| *o == t).expect("a tree");
-        place(a).abs_diff(place(b)) == 1
+        let position = |t: u32| by.iter().position(|o| *o == t).expect("a tree");
+        position(a).abs_diff(position(b)) == 1
     };
     assert!(together(1, 4) && together(0, 5), "{by:?}");
 }
 
 /// Node `i` of the tree at position `t` of `n`, in level order: in `layout(reorg)` at `i n + t`, in `layout(array)` at
-/// its place in the tree's own run.
+/// its offset in the tree's own run.
 #[test]
 fn full_trees_lie_where_they_are_said_to() {
     let forest = forest_of("depth 3, chain 3, depth 1, chain 2; features 5");
@@ -446,7 +446,7 @@ fn caches_stand_where_they_are_said_to() {
     assert!(cpu.contains("cacheRows") && cpu.contains("cacheTrees"), "{cpu}");
 }
 
-/// A cube that walks a group of trees caches the columns of those, whose places its nodes then name.
+/// A cube that walks a group of trees caches the columns of those, whose indices in the cache its nodes then name.
 #[test]
 fn rows_are_cached_for_the_trees_of_a_cube() {
     let forest = forest_of("12 x depth 2; features 36");

@@ -23,7 +23,7 @@ fn traced(predictor: &Predictor, columns: usize, batch: usize) -> Vec<(Engine, u
     let trace = predictor.trace(&Rows::new(&values, columns).expect("rows")).expect("a trace");
     let mut counts = BTreeMap::new();
     for entry in &trace {
-        assert_ne!(entry.place, u32::MAX, "a visit that is not made");
+        assert_ne!(entry.visit, u32::MAX, "a visit that is not made");
         *counts.entry(entry.engine).or_insert(0) += 1;
     }
     counts.into_iter().collect()

@@ -74,8 +74,8 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
         |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8")) as usize;
     let count = u32::from_le_bytes(bytes[12..16].try_into().expect("4")) as usize;
     for entry in (0..count).map(|i| 24 + 32 * i) {
-        let (place, length) = (word(&bytes, entry + 8), word(&bytes, entry + 16));
-        if let Some(section) = place.checked_add(length).and_then(|end| bytes.get(place..end)) {
+        let (offset, length) = (word(&bytes, entry + 8), word(&bytes, entry + 16));
+        if let Some(section) = offset.checked_add(length).and_then(|end| bytes.get(offset..end)) {
             let sum = crc32fast::hash(section);
             bytes[entry + 4..entry + 8].copy_from_slice(&sum.to_le_bytes());
         }

@@ -239,11 +239,11 @@ fn forest(random: &mut Seeded, columns: usize, thresholds: &[f64], categories: b
 /// Columns that are prepared in a random way: what a column transformer does to some of the columns.
 fn prepared(graph: &mut Graph, random: &mut Seeded, x: Operand, columns: usize) -> (Operand, usize) {
     let count = 1 + random.below(columns);
-    let places: Vec<i64> = (0..count).map(|_| random.below(columns) as i64).collect();
+    let indices: Vec<i64> = (0..count).map(|_| random.below(columns) as i64).collect();
     let (mut found, mut width) = (x, columns);
     if random.below(5) > 0 {
-        let places = graph.weight(Tensor::new([count], Elements::I64(places)).expect("a list"));
-        (found, width) = (graph.node("columns", Operator::Gather { axis: 1 }, [x, places]), count);
+        let indices = graph.weight(Tensor::new([count], Elements::I64(indices)).expect("a list"));
+        (found, width) = (graph.node("columns", Operator::Gather { axis: 1 }, [x, indices]), count);
     }
     let number = |random: &mut Seeded| [0.5, -2.0, 3.0, 1e-3, 0.1, -7.25, 1.0][random.below(7)];
     for _ in 0..random.below(4) {
@@ -285,9 +285,9 @@ fn prepared(graph: &mut Graph, random: &mut Seeded, x: Operand, columns: usize) 
 
 /// A one-hot encoder of one column.
 fn encoded(graph: &mut Graph, random: &mut Seeded, x: Operand, columns: usize) -> (Operand, usize) {
-    let place = Tensor::new([1], Elements::I64(vec![random.below(columns) as i64])).expect("a number");
-    let place = graph.weight(place);
-    let column = graph.node("column", Operator::Gather { axis: 1 }, [x, place]);
+    let index = Tensor::new([1], Elements::I64(vec![random.below(columns) as i64])).expect("a number");
+    let index = graph.weight(index);
+    let column = graph.node("column", Operator::Gather { axis: 1 }, [x, index]);
     let truncated = random.below(2) == 0;
     let (column, categories) = match truncated {
         true => {
@@ -312,17 +312,17 @@ fn folded_forests_reach_the_same_leaves() {
         let columns = 1 + random.below(7);
         let mut graph = Graph::default();
         let x = graph.input("x", Dtype::F32, [None, Some(columns)]);
-        let mut pieces = Vec::new();
+        let mut groups = Vec::new();
         for _ in 0..1 + random.below(4) {
-            pieces.push(match random.below(4) {
+            groups.push(match random.below(4) {
                 0 => encoded(&mut graph, &mut random, x, columns),
                 _ => prepared(&mut graph, &mut random, x, columns),
             });
         }
-        let width = pieces.iter().map(|(_, width)| width).sum();
-        let rows = match pieces[..] {
+        let width = groups.iter().map(|(_, width)| width).sum();
+        let rows = match groups[..] {
             [(only, _)] => only,
-            _ => graph.node("together", Operator::Concat { axis: 1 }, pieces.iter().map(|(piece, _)| *piece)),
+            _ => graph.node("together", Operator::Concat { axis: 1 }, groups.iter().map(|(group, _)| *group)),
         };
         let thresholds = [0.0, 0.5, 1.0, -1.25, 3.0, 0.1, -7.0, 2.5e-3, 40.0];
         let categories = random.below(4) == 0;
@@ -435,7 +435,7 @@ output \"last\": %1
     }
 }
 
-/// Products of every shape around the blocks of the products' kernel, with none of a dimension among them, as the
+/// Products of every shape around the tiles of the products' kernel, with none of a dimension among them, as the
 /// predictor and as the interpreter computes them.
 #[test]
 fn products_of_all_shapes_are_those_of_the_interpreter() {
@@ -602,9 +602,9 @@ fn typed(
         }
         4 => {
             let count = 1 + random.below(4);
-            let places = (0..count).map(|_| random.below(width) as i64).collect();
-            let places = graph.weight(Tensor::new([count], Elements::I64(places)).expect("a list"));
-            (graph.node("columns", Operator::Gather { axis: 1 }, [x, places]), count, true)
+            let indices = (0..count).map(|_| random.below(width) as i64).collect();
+            let indices = graph.weight(Tensor::new([count], Elements::I64(indices)).expect("a list"));
+            (graph.node("columns", Operator::Gather { axis: 1 }, [x, indices]), count, true)
         }
         5 => (graph.node("twice", Operator::Concat { axis: 1 }, [x, x]), 2 * width, true),
         6 => {
@@ -649,10 +649,10 @@ fn types_that_are_rewritten_keep_every_bit() {
             let half = graph.weight(Tensor::new([1], Elements::F64(vec![0.5])).expect("a number"));
             graph.nodes[1].operands[1] = half;
         }
-        for step in 0..1 + random.below(9) {
+        for index in 0..1 + random.below(9) {
             at = typed(&mut graph, &mut random, at);
             if random.below(6) == 0 {
-                graph.output(&format!("step {step}"), at.0);
+                graph.output(&format!("output {index}"), at.0);
             }
         }
         graph.output("y", at.0);

@@ -116,8 +116,9 @@ fn classical_models_predict_what_scikit_learn_predicts() {
     assert!(wrong.is_empty(), "{} of {} models differ: {wrong:?}", wrong.len(), folders.len());
 }
 
-/// Batches of any size give each row what it gets alone, across the parts that a batch is evaluated in. Of a network before
-/// a forest this holds for the network: the forest's contract of sums lets the last digit of a value depend on the batch.
+/// Batches of any size give each row what it gets alone, across the pieces that a batch is evaluated in. Of a network
+/// before a forest this holds for the network: the forest's contract of sums lets the last digit of a value depend on
+/// the batch.
 #[test]
 fn rows_do_not_depend_on_their_batch() {
     for name in ["Pipeline", "network-images", "network-texts"] {
@@ -163,15 +164,15 @@ fn lines_of_every_length() {
         let x = floats(&[lines, length], &values);
         for greatest in [true, false] {
             let operator = Operator::ArgExtreme { axis: 1, keep: false, greatest, last: false };
-            let found = operator.evaluate(&[&x]).expect("places").remove(0);
-            let places = values.chunks(length).map(|line| {
+            let found = operator.evaluate(&[&x]).expect("indices").remove(0);
+            let indices = values.chunks(length).map(|line| {
                 let missing = line.iter().position(|v| v.is_nan());
                 let better = |a: f32, b: f32| if greatest { a > b } else { a < b };
                 missing.unwrap_or_else(|| {
                     (1..length).fold(0, |best, at| if better(line[at], line[best]) { at } else { best })
                 })
             });
-            let expected: Vec<i64> = places.map(|place| place as i64).collect();
+            let expected: Vec<i64> = indices.map(|index| index as i64).collect();
             assert_eq!(found, integers(&[lines], &expected), "{length}, greatest: {greatest}");
         }
         let wide =
@@ -202,16 +203,16 @@ fn slices_of_every_kind() {
                     true => (from_front(start).clamp(0, n), from_front(end).clamp(0, n)),
                     false => (from_front(start).clamp(-1, n - 1), from_front(end).clamp(-1, n - 1)),
                 };
-                let mut places = Vec::new();
+                let mut indices = Vec::new();
                 let mut at = start_at;
                 while if step > 0 { at < end_at } else { at > end_at } {
-                    places.push(at as usize);
+                    indices.push(at as usize);
                     at = at.saturating_add(step);
                 }
                 let mut shape = lengths.to_vec();
-                shape[axis] = places.len();
+                shape[axis] = indices.len();
                 let chosen =
-                    |at: &i64| places.iter().position(|place| *place == *at as usize / after % length);
+                    |at: &i64| indices.iter().position(|index| *index == *at as usize / after % length);
                 let mut expected: Vec<i64> = (0..24).filter(|at| chosen(at).is_some()).collect();
                 expected.sort_by_key(|at| {
                     let outer = *at as usize / after / length;
@@ -290,17 +291,17 @@ fn operators_give_in_place_what_they_give_alone() {
             if kept {
                 graph.output("z", first);
             }
-            let place = format!("{operator} of {:?} {:?}", x.dtype(), other.map(Tensor::shape));
+            let what = format!("{operator} of {:?} {:?}", x.dtype(), other.map(Tensor::shape));
             let expected = alone(operator, &tensors.iter().collect::<Vec<_>>());
             let expected = expected.and_then(|result| alone(&absolute, &[&result]));
             match (expected, graph.run(&inputs)) {
                 (Ok(expected), Ok(found)) => {
                     assert_eq!((found[0].shape(), found[0].dtype()), (expected.shape(), expected.dtype()));
-                    assert_eq!(bits(&found[0]), bits(&expected), "{place}");
-                    assert!(!kept || bits(&found[1]) == bits(&negated), "{place}: the operand has changed");
+                    assert_eq!(bits(&found[0]), bits(&expected), "{what}");
+                    assert!(!kept || bits(&found[1]) == bits(&negated), "{what}: the operand has changed");
                 }
                 (Err(_), Err(_)) => {}
-                (expected, found) => panic!("{place}: {expected:?} and {found:?}"),
+                (expected, found) => panic!("{what}: {expected:?} and {found:?}"),
             }
         }
     };
@@ -345,14 +346,14 @@ fn outputs_take_the_memory_of_earlier_ones() {
         floats(&[count, 3], &values)
     };
     let mut outputs = vec![integers(&[20_000, 3], &[5; 60_000])];
-    let mut address = std::ptr::null();
+    let mut pointer = std::ptr::null();
     for count in [20_000, 9_000, 4_097, 1, 0, 12_000] {
         predictor.predict_into(&[rows(count)], &mut outputs).expect("values");
         assert_eq!(outputs, predictor.predict(&[rows(count)]).expect("values"), "{count} rows");
         let Elements::F32(values) = outputs[0].elements() else { panic!("floats") };
         match count {
-            20_000 => address = values.as_ptr(),
-            9_000 | 4_097 => assert_eq!(values.as_ptr(), address, "{count} rows"),
+            20_000 => pointer = values.as_ptr(),
+            9_000 | 4_097 => assert_eq!(values.as_ptr(), pointer, "{count} rows"),
             _ => {}
         }
     }
@@ -531,7 +532,7 @@ fn operators_mean_what_numpy_means() {
 #[test]
 fn operands_that_do_not_fit_are_refused() {
     let (x, y) = (floats(&[2, 3], &[0.0; 6]), floats(&[2, 2], &[0.0; 4]));
-    for (operator, operands, part) in [
+    for (operator, operands, phrase) in [
         (Operator::Binary(Binary::Add), vec![x.clone(), y.clone()], "don't broadcast"),
         (Operator::Binary(Binary::And), vec![x.clone(), x.clone()], "does not take f32"),
         (Operator::MatMul, vec![x.clone(), x.clone()], "have no product"),
@@ -543,8 +544,8 @@ fn operands_that_do_not_fit_are_refused() {
         (Operator::Fill(Elements::F32(vec![0.0])), vec![integers(&[2], &[1 << 40, 1 << 40])], "too large"),
         (Operator::Binary(Binary::Add), vec![x.clone()], "takes 2 operands"),
     ] {
-        let error = run(operator, &operands).expect_err(part);
-        assert!(error.starts_with("it: ") && error.contains(part), "`{part}` is not in {error}");
+        let error = run(operator, &operands).expect_err(phrase);
+        assert!(error.starts_with("it: ") && error.contains(phrase), "`{phrase}` is not in {error}");
     }
     // Each tensor is twice as long as the one before it.
     let mut graph = Graph::default();
@@ -565,15 +566,15 @@ fn operands_that_do_not_fit_are_refused() {
 fn a_graphs_text_names_its_operators_and_weights() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo-classical/Pipeline");
     let text = load_graph(&folder.join("model.onnx"), &Default::default()).expect("a graph").to_string();
-    let parts = [
+    let phrases = [
         "input %in0 \"X\": f32[rows, 6]",
         "% filled, exact in ",
         "matmul(",
         "): i64[rows]  // indices in f32",
         "output \"label\"",
     ];
-    for part in parts {
-        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    for phrase in phrases {
+        assert!(text.contains(phrase), "`{phrase}` is not in\n{text}");
     }
     let dtypes = [
         (Elements::F32(vec![0.0, 1.0]), Some(NumberType::Bool)),
@@ -619,10 +620,10 @@ fn the_types_of_a_line_are_checked() {
     assert!(Graph::parse(open).expect("an unknown shape").to_string().contains("%in1): f32  // "));
 }
 
-/// Wide rows go through a graph in parts of few rows: with every remainder of a part, outputs of each type, and on
+/// Wide rows go through a graph in pieces of few rows: with every remainder of a piece, outputs of each type, and on
 /// several threads.
 #[test]
-fn parts_of_a_batch_are_put_together() {
+fn pieces_of_a_batch_are_put_together() {
     let text = "input %in0 \"x\": f32[rows, 600]
 weight %w0: f32[600, 9] = [WEIGHTS]
 weight %w1: text[9] = [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\"]

@@ -34,10 +34,10 @@ fn drawn(random: &mut Seeded) -> (Window, [usize; 2], [usize; 2]) {
     (window, image, size)
 }
 
-/// The pixel of the image at a pixel of a place of the window, down and across.
-fn pixel(window: &Window, image: [usize; 2], place: [usize; 2], at: [usize; 2]) -> Option<[usize; 2]> {
+/// The pixel of the image under pixel `at` of the window that gives pixel `to` of the result, down and across.
+fn pixel(window: &Window, image: [usize; 2], to: [usize; 2], at: [usize; 2]) -> Option<[usize; 2]> {
     let one = |axis: usize| {
-        let padded = place[axis] * window.strides[axis] + at[axis] * window.dilations[axis];
+        let padded = to[axis] * window.strides[axis] + at[axis] * window.dilations[axis];
         padded.checked_sub(window.padding[axis]).filter(|pixel| *pixel < image[axis])
     };
     Some([one(0)?, one(1)?])
@@ -72,11 +72,11 @@ fn convolutions_are_sums_over_windows() {
         let [_, _, down, across] = *found[0].shape() else { panic!("images") };
         let mut expected = Vec::new();
         for (row, filter) in (0..rows).flat_map(|row| (0..filters).map(move |filter| (row, filter))) {
-            for place in pairs([down, across]) {
+            for to in pairs([down, across]) {
                 let mut sum = if operands.len() > 2 { f64::from(bias[filter]) } else { 0.0 };
                 for channel in 0..seen {
                     for at in pairs(size) {
-                        let Some([y, x_at]) = pixel(&window, image, place, at) else { continue };
+                        let Some([y, x_at]) = pixel(&window, image, to, at) else { continue };
                         let of_image = row * channels + filter / of_group * seen + channel;
                         let weight = ((filter * seen + channel) * size[0] + at[0]) * size[1] + at[1];
                         let pixel = x[(of_image * image[0] + y) * image[1] + x_at];
@@ -107,9 +107,9 @@ fn pools_take_the_greatest_pixel_or_the_mean() {
         let [_, _, down, across] = *found[0].shape() else { panic!("images") };
         let mut expected = Vec::new();
         for of_image in 0..rows * channels {
-            for place in pairs([down, across]) {
+            for to in pairs([down, across]) {
                 let inside: Vec<f64> = pairs(size)
-                    .filter_map(|at| pixel(&window, image, place, at))
+                    .filter_map(|at| pixel(&window, image, to, at))
                     .map(|[y, at]| f64::from(x[(of_image * image[0] + y) * image[1] + at]))
                     .collect();
                 expected.push(match how {

@@ -51,9 +51,9 @@ fn gives(operator: Operator, operands: &[Tensor], expected: &Tensor) {
 }
 
 #[track_caller]
-fn refused(operator: Operator, operands: &[Tensor], part: &str) {
-    let error = graph_of(operator, operands).run(operands).expect_err(part).to_string();
-    assert!(error.starts_with("it: ") && error.contains(part), "`{part}` is not in {error}");
+fn refused(operator: Operator, operands: &[Tensor], phrase: &str) {
+    let error = graph_of(operator, operands).run(operands).expect_err(phrase).to_string();
+    assert!(error.starts_with("it: ") && error.contains(phrase), "`{phrase}` is not in {error}");
 }
 
 fn normalizer(case: Case, exact: bool, stopwords: &[&str]) -> Operator {
@@ -106,8 +106,8 @@ fn tokens_are_those_of_onnx_runtime() {
     let long = texts(&[1], &["a ab abc"]);
     gives(tokenizer(matches("[a-z]+"), 2, false), from_ref(&long), &texts(&[1, 2], &["ab", "abc"]));
     let x = texts(&[3], &["a b..c", "", " x "]);
-    let parts = ["a", "b", "c", "#", "#", "#", "x", "#", "#"];
-    gives(tokenizer(between(&[" ", "[.]"]), 1, false), from_ref(&x), &texts(&[3, 3], &parts));
+    let expected = ["a", "b", "c", "#", "#", "#", "x", "#", "#"];
+    gives(tokenizer(between(&[" ", "[.]"]), 1, false), from_ref(&x), &texts(&[3, 3], &expected));
     gives(tokenizer(between(&["b*"]), 1, false), from_ref(&x), &texts(&[3, 0], &[]));
     let x = texts(&[2], &["aé b", ""]);
     gives(
@@ -270,15 +270,15 @@ fn text_operators_of_other_operands_are_refused() {
     let node = graph.node("it", normalizer(Case::Lower, false, &[]), [x]);
     graph.output("y", node);
     assert!(graph.verify().expect_err("numbers").to_string().contains("takes text, not f32"));
-    for (line, part) in [
+    for (line, phrase) in [
         ("normalizeTexts(%in0, case=title, exact=true, stopwords=[])", "\"title\" is not known"),
         ("tokenize(%in0, tokens=matches, patterns=[], least=1, mark=false, padding=\"#\")", "0 patterns"),
         ("tokenize(%in0, tokens=matches, patterns=[\"(\"], least=1, mark=false, padding=\"#\")", "no end"),
         ("murmurHash(%in0, seed=-1, positive=true)", "is no u32"),
     ] {
         let text = format!("input %in0 \"x\": text[rows]\n%0 \"it\" = {line}\noutput \"y\": %0\n");
-        let error = Graph::parse(&text).expect_err(part).to_string();
-        assert!(error.contains(part), "`{part}` is not in {error}");
+        let error = Graph::parse(&text).expect_err(phrase).to_string();
+        assert!(error.contains(phrase), "`{phrase}` is not in {error}");
     }
 }
 

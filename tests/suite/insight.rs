@@ -121,11 +121,11 @@ fn gains_are_read_on_demand_and_kept_in_no_file() {
     let (before, after) = text.split_once("split_gain=").expect("gains");
     let (_, rest) = after.split_once(' ').expect("the first gain");
     let with_first = |gain: &str| format!("{before}split_gain={gain} {rest}");
-    for (wrong, part) in [("much", "much"), ("1 2", "split_gain")] {
+    for (wrong, phrase) in [("much", "much"), ("1 2", "split_gain")] {
         let damaged = with_first(wrong);
         import::parse(damaged.as_bytes(), &LoadOptions::default()).expect("a model");
         let refused = import::parse(damaged.as_bytes(), &asked).expect_err(wrong).to_string();
-        assert!(refused.contains(part), "{refused}");
+        assert!(refused.contains(phrase), "{refused}");
     }
     assert!(import::parse(with_first("inf").as_bytes(), &asked).expect("a model").gains.is_none());
     // Rounds that are left out have no gains, either.
@@ -151,9 +151,9 @@ fn mean_contributions_are_means_whatever_the_batches() {
             means.add(&explainer.contributions(&rows.slice(first, 7)).expect("some")).expect("whole rows");
         }
         let mut expected = vec![0.0; columns];
-        for (cell, value) in all.iter().enumerate() {
-            if cell % (columns + 1) < columns {
-                expected[cell % (columns + 1)] += f64::from(value.abs()) / rows.len() as f64;
+        for (index, value) in all.iter().enumerate() {
+            if index % (columns + 1) < columns {
+                expected[index % (columns + 1)] += f64::from(value.abs()) / rows.len() as f64;
             }
         }
         assert_near(&means.total(), &expected, name);
@@ -565,9 +565,9 @@ fn samples_are_fair_and_repeat() {
     let draw = |seed| {
         let (mut sample, mut kept) = (Sample::new(3, seed), Vec::new());
         for row in 0..12u32 {
-            match sample.place() {
-                Some(place) if place == kept.len() => kept.push(row),
-                Some(place) => kept[place] = row,
+            match sample.select() {
+                Some(index) if index == kept.len() => kept.push(row),
+                Some(index) => kept[index] = row,
                 None => (),
             }
         }

@@ -1,6 +1,6 @@
 //! Kernels on paper: random mapped schedules lowered for a GPU, and their plans carried out unit by unit, without a GPU.
-//! Every row's sum is that of all trees, no two units add to one place at a time, caches hold what is read from them, each
-//! unit makes the walks that the loop nest gives it, and each walk ends in the leaf.
+//! Every row's sum is that of all trees, no two units add to one sum at a time, caches hold what is read from them,
+//! each unit makes the walks that the loop nest gives it, and each walk ends in the leaf.
 
 use crate::generate;
 use crate::runs;
@@ -145,7 +145,7 @@ fn presets_add_up_on_paper() {
     }
 }
 
-/// The paper notices: two units at one row, and rows past a window.
+/// The paper notices: two units at one row, and rows past a cache.
 #[test]
 fn a_broken_plan_does_not_add_up() {
     let forest = generate::forest_of("12 x depth 1; features 2");

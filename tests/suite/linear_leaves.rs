@@ -226,11 +226,11 @@ fn models() -> LeafModels {
 
 #[test]
 fn models_that_do_not_fit_are_refused() {
-    let refused = |change: &dyn Fn(&mut LeafModels), part: &str| {
+    let refused = |change: &dyn Fn(&mut LeafModels), phrase: &str| {
         let mut models = models();
         change(&mut models);
-        let cause = LinearLeaves::new(stump(), models).expect_err(part);
-        assert!(cause.contains(part), "`{part}` is not in {cause}");
+        let cause = LinearLeaves::new(stump(), models).expect_err(phrase);
+        assert!(cause.contains(phrase), "`{phrase}` is not in {cause}");
     };
     refused(&|models| models.push(0.0, []), "3 constants for 2 leaves");
     refused(&|models| models.coefficients.truncate(2), "2 coefficients for 3 columns");
@@ -301,7 +301,7 @@ fn texts_are_read_back_and_damaged_ones_refused() {
         "{text}"
     );
     assert_eq!(Graph::parse(&text).expect("its own text"), graph);
-    for (from, to, part) in [
+    for (from, to, phrase) in [
         ("[10.0, 20.0]", "[10.0]", "1 constants for 2 leaves"),
         ("[2:0.5]", "[3:0.5]", "a term of column 3"),
         ("[2:0.5]", "[2:NaN]", "not finite"),
@@ -309,8 +309,8 @@ fn texts_are_read_back_and_damaged_ones_refused() {
         ("trees=%f0", "trees=%f1", "no forest %f1"),
         ("constants=", "constant=", "constants is missing"),
     ] {
-        let error = Graph::parse(&text.replacen(from, to, 1)).expect_err(part).to_string();
-        assert!(error.contains(part), "`{part}` is not in {error}");
+        let error = Graph::parse(&text.replacen(from, to, 1)).expect_err(phrase).to_string();
+        assert!(error.contains(phrase), "`{phrase}` is not in {error}");
     }
     let narrow = Graph::parse(&text.replacen("[3, 0, 1]", "[3, 0]", 1).replacen("i64[3]", "i64[2]", 1));
     let error = narrow.expect_err("two columns").to_string();

@@ -154,7 +154,7 @@ const PROSE: [(&str, &str); 17] = [
         "tile(batch, b0, b1, ROWS_PER_TB); tile(tree, t0, t1, N_t); reorder(b0, t0, b1, t1); gpuDimension(b0, grid.x);
          gpuDimension(b1, block.x); cache(t0)",
     ),
-    // A part of the forest in each block's shared memory; what the blocks find is added up.
+    // Some trees of the forest in each block's shared memory; what the blocks find is added up.
     (
         "tahoe's shared partial forest",
         "tile(batch, b0, b1, ROWS_PER_TB); tile(tree, t0, t1, N_t/4); reorder(b0, t0, b1, t1);
@@ -177,7 +177,7 @@ const PROSE: [(&str, &str); 17] = [
         "one row at a time",
         "tile(batch, b0, b1, 64); tile(tree, t0, t1, 8); parallel(b0); interleave(t1); unrollWalk(t1); sort(depth)",
     ),
-    // Section 4: trees reordered and padded, and the loop split, so that each part has code of its own.
+    // Section 4: trees reordered and padded, and the loop split, so that each loop has code of its own.
     (
         "padded depth groups",
         "sort(depth); pad(200); split(tree, shallow, deep, 17); split(deep, middle, deepest, 16); unrollWalk(shallow);
@@ -369,7 +369,7 @@ const WRONG: [(&str, &[&str]); 20] = [
 #[test]
 fn wrong_ones_are_refused_by_name() {
     let forest = &forests()[1];
-    for (text, parts) in WRONG {
+    for (text, phrases) in WRONG {
         let lowered = Schedule::parse(text)
             .map_err(Error::from)
             .and_then(|s| lower(forest, &s, runs::request(Device::Cpu, 2)));
@@ -378,8 +378,8 @@ fn wrong_ones_are_refused_by_name() {
             Err(Error::Internal(e)) => panic!("a defect: {e}\n{text}"),
             Err(e) => e.to_string(),
         };
-        for part in parts {
-            assert!(message.contains(part), "`{part}` is not in: {message}\n{text}");
+        for phrase in phrases {
+            assert!(message.contains(phrase), "`{phrase}` is not in: {message}\n{text}");
         }
     }
 }

@@ -38,11 +38,11 @@ fn pipelines_predict_what_scikit_learn_predicts() {
         let predictor = GraphPredictor::new(graph.clone(), 1).unwrap_or_else(|e| panic!("{name}: {e}"));
         for found in [graph.run(&rows).expect("values"), predictor.predict(&rows).expect("values")] {
             let numbers = |tensor: &Tensor| match tensor.elements() {
-                // The fixture has the places of the labels in their order.
+                // The fixture has the indices of the labels in their order.
                 Elements::Text(labels) => {
-                    let places =
+                    let indices =
                         labels.iter().map(|label| ["high", "low", "middle"].binary_search(&&**label));
-                    places.map(|place| place.expect("a label") as f64).collect()
+                    indices.map(|index| index.expect("a label") as f64).collect()
                 }
                 others => others.doubles().expect("numbers"),
             };
@@ -63,7 +63,7 @@ fn pipelines_predict_what_scikit_learn_predicts() {
     }
 }
 
-/// The scaler, the imputer and the encoder before a forest become questions of its splits.
+/// The scaler, the imputer and the encoder before a forest become predicates of its splits.
 #[test]
 fn a_pipeline_becomes_its_forest() {
     let graph =

@@ -8,7 +8,7 @@ use fangorn::{
     forest::Transform,
     plan::{
         Emit, EpilogueOp, EpiloguePlan, Map, Number, Op, Plan, Request, RowType, Target, Value,
-        cube::{Adders, Cube, EpiloguePlace, MappedLoop, SharedSums, Statement, Sum},
+        cube::{Adders, Cube, EpilogueSite, MappedLoop, SharedSums, Statement, Sum},
         lower,
     },
     schedule::{Architecture, Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
@@ -68,7 +68,7 @@ const GRID_Y: GpuDim = GpuDim::Grid(Axis::Y);
 #[test]
 fn tahoe_shared_data() {
     let plan = preset(&forest_of("40 x depth 3; features 5"), Preset::TahoeSharedData);
-    // 40 trees over units in steps of a plane; a row of 5 keys is cached.
+    // 40 trees over units, whose number is a multiple of a plane's; a row of 5 keys is cached.
     assert_eq!(plan.own.cube_dim, [64, 1, 1]);
     assert_eq!(grid(&plan), [Some(Size::Batch), None, None]);
     assert_eq!((plan.own.cached_rows, plan.own.features), (Some(1), 5));
@@ -436,37 +436,37 @@ fn with_epilogue(mut plan: Plan<Cube>, epilogue: EpiloguePlan) -> Plan<Cube> {
 fn a_tail_is_where_sums_end() {
     let (one, five) =
         (forest_of("40 x depth 3; features 5"), forest_of("40 x depth 3; features 5; outputs 5"));
-    let place = |forest: &Forest, schedule: Preset, emit: Emit, steps: &[EpilogueOp], number: Number| {
+    let site = |forest: &Forest, schedule: Preset, emit: Emit, steps: &[EpilogueOp], number: Number| {
         let plan = plan_as(forest, &schedule.schedule(forest, true), emit);
-        with_epilogue(plan, EpiloguePlan { steps: steps.to_vec(), number, recorded: false }).place()
+        with_epilogue(plan, EpiloguePlan { steps: steps.to_vec(), number, recorded: false }).epilogue_site()
     };
     let (alone, row) = (&[EpilogueOp::Affine { at: 0 }, EpilogueOp::Sigmoid][..], &[EpilogueOp::Softmax][..]);
     for (forest, preset, steps, number, expected) in [
-        (&one, Preset::TahoeDirect, alone, Number::F16, EpiloguePlace::Sum),
-        (&one, Preset::Default, alone, Number::BF16, EpiloguePlace::Sum),
-        (&five, Preset::Default, alone, Number::F16, EpiloguePlace::Sum),
-        (&five, Preset::Default, row, Number::F32, EpiloguePlace::Row),
+        (&one, Preset::TahoeDirect, alone, Number::F16, EpilogueSite::Sum),
+        (&one, Preset::Default, alone, Number::BF16, EpilogueSite::Sum),
+        (&five, Preset::Default, alone, Number::F16, EpilogueSite::Sum),
+        (&five, Preset::Default, row, Number::F32, EpilogueSite::Row),
         // Halves have no room for the row's sums on the way.
-        (&five, Preset::Default, row, Number::F16, EpiloguePlace::Launch),
+        (&five, Preset::Default, row, Number::F16, EpilogueSite::Launch),
         // A row's sums are several units'.
-        (&five, Preset::RapidsFil, alone, Number::F32, EpiloguePlace::Sum),
-        (&five, Preset::RapidsFil, row, Number::F32, EpiloguePlace::Launch),
+        (&five, Preset::RapidsFil, alone, Number::F32, EpilogueSite::Sum),
+        (&five, Preset::RapidsFil, row, Number::F32, EpilogueSite::Launch),
         // They are added to in memory, or have copies.
-        (&five, Preset::TahoeDirect, alone, Number::F32, EpiloguePlace::Launch),
-        (&one, Preset::Hummingbird, alone, Number::F32, EpiloguePlace::Launch),
-        (&five, Preset::TahoeDirect, &[], Number::F32, EpiloguePlace::Sum),
+        (&five, Preset::TahoeDirect, alone, Number::F32, EpilogueSite::Launch),
+        (&one, Preset::Hummingbird, alone, Number::F32, EpilogueSite::Launch),
+        (&five, Preset::TahoeDirect, &[], Number::F32, EpilogueSite::Sum),
     ] {
-        let found = place(forest, preset, Emit::Margins, steps, number);
+        let found = site(forest, preset, Emit::Margins, steps, number);
         assert_eq!(found, expected, "{} of {} outputs, {steps:?}", preset.name(), forest.outputs);
     }
     for (transform, steps, expected) in [
-        (Transform::Softmax, &[][..], EpiloguePlace::Row),
-        (Transform::Softmax, alone, EpiloguePlace::Row),
-        (Transform::CumulativeSoftplus, &[][..], EpiloguePlace::Row),
-        (Transform::Sigmoid, alone, EpiloguePlace::Sum),
-        (Transform::Argmax, alone, EpiloguePlace::Launch),
+        (Transform::Softmax, &[][..], EpilogueSite::Row),
+        (Transform::Softmax, alone, EpilogueSite::Row),
+        (Transform::CumulativeSoftplus, &[][..], EpilogueSite::Row),
+        (Transform::Sigmoid, alone, EpilogueSite::Sum),
+        (Transform::Argmax, alone, EpilogueSite::Launch),
     ] {
-        let found = place(&five, Preset::Default, Emit::Values(transform), steps, Number::F32);
+        let found = site(&five, Preset::Default, Emit::Values(transform), steps, Number::F32);
         assert_eq!(found, expected, "{transform:?}, {steps:?}");
     }
     let plan = plan_as(&one, &Preset::TahoeDirect.schedule(&one, true), Emit::Margins);

@@ -17,7 +17,7 @@ use probes::{Value, pools, probes, telling};
 use proptest::test_runner::TestCaseError;
 
 /// Rows that are ranked together.
-const BLOCK: usize = 64;
+const ROW_BLOCK: usize = 64;
 
 fn rank_as<T: Row, R: Rank>(ranks: &Ranks, rows: &Rows<'_, T>) -> Vec<f64> {
     let mut out = vec![R::default(); rows.len() * ranks.columns().len()];
@@ -83,7 +83,7 @@ fn decides_alike<T: Value>(what: &str, forest: &Forest, ranks: &Ranks, slots: us
     let count = values.len().checked_div(columns).unwrap_or(0);
     let rows = Rows::strided(&values, [count, columns], [columns, 1]).expect("rows");
     let on_ranks = ranked(ranks, &rows);
-    // Nodes of one question are answered once.
+    // Nodes with one predicate are checked once.
     let mut known = HashMap::new();
     for (tree, on) in forest.trees.iter().zip(&ranks.forest().trees) {
         for (node, on) in tree.nodes.iter().zip(&on.nodes) {
@@ -382,7 +382,7 @@ fn keys_rank_every_f32_as_the_ranker_does() {
     });
 }
 
-/// Values by row and by column, whole blocks of rows and some that are left over, ranks by row, by column and apart.
+/// Values by row and by column, whole row blocks and some rows that are left over, ranks by row, by column and apart.
 #[test]
 fn rows_and_ranks_may_lie_anywhere() {
     for name in ["churn", "lightgbm-categories"] {
@@ -408,9 +408,9 @@ fn rows_and_ranks_may_lie_anywhere() {
                     assert!(out == written, "{name}, {count} rows at {strides:?}, ranks at {to:?}");
                 }
                 // Rows that overwrite each other leave all else alone.
-                let mut out = vec![0xeeu8; (rank_columns - 1) * BLOCK + 1];
-                ranker.rank_strided(&rows, &mut out, [0, BLOCK]).expect("ranks");
-                let between = out.iter().enumerate().filter(|(at, _)| at % BLOCK != 0);
+                let mut out = vec![0xeeu8; (rank_columns - 1) * ROW_BLOCK + 1];
+                ranker.rank_strided(&rows, &mut out, [0, ROW_BLOCK]).expect("ranks");
+                let between = out.iter().enumerate().filter(|(at, _)| at % ROW_BLOCK != 0);
                 assert!(between.into_iter().all(|(_, rank)| *rank == 0xee), "{name}, {count} rows");
             }
         }
@@ -458,9 +458,9 @@ fn categories_around_255_are_told_apart() {
     }
 }
 
-/// Forests of stumps over rows of every width around a line of the cache, whose columns have from no threshold to many, missing
-/// values on either side, infinite thresholds and questions among them: what is written by column, of rows one after the other, is
-/// what is written by row.
+/// Forests of stumps over rows of every width around a column block, whose columns have from no threshold to many,
+/// missing values on either side, infinite thresholds and questions among them: what is written by column, of rows one
+/// after the other, is what is written by row.
 #[test]
 fn columns_of_few_thresholds_and_of_many_are_ranked_alike() {
     let mut seed = 7u64;
@@ -522,7 +522,7 @@ fn columns_of_few_thresholds_and_of_many_are_ranked_alike() {
     }
 }
 
-/// One column of categories among numeric ones, at each end of a line of columns and within one: each block of rows has
+/// One column of categories among numeric ones, at each end of a column block and within one: each row block has
 /// categories of its own.
 #[test]
 fn a_category_among_numeric_columns_is_ranked_in_every_block() {
@@ -549,10 +549,10 @@ fn a_category_among_numeric_columns_is_ranked_in_every_block() {
         let forest = builder.build().expect("stumps");
         let predictor = Predictor::new(&forest).expect("a predictor");
         let value = |i: usize| match (i / FEATURES, i % FEATURES) {
-            (r, f) if f == category => [1.0, 2.0, 3.0, 4.0, 6.0, f32::NAN, -1.0][(r * r + r / BLOCK) % 7],
+            (r, f) if f == category => [1.0, 2.0, 3.0, 4.0, 6.0, f32::NAN, -1.0][(r * r + r / ROW_BLOCK) % 7],
             (r, f) => spread(f, (r * 7919 + f) % 90) + [0.0, 0.01, -0.01][(r + f) % 3],
         };
-        for count in [BLOCK, 2 * BLOCK, 2 * BLOCK + 1, 3 * BLOCK + 16, 1000] {
+        for count in [ROW_BLOCK, 2 * ROW_BLOCK, 2 * ROW_BLOCK + 1, 3 * ROW_BLOCK + 16, 1000] {
             let values: Vec<f32> = (0..count * FEATURES).map(value).collect();
             let rows = Rows::new(&values, FEATURES).expect("rows");
             let expected: Vec<u32> =

@@ -84,16 +84,16 @@ fn refusal(forest: &Forest, text: &str, device: Device) -> String {
 }
 
 #[track_caller]
-fn assert_refused(text: &str, device: Device, parts: &[&str]) {
+fn assert_refused(text: &str, device: Device, phrases: &[&str]) {
     let message = refusal(&forest_of("40 x depth 6; features 4"), text, device);
-    for part in parts {
-        assert!(message.contains(part), "`{part}` is not in: {message}\n{text}");
+    for phrase in phrases {
+        assert!(message.contains(phrase), "`{phrase}` is not in: {message}\n{text}");
     }
 }
 
 #[test]
 fn unreadable_lines_are_named() {
-    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let cpu = |text: &str, phrases: &[&str]| assert_refused(text, Device::Cpu, phrases);
     cpu("parallel(batch)\nfuse(batch, tree)", &["line 2", "`fuse` is no directive", "tile, split, reorder"]);
     cpu("\n\nhello", &["line 3", "expected a directive", "tile(batch, b0, b1, 64)"]);
     cpu("tile(batch, b0, b1)", &["line 1", "expected `tile(variable, outer, inner, size)`", "3 argument"]);
@@ -151,7 +151,7 @@ fn unreadable_lines_are_named() {
 
 #[test]
 fn brackets_and_braces_come_in_pairs() {
-    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let cpu = |text: &str, phrases: &[&str]| assert_refused(text, Device::Cpu, phrases);
     cpu(
         "reorder({tree, batch)",
         &["line 1, column 9", "`{` is not closed", "end the arguments with `}`, or leave it out"],
@@ -168,7 +168,7 @@ fn brackets_and_braces_come_in_pairs() {
 
 #[test]
 fn commas_stand_between_arguments_and_a_line_between_directives() {
-    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let cpu = |text: &str, phrases: &[&str]| assert_refused(text, Device::Cpu, phrases);
     cpu(
         "reorder(tree, batch,)",
         &["line 1, column 21", "an argument is missing here", "leave the comma out"],
@@ -191,7 +191,7 @@ fn commas_stand_between_arguments_and_a_line_between_directives() {
 
 #[test]
 fn numbers_are_whole_and_below_two_to_the_32() {
-    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let cpu = |text: &str, phrases: &[&str]| assert_refused(text, Device::Cpu, phrases);
     let tile = |size: &str| format!("tile(batch, b0, b1, {size})");
     for size in ["4294967296", "-4", "4.0", "1e3", "0x10", "4 4", "٤"] {
         cpu(&tile(size), &["line 1, column 21", &format!("`{size}` is no size: a number below 2^32")]);
@@ -212,7 +212,7 @@ fn numbers_are_whole_and_below_two_to_the_32() {
 /// The papers' declarations say nothing, so one that says something is no declaration.
 #[test]
 fn declarations_of_variables_hide_no_directive() {
-    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let cpu = |text: &str, phrases: &[&str]| assert_refused(text, Device::Cpu, phrases);
     cpu("auto b = schedule.Parallel(batch);", &["line 1, column 6", "a directive stands without `auto`"]);
     cpu("auto& tree = schedule.GetBatchIndex();", &["line 1, column 7", "the rows are `batch`"]);
     cpu("auto& rows = schedule.GetBatchIndex();", &["line 1, column 7", "the rows are `batch`"]);
@@ -250,14 +250,14 @@ fn a_mark_given_twice_is_given_once() {
 
 #[test]
 fn contradictions_are_named_with_a_remedy() {
-    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let cpu = |text: &str, phrases: &[&str]| assert_refused(text, Device::Cpu, phrases);
     cpu(
         "parallel(batch)\nparallel(rows)",
         &["directive 2 `parallel(rows)`", "there is no loop `rows`", "the loops are batch, tree"],
     );
     cpu("tile(batch, b0, b1, 8)\nparallel(batch)", &["directive 2", "no loop `batch`", "b0, b1, tree"]);
     cpu("split(tree, t0, t1, 2)\nparallel(t0.batch)", &["directive 2", "there is no loop `t0.batch`"]);
-    // Both parts of the batch have a loop over the trees, which is named once.
+    // Both loops over the batch have a loop over the trees, which is named once.
     cpu("split(batch, b0, b1, 5)\nparallel(rows)", &["directive 2", "the loops are b0, tree, b1"]);
     cpu(
         "tile(batch, b0, b1, 8)\nreorder(b0, tree)",
@@ -327,7 +327,7 @@ fn contradictions_are_named_with_a_remedy() {
 
 #[test]
 fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
-    let gpu = |text: &str, parts: &[&str]| assert_refused(text, Device::PORTABLE_GPU, parts);
+    let gpu = |text: &str, phrases: &[&str]| assert_refused(text, Device::PORTABLE_GPU, phrases);
     gpu("", &["no loop is mapped to the GPU", "add gpuDimension(…, grid.x)", "tahoe_direct"]);
     gpu("parallel(batch)", &["no loop is mapped to the GPU", "add gpuDimension"]);
     gpu(
@@ -347,16 +347,16 @@ fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
 #[test]
 fn what_is_carried_out_otherwise_is_said() {
     let forest = forest_of("40 x depth 6; features 4");
-    let noted_on = |device: Device, text: &str, parts: &[&str]| {
+    let noted_on = |device: Device, text: &str, phrases: &[&str]| {
         let request = Request { device, threads: 1, ..Request::cpu() };
         let lowered = lower(&forest, &parse(text), request).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let notes: Vec<String> = lowered.notes().iter().map(ToString::to_string).collect();
-        for part in parts {
-            assert!(notes.iter().any(|n| n.contains(part)), "`{part}` is not in {notes:?}\n{text}");
+        for phrase in phrases {
+            assert!(notes.iter().any(|n| n.contains(phrase)), "`{phrase}` is not in {notes:?}\n{text}");
         }
-        assert!(!parts.is_empty() || notes.is_empty(), "{notes:?}\n{text}");
+        assert!(!phrases.is_empty() || notes.is_empty(), "{notes:?}\n{text}");
     };
-    let noted = |text: &str, parts: &[&str]| noted_on(Device::PORTABLE_GPU, text, parts);
+    let noted = |text: &str, phrases: &[&str]| noted_on(Device::PORTABLE_GPU, text, phrases);
     noted("gpuDimension(batch, block.x)\ngpuDimension(tree, grid.x)", &[]);
     noted(
         "tile(batch, b0, b1, 8)\ngpuDimension(b0, block.x)\ncache(b1)",
@@ -491,7 +491,7 @@ fn splits_of_splits_and_tiles_of_tiles_take_bounded_room() {
     assert_refused(&schedule(&doubling), Device::Cpu, &["directive 24", "more than 4096 loops", "less"]);
     let before = parse(&schedule(&doubling[..23])).nest().expect("nested").loops().len();
     assert!((2049..=4096).contains(&before), "{before} loops");
-    // Sizes that are no numbers add up: the first parts' ends by their starts, the second parts' starts by one.
+    // Sizes that are no numbers add up: the first loops' ends by their starts, the second loops' starts by one.
     let alternating = |of: &str| -> Vec<String> {
         let var = |i: usize| match (i, i % 2) {
             (0, _) => "tree".to_owned(),
@@ -502,10 +502,10 @@ fn splits_of_splits_and_tiles_of_tiles_take_bounded_room() {
     };
     assert_refused(&schedule(&alternating("trees/3")), Device::Cpu, &["would be made of more than 64 sizes"]);
     assert_refused(&schedule(&alternating("3")), Device::Cpu, &["tile and split by numbers, or less"]);
-    // Numbers fold: two hundred parts one after the other are nothing.
-    let parts: Vec<String> = (1..200).map(|i| format!("split(t{}, p{i}, t{i}, 1)", i - 1)).collect();
-    let parts = format!("tile(tree, t0, inside, 1)\n{}", parts.join("\n"));
-    assert_eq!(parse(&parts).nest().expect("nested").loops().len(), 401);
+    // Numbers fold: two hundred loops one after the other are nothing.
+    let splits: Vec<String> = (1..200).map(|i| format!("split(t{}, p{i}, t{i}, 1)", i - 1)).collect();
+    let splits = format!("tile(tree, t0, inside, 1)\n{}", splits.join("\n"));
+    assert_eq!(parse(&splits).nest().expect("nested").loops().len(), 401);
 }
 
 /// Thirty tiles inside each other, none of which divides the next: each loop has a second iteration, nearly all of them

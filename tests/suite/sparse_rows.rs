@@ -20,36 +20,36 @@ impl Random {
     }
 }
 
-/// Rows of which each holds a part of the columns, and the same rows written out.
+/// Rows of which each holds some of the columns, and the same rows written out.
 fn rows(
     random: &mut Random,
     [rows, columns]: [usize; 2],
-    part: f32,
+    density: f32,
     absent: f32,
 ) -> (SparseMatrix<f32>, Vec<f32>) {
-    let (mut offsets, mut places, mut values) = (vec![0], Vec::new(), Vec::new());
+    let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     let mut dense = vec![absent; rows * columns];
     for row in 0..rows {
         // Some rows hold nothing, and some everything.
-        let part = [part, part, part, 0.0, 1.1][row % 5];
+        let density = [density, density, density, 0.0, 1.1][row % 5];
         for column in 0..columns {
-            if random.unit() < part {
+            if random.unit() < density {
                 // Zeros and missing values may be held, too.
                 let value = [random.unit() * 4.0 - 2.0, 0.0, f32::NAN, -0.0]
                     [usize::from(random.unit() < 0.2) * (column % 4)];
-                places.push(column as u32);
+                indices.push(column as u32);
                 values.push(value);
                 dense[row * columns + column] = value;
             }
         }
         offsets.push(values.len());
     }
-    (SparseMatrix::new([rows, columns], offsets, places, values).expect("ascending columns"), dense)
+    (SparseMatrix::new([rows, columns], offsets, indices, values).expect("ascending columns"), dense)
 }
 
-fn same(found: &[f32], expected: &[f32], place: &str) {
+fn same(found: &[f32], expected: &[f32], what: &str) {
     let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-    assert!(bits(found) == bits(expected), "{place}");
+    assert!(bits(found) == bits(expected), "{what}");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn sparse_rows_have_the_answers_of_dense_ones() {
     let load = |model: &str| {
         import::load(&folder.join(model), &LoadOptions::default()).unwrap_or_else(|e| panic!("{model}: {e}"))
     };
-    // Wide, so that a block of 64 rows is all that a cache holds.
+    // Wide, so that a row block is all that a cache holds.
     let mut wide = Forest::builder(1500, 2);
     for at in 0..60 {
         let mut tree = wide.tree(at % 2);
@@ -81,18 +81,18 @@ fn sparse_rows_have_the_answers_of_dense_ones() {
         assert_eq!(forest.absent_value().is_nan(), missing, "{name}");
         let columns = forest.features.len();
         for threads in [1, 3] {
-            // Blocks may add up in another order than the whole batch, unless the order is the producer's.
+            // Row blocks may add up in another order than the whole batch, unless the order is the producer's.
             let predictor = Predictor::builder(&forest).threads(threads).sum(Contract::Tree).build();
             let predictor = predictor.expect("compiled");
             for count in [0, 1, 5, 63, 64, 65, 129, 700, 5000] {
                 for absent in [forest.absent_value() as f32, -1.5] {
                     let (sparse, dense) = rows(&mut random, [count, columns], 0.1, absent);
-                    let place = format!("{name}, {count} rows, {threads} threads");
+                    let what = format!("{name}, {count} rows, {threads} threads");
                     let expected = predictor.predict(&dense, columns).expect("values");
-                    same(&predictor.values_of_sparse(&sparse, absent).expect("values"), &expected, &place);
+                    same(&predictor.values_of_sparse(&sparse, absent).expect("values"), &expected, &what);
                     let dense = fangorn::cpu::Rows::new(&dense, columns).expect("rows");
                     let expected = predictor.margins(&dense).expect("margins");
-                    same(&predictor.margins_of_sparse(&sparse, absent).expect("margins"), &expected, &place);
+                    same(&predictor.margins_of_sparse(&sparse, absent).expect("margins"), &expected, &what);
                 }
             }
             let other = SparseMatrix::new([1, columns + 1], vec![0, 0], Vec::new(), Vec::<f32>::new())

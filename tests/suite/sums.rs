@@ -37,10 +37,10 @@ fn bits<T: Row>(predictor: &Predictor, rows: &[T], columns: usize, call: usize) 
     let mut found = Vec::new();
     let count = rows.len().checked_div(columns).unwrap_or(0);
     for first in (0..count).step_by(call.min(count.max(1))) {
-        let part = &rows[first * columns..];
+        let values = &rows[first * columns..];
         let shape = [call.min(count - first), columns];
-        let part = Rows::strided(part, shape, [columns, 1]).expect("rows");
-        found.extend(predictor.margins(&part).expect("margins").into_iter().map(f32::to_bits));
+        let rows = Rows::strided(values, shape, [columns, 1]).expect("rows");
+        found.extend(predictor.margins(&rows).expect("margins").into_iter().map(f32::to_bits));
     }
     found
 }
@@ -435,7 +435,7 @@ const OTHERS: [(&str, &[&str]); 5] = [
     ),
     ("thresholds in f64 that are all f32 too: compared in f32, added in f64", &["onnx-doubles-of-floats"]),
     (
-        "threads add up a part of the trees each",
+        "threads add up some of the trees each",
         &["cat-higgs-onnx", "sk-extra-trees-onnx", "sk-gradient-boosting-onnx", "sk-random-forest-onnx"],
     ),
 ];

@@ -16,13 +16,13 @@ use fangorn::{
 };
 use generate::engines::{TABLES, engines, serves, usual};
 
-/// Where rows lie.
-const PLACES: [&str; 3] = ["row after row", "further apart", "column after column"];
+/// How rows lie in memory.
+const STORAGES: [&str; 3] = ["row after row", "further apart", "column after column"];
 
 /// The values of rows as they lie there, with their strides.
-fn laid<T: Copy + Default>(values: &[T], columns: usize, place: &str) -> (Vec<T>, [usize; 2]) {
+fn laid<T: Copy + Default>(values: &[T], columns: usize, storage: &str) -> (Vec<T>, [usize; 2]) {
     let count = values.len() / columns;
-    match place {
+    match storage {
         "row after row" => (values.to_vec(), [columns, 1]),
         "further apart" => {
             let apart = columns + 3;
@@ -45,13 +45,13 @@ fn check<T: Row + Default>(
     forest: &Forest,
     (values, slots): (&[T], &[u32]),
     (first, batch): (usize, usize),
-    place: &str,
+    storage: &str,
 ) {
     let (columns, trees, outputs) = (forest.features.len(), forest.trees.len(), forest.outputs as usize);
-    let (laid, strides) = laid(&values[first * columns..][..batch * columns], columns, place);
+    let (laid, strides) = laid(&values[first * columns..][..batch * columns], columns, storage);
     let rows = Rows::strided(&laid, [batch, columns], strides).expect("rows");
     let expected = &slots[first * trees..][..batch * trees];
-    let what = || format!("{what}, rows {first} to {} {place}", first + batch);
+    let what = || format!("{what}, rows {first} to {} {storage}", first + batch);
     let found = predictor.leaf_slots(&rows).unwrap_or_else(|e| panic!("{}: {e}", what()));
     if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
         let (r, t) = (at / trees, at % trees);
@@ -92,12 +92,12 @@ fn one(seed: u64, served: &mut BTreeMap<String, usize>) {
         *served.entry(name.clone()).or_default() += 1;
         let what = format!("seed {seed}, {name}, {threads} threads");
         for (j, batch) in batches.iter().enumerate() {
-            let place = PLACES[(seed as usize + i + j) % PLACES.len()];
-            check(&what, &predictor, forest, (&singles, &slots), *batch, place);
+            let storage = STORAGES[(seed as usize + i + j) % STORAGES.len()];
+            check(&what, &predictor, forest, (&singles, &slots), *batch, storage);
         }
-        let place = PLACES[(seed as usize + i) % PLACES.len()];
+        let storage = STORAGES[(seed as usize + i) % STORAGES.len()];
         let batch = batches[1 + i % (batches.len() - 1)];
-        check(&format!("{what}, f64"), &predictor, forest, (&table.rows, &wide), batch, place);
+        check(&format!("{what}, f64"), &predictor, forest, (&table.rows, &wide), batch, storage);
     }
 }
 

@@ -50,8 +50,8 @@ fn least_steps(tree: &Tree, size: usize, weights: &[u64]) -> u64 {
         let mut own = vec![None; size.min(splits[v]) + 1];
         for (i, a) in within[left].iter().enumerate() {
             for (j, b) in within[right].iter().enumerate() {
-                if let (Some(a), Some(b), Some(place)) = (a, b, own.get_mut(i + j + 1)) {
-                    *place = Some(place.map_or(a + b, |least: u64| least.min(a + b)));
+                if let (Some(a), Some(b), Some(weight)) = (a, b, own.get_mut(i + j + 1)) {
+                    *weight = Some(weight.map_or(a + b, |least: u64| least.min(a + b)));
                 }
             }
         }
@@ -153,9 +153,9 @@ proptest! {
             prop_assert_eq!(shape.nodes() as usize, inside.len());
             for (outcome, child) in shape.table(size).into_iter().enumerate() {
                 let mut at = inside[0];
-                while let Some(place) = inside.iter().position(|n| *n == at) {
+                while let Some(index) = inside.iter().position(|n| *n == at) {
                     let Node::Split { left, right, .. } = tree.nodes[at as usize] else { break };
-                    at = if outcome >> place & 1 == 1 { right } else { left };
+                    at = if outcome >> index & 1 == 1 { right } else { left };
                 }
                 prop_assert_eq!(exits[child as usize], at);
             }

@@ -102,7 +102,7 @@ fn a_trace_has_the_shares_of_a_small_batch() {
     }
 }
 
-/// If sizes of tiles do not divide their loops, the order of walks shows that a partial step ends with its tile.
+/// If sizes of tiles do not divide their loops, the order of walks shows that a partial iteration ends with its tile.
 #[test]
 fn partial_tiles_keep_their_order() {
     let forest = forest_of("7 x depth 1");

@@ -147,20 +147,20 @@ fn sizes_between_two_equal_schedules_need_no_program_of_their_own() {
 fn a_tuned_plan_predicts_what_the_model_says() {
     for model in ["churn", "lightgbm-categories", "onnx-doubles", "targets", "only-leaves"] {
         let s = named(model);
-        let mut steps = 0;
+        let mut reports = 0;
         let tuner = Tuner::new(&s.forest).rows(&s.rows[..]).batches([70, 1]).threads(1);
         let tuned = tuner.budget(Duration::from_millis(100)).run(|progress| {
-            steps += 1;
+            reports += 1;
             assert!(progress.seen <= progress.points && progress.best <= 1.0);
         });
         let tuned = tuned.unwrap_or_else(|e| panic!("{model}: {e}"));
-        assert!(steps > 0);
+        assert!(reports > 0);
         assert_eq!(tuned.batches.iter().map(|b| b.rows).collect::<Vec<_>>(), [1, 70]);
         for batch in &tuned.batches {
             assert!(batch.auto.seconds > 0.0 && batch.tuned.seconds > 0.0 && batch.best.is_none());
             assert!(!batch.screened.is_empty());
         }
-        let schedules = tuned.plan(&s.forest).schedules(&s.forest).expect("a plan of the forest");
+        let schedules = tuned.plan_file(&s.forest).schedules(&s.forest).expect("a plan of the forest");
         let predictor =
             Predictor::builder(&s.forest).schedules(schedules).threads(1).build().expect("compiled");
         let rows = Rows::new(&s.rows, s.columns()).expect("rows");
@@ -187,15 +187,15 @@ fn an_exhaustive_search_times_or_misses_every_candidate() {
 fn what_can_not_be_tuned_is_refused() {
     let s = named("churn");
     let tuner = || Tuner::new(&s.forest).budget(Duration::from_millis(1));
-    for (refused, part) in [
+    for (refused, phrase) in [
         (tuner().batches([]).run(|_| ()), "at least one"),
         (tuner().batches([0]).run(|_| ()), "a batch of 0 rows"),
         (tuner().rows(&s.rows[1..]).run(|_| ()), "no whole number of rows"),
         (tuner().rows(&[][..]).run(|_| ()), "at least one row"),
         (tuner().batches([usize::MAX / 2]).run(|_| ()), "no memory"),
     ] {
-        let error = refused.expect_err(part).to_string();
-        assert!(error.contains(part), "`{part}` is not in {error}");
+        let error = refused.expect_err(phrase).to_string();
+        assert!(error.contains(phrase), "`{phrase}` is not in {error}");
     }
 }
 

@@ -77,8 +77,8 @@ impl Checkpoint {
         let kind = [2 + u8::from(model.wide)];
         let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
         let mut put = |name: &str, bytes: Vec<u8>| fields.push((name.to_owned(), bytes));
-        for (name, part) in [("major_ver", 4i32), ("minor_ver", 8), ("patch_ver", 1)] {
-            put(name, part.to_le_bytes().into());
+        for (name, number) in [("major_ver", 4i32), ("minor_ver", 8), ("patch_ver", 1)] {
+            put(name, number.to_le_bytes().into());
         }
         put("threshold_type", kind.into());
         put("leaf_output_type", kind.into());
@@ -104,21 +104,21 @@ impl Checkpoint {
         Self { fields }
     }
 
-    fn place(&self, field: &str) -> usize {
+    fn index(&self, field: &str) -> usize {
         self.fields.iter().position(|f| f.0 == field).unwrap_or_else(|| panic!("no field {field}"))
     }
 
     /// The same with other bytes in a field.
     #[must_use]
     pub fn with(mut self, field: &str, bytes: impl AsRef<[u8]>) -> Self {
-        let place = self.place(field);
-        self.fields[place].1 = bytes.as_ref().to_vec();
+        let index = self.index(field);
+        self.fields[index].1 = bytes.as_ref().to_vec();
         self
     }
 
     /// The byte at which a field begins.
     pub fn begin(&self, field: &str) -> usize {
-        self.fields[..self.place(field)].iter().map(|f| f.1.len()).sum()
+        self.fields[..self.index(field)].iter().map(|f| f.1.len()).sum()
     }
 
     pub fn bytes(&self) -> Vec<u8> {

@@ -102,7 +102,7 @@ pub fn mutate_bytes(bytes: &mut Vec<u8>, kind: usize, random: &mut Random) {
     }
 }
 
-/// Replaces the digits nearest after a random place by one of these numbers.
+/// Replaces the digits nearest after a random offset by one of these numbers.
 pub fn replace_number(bytes: &mut Vec<u8>, numbers: &[&str], random: &mut Random) {
     let from = random.below(bytes.len());
     let Some(start) = bytes[from..].iter().position(u8::is_ascii_digit).map(|i| from + i) else { return };

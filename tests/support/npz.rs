@@ -125,7 +125,7 @@ pub fn zip(files: &[(String, Vec<u8>)], zip: Zip) -> Vec<u8> {
     out
 }
 
-/// The arrays that hold the sizes of parts.
+/// The arrays that hold the sizes of ranges of others.
 const SIZES: [&str; 18] = [
     "children_left.sizes",
     "children_right.sizes",
@@ -160,7 +160,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The smallest model that has every part of histogram boosting: a tree with a split on a number and one on
+    /// The smallest model that has everything of histogram boosting: a tree with a split on a number and one on
     /// categories, and a leaf. Column 2 holds categories 1, 3 and 7, of which 1 and 3 go left.
     pub fn minimal() -> Self {
         let head = json!({
@@ -230,7 +230,7 @@ impl Model {
             &json!([0, 2]),
             values,
         );
-        bag.head(json!({"classes_": ["no", "perhaps", "yes"]})).parts(
+        bag.head(json!({"classes_": ["no", "perhaps", "yes"]})).ranges(
             "columns",
             Array::I8(vec![1, 0]),
             vec![1, 1],
@@ -272,7 +272,7 @@ impl Model {
 
     fn new<const N: usize>(head: Value, arrays: [(&'static str, (Array, Vec<i64>)); N]) -> Self {
         let empty = Self { head, arrays: BTreeMap::new() };
-        arrays.into_iter().fold(empty, |model, (name, (array, sizes))| model.parts(name, array, sizes))
+        arrays.into_iter().fold(empty, |model, (name, (array, sizes))| model.ranges(name, array, sizes))
     }
 
     /// With fields of the head replaced.
@@ -289,10 +289,10 @@ impl Model {
         self
     }
 
-    /// With an array and the sizes of its parts replaced.
-    pub fn parts(self, name: &'static str, array: Array, sizes: Vec<i64>) -> Self {
+    /// With an array and the sizes of its ranges replaced.
+    pub fn ranges(self, name: &'static str, array: Array, sizes: Vec<i64>) -> Self {
         let sizes_name = SIZES.iter().find(|sizes| sizes.strip_suffix(".sizes") == Some(name));
-        self.array(name, array).array(sizes_name.expect("an array with parts"), Array::I8(sizes))
+        self.array(name, array).array(sizes_name.expect("an array with sizes"), Array::I8(sizes))
     }
 
     /// The files of its archive, in the order of their names.

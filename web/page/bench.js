@@ -72,7 +72,7 @@ export function benchPanel(client, state, fail) {
     chart.dataset.done = String(Number(chart.dataset.done ?? 0) + 1);
   });
   return {
-    parts: [
+    children: [
       element("h2", {}, "How fast each schedule is in this browser"),
       element("div", { class: "tools" }, element("label", {}, "batch of", batch), run),
       presets,

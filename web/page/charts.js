@@ -39,18 +39,18 @@ export function histogram({ counts, least, largest }, what) {
   const { y, shapes, left, right, height } = counted(counts);
   if (counts.length === 0) return picture(WIDTH, 40, what, text(WIDTH / 2, 24, "soft middle", "there are none"));
   const x = new Scale([least, largest], [left, right]);
-  const step = (right - left) / counts.length;
-  const gap = Math.min(0.12 * step, 4);
-  const width = counts.length === 1 ? 40 : step - gap;
-  const from = (at) => (counts.length === 1 ? (left + right) / 2 - 20 : left + step * at + gap / 2);
+  const stride = (right - left) / counts.length;
+  const gap = Math.min(0.12 * stride, 4);
+  const width = counts.length === 1 ? 40 : stride - gap;
+  const from = (at) => (counts.length === 1 ? (left + right) / 2 - 20 : left + stride * at + gap / 2);
   const begin = (at) => number(least + ((largest - least) / counts.length) * at);
   counts.forEach((n, at) => {
     const title = counts.length === 1 ? `${number(least)}: ${n}` : `from ${begin(at)} to ${begin(at + 1)}: ${n}`;
     if (n > 0) shapes.push(bar(from(at), y.of(n), width, height - y.of(n), "bar", title));
   });
   shapes.push(line([left, height], [right, height]));
-  const marks = counts.length === 1 ? [[(left + right) / 2, least]] : x.ticks(4).map((tick) => [x.of(tick), tick]);
-  for (const [at, value] of marks) {
+  const ticks = counts.length === 1 ? [[(left + right) / 2, least]] : x.ticks(4).map((tick) => [x.of(tick), tick]);
+  for (const [at, value] of ticks) {
     shapes.push(line([at, height], [at, height + 4]));
     const label = number(value);
     const half = label.length * 3;
@@ -65,11 +65,11 @@ export function columns(counts, what) {
   const first = Math.max(counts.findIndex((n) => n > 0), 0);
   const shown = counts.slice(first);
   const { y, shapes, left, right, height } = counted(shown);
-  const step = (right - left) / Math.max(shown.length, 1);
-  const every = Math.ceil((String(counts.length).length * 6.5 + 6) / step);
-  const width = Math.min(step - Math.min(0.25 * step, 12), 40);
+  const stride = (right - left) / Math.max(shown.length, 1);
+  const every = Math.ceil((String(counts.length).length * 6.5 + 6) / stride);
+  const width = Math.min(stride - Math.min(0.25 * stride, 12), 40);
   shown.forEach((n, at) => {
-    const middle = left + step * (at + 0.5);
+    const middle = left + stride * (at + 0.5);
     if (n > 0) shapes.push(bar(middle - width / 2, y.of(n), width, height - y.of(n), "bar", `${first + at}: ${n}`));
     if (at % every === 0) shapes.push(text(middle, height + 15, "soft small middle", first + at));
   });
@@ -85,7 +85,7 @@ export function cellText({ value, category }) {
 
 /** Draws how contributions lead from the bias to a row's margin, with the largest ones on top. */
 export function waterfall({ bias, margin, steps, others, rest }) {
-  const lines = steps.map((step) => [step.feature, ` = ${cellText(step.cell)}`, step.contribution]);
+  const lines = steps.map(({ feature, cell, contribution }) => [feature, ` = ${cellText(cell)}`, contribution]);
   if (others > 0) lines.push([`${others} other features`, "", rest]);
   const width = roomy();
   const [names, top] = [width < 480 ? 135 : 230, 20];

@@ -73,10 +73,10 @@ export class Scale {
   ticks(most) {
     const rough = (this.to - this.from) / most;
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
-    if (!(step > 0) || !Number.isFinite(step)) return [this.from];
+    const stride = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
+    if (!(stride > 0) || !Number.isFinite(stride)) return [this.from];
     const found = [];
-    for (let n = Math.ceil(this.from / step); n * step <= this.to && found.length <= 2 * most; n++) found.push(n * step);
+    for (let n = Math.ceil(this.from / stride); n * stride <= this.to && found.length <= 2 * most; n++) found.push(n * stride);
     return found;
   }
 }

@@ -91,7 +91,7 @@ async function openModel(file) {
     setFile("model", file.name);
     for (const [id, panel] of Object.entries(PANELS)) {
       state.panels[id] = panel(client, state, failIn(id));
-      byId(id).replaceChildren(element("p", { class: "alert", role: "alert", hidden: true }), ...state.panels[id].parts);
+      byId(id).replaceChildren(element("p", { class: "alert", role: "alert", hidden: true }), ...state.panels[id].children);
     }
     byId("tabs").hidden = false;
     welcome(false);
@@ -105,10 +105,10 @@ async function openModel(file) {
 /** Returns a function that shows an error in a panel. */
 function failIn(id) {
   return (error) => {
-    const place = byId(id).querySelector(".alert");
-    if (place === null) return fail(error);
-    place.textContent = error === null ? "" : error.message;
-    place.hidden = error === null;
+    const message = byId(id).querySelector(".alert");
+    if (message === null) return fail(error);
+    message.textContent = error === null ? "" : error.message;
+    message.hidden = error === null;
   };
 }
 
@@ -197,7 +197,7 @@ function listen() {
       choose(next);
     });
   }
-  const over = (is) => document.querySelectorAll(".drop").forEach((place) => place.classList.toggle("over", is));
+  const over = (is) => document.querySelectorAll(".drop").forEach((area) => area.classList.toggle("over", is));
   addEventListener("dragover", (event) => {
     event.preventDefault();
     over(true);

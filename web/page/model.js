@@ -56,13 +56,13 @@ export function modelPanel(client, { summary }, fail) {
   const column = select(counted.map((of) => [of.column, of.name]), { "aria-label": "column" });
   const title = element("h3", {}, "Thresholds of ");
   title.append(column);
-  const place = element("figure", {}, title);
+  const view = element("figure", {}, title);
   let shown = false;
   async function thresholds() {
-    if (counted.length === 0) return place.remove();
+    if (counted.length === 0) return view.remove();
     try {
       const found = await client.ask("thresholds", Number(column.value));
-      place.replaceChildren(title, histogram(found, "threshold"));
+      view.replaceChildren(title, histogram(found, "threshold"));
     } catch (error) {
       fail(error);
     }
@@ -71,17 +71,17 @@ export function modelPanel(client, { summary }, fail) {
   const charts = element(
     "div",
     { class: "charts" },
-    place,
+    view,
     figure("Leaf values", histogram(summary.leaf_values, "leaf value")),
     figure("Trees by depth", columns(summary.depths, "depth of the tree")),
     figure("Leaves by depth", columns(summary.leaf_depths, "depth of the leaf")),
   );
   return {
-    parts: [
+    children: [
       element("h2", {}, "The model"),
       factsOf(summary),
       element("h2", {}, "The trees"),
-      ...tree.parts,
+      ...tree.children,
       element("h2", {}, "Thresholds, leaf values and depths"),
       charts,
       summary.features.length > 0 ? columnsTable(summary.features, summary.used) : "",

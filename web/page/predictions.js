@@ -72,24 +72,24 @@ async function save(client, summary, rows, sum) {
 function whyView(client, summary, row, fail) {
   const names = outputNames(summary, summary.outputs, "output");
   const output = select(names.slice(0, 500).map((name, at) => [at, name]), { "aria-label": "output" });
-  const place = element("div", { id: "why" });
+  const view = element("div", { id: "why" });
   let asked = 0;
   async function show() {
     if (summary.unexplained !== null) {
-      return place.replaceChildren(element("p", {}, `There are no contributions: ${summary.unexplained}.`));
+      return view.replaceChildren(element("p", {}, `There are no contributions: ${summary.unexplained}.`));
     }
     const mine = ++asked;
     try {
       const found = await client.ask("explain", row(), Number(output.value));
       if (mine !== asked) return;
-      place.replaceChildren(element("figure", { class: "full" }, waterfall(found)), element("p", { class: "soft small" }, `Computed by: ${found.plan}.`));
+      view.replaceChildren(element("figure", { class: "full" }, waterfall(found)), element("p", { class: "soft small" }, `Computed by: ${found.plan}.`));
     } catch (error) {
       fail(error);
     }
   }
   output.addEventListener("change", show);
   const tools = names.length > 1 ? [element("div", { class: "tools" }, element("label", {}, "of", output))] : [];
-  return { parts: [...tools, place], show };
+  return { children: [...tools, view], show };
 }
 
 export function predictionsPanel(client, state, fail) {
@@ -104,7 +104,7 @@ export function predictionsPanel(client, state, fail) {
     ],
     { "aria-label": "sums", id: "sum" },
   );
-  const place = element("div", { class: "wide" });
+  const view = element("div", { class: "wide" });
   const about = element("span", { class: "soft" });
   const row = () => (state.rows === null ? null : chosen);
   const why = whyView(client, summary, row, fail);
@@ -122,12 +122,12 @@ export function predictionsPanel(client, state, fail) {
       const found = await client.ask("predict", first, PAGE, sum.value);
       if (mine !== asked) return;
       if (found.warnings.length > 0) fail(new Error(found.warnings.join("; ")));
-      place.replaceChildren(table(found, summary, chosen, choose));
+      view.replaceChildren(table(found, summary, chosen, choose));
       about.textContent = `rows ${count(first)} to ${count(first + found.rows.length - 1)} of ${count(state.rows.rows)}`;
       back.disabled = first === 0;
       on.disabled = first + PAGE >= state.rows.rows;
     } catch (error) {
-      place.replaceChildren();
+      view.replaceChildren();
       fail(error);
     }
   }
@@ -140,7 +140,7 @@ export function predictionsPanel(client, state, fail) {
 
   function choose(n) {
     chosen = n;
-    for (const [at, line] of [...place.querySelectorAll("tbody tr")].entries()) line.classList.toggle("chosen", first + at === n);
+    for (const [at, line] of [...view.querySelectorAll("tbody tr")].entries()) line.classList.toggle("chosen", first + at === n);
     return rowShown();
   }
 
@@ -155,16 +155,16 @@ export function predictionsPanel(client, state, fail) {
   sum.addEventListener("change", rowsShown);
   some.append(
     element("div", { class: "tools" }, element("label", {}, "sums", sum), about, element("span", { class: "buttons" }, back, on), toSave),
-    place,
+    view,
     element("p", { class: "soft small" }, "Choose a row to see its path through a tree, and what adds up to its margin."),
     whyTitle,
-    ...why.parts,
+    ...why.children,
     pathTitle,
-    ...tree.parts,
+    ...tree.children,
   );
   let shown = null;
   return {
-    parts: [element("h2", {}, "Predictions"), none, some],
+    children: [element("h2", {}, "Predictions"), none, some],
     rowsChanged() {
       [first, chosen, shown] = [0, 0, null];
     },

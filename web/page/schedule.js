@@ -7,7 +7,7 @@ const MOST_LETTERS = 200_000;
 
 function stage(title, what) {
   const text = element("pre", { tabindex: 0, "aria-label": title });
-  return { place: element("div", {}, element("h3", {}, title), element("p", { class: "soft small" }, what), text), text };
+  return { view: element("div", {}, element("h3", {}, title), element("p", { class: "soft small" }, what), text), text };
 }
 
 export function schedulePanel(client, { summary }, fail) {
@@ -28,13 +28,13 @@ export function schedulePanel(client, { summary }, fail) {
       if (mine !== asked) return;
       text.value = found.schedule;
       warnings.textContent = found.warnings.join("; ");
-      for (const [name, { text: place }] of Object.entries(stages)) {
+      for (const [name, { text: pre }] of Object.entries(stages)) {
         const all = found[name];
-        place.textContent = all.length > MOST_LETTERS ? `${all.slice(0, MOST_LETTERS)}\n… and ${all.length - MOST_LETTERS} more characters` : all;
+        pre.textContent = all.length > MOST_LETTERS ? `${all.slice(0, MOST_LETTERS)}\n… and ${all.length - MOST_LETTERS} more characters` : all;
       }
     } catch (error) {
       if (mine !== asked) return;
-      Object.values(stages).forEach(({ text: place }) => (place.textContent = ""));
+      Object.values(stages).forEach(({ text: pre }) => (pre.textContent = ""));
       fail(error);
     }
   }
@@ -42,14 +42,14 @@ export function schedulePanel(client, { summary }, fail) {
   const own = element("button", { type: "button", class: "main", onclick: () => lower(text.value), id: "lower" }, "Compile this schedule");
   let shown = false;
   return {
-    parts: [
+    children: [
       element("h2", {}, "The schedule"),
       element("p", { class: "soft" }, "A schedule says how the forest is walked. It changes how long a prediction takes, and never its result. Choose a preset, or write directives, one in each line."),
       element("div", { class: "tools" }, element("label", {}, "preset", preset), own),
       text,
       warnings,
       element("h2", {}, "What it compiles to"),
-      element("div", { class: "stages" }, stages.loops.place, element("div", {}, stages.plan.place, stages.program.place)),
+      element("div", { class: "stages" }, stages.loops.view, element("div", {}, stages.plan.view, stages.program.view)),
     ],
     async show() {
       if (shown) return;

@@ -1,15 +1,15 @@
-// Draws a tree from left to right: questions, answers, leaves, and the path of a row.
+// Draws a tree from left to right: predicates, answers, leaves, and the path of a row.
 
 import { count, element, fitted, fittedName, number, select, shape } from "./dom.js";
 import { cellText } from "./charts.js";
 
 const BOX = 182;
 const HEIGHT = 24;
-const STEP = BOX + 74;
+const STRIDE = BOX + 74;
 const LINE = 32;
 
-/** Returns a split's question as a text. */
-export function questionText({ feature, operator, threshold, categories, members }, inFull = false) {
+/** Returns a split's predicate as a text. */
+export function predicateText({ feature, operator, threshold, categories, members }, inFull = false) {
   const value = inFull ? threshold : threshold === null ? null : number(threshold);
   switch (operator) {
     case "any":
@@ -26,11 +26,11 @@ export function questionText({ feature, operator, threshold, categories, members
   }
 }
 
-/** Returns the text of a question, cut to fit into `pixels`. */
-function fittedQuestion(question, pixels) {
-  const text = questionText(question);
-  const isNumber = question.operator === "<" || question.operator === "=";
-  return isNumber ? fittedName(question.feature, text.slice(question.feature.length), pixels) : fitted(text, pixels);
+/** Returns the text of a predicate, cut to fit into `pixels`. */
+function fittedPredicate(predicate, pixels) {
+  const text = predicateText(predicate);
+  const isNumber = predicate.operator === "<" || predicate.operator === "=";
+  return isNumber ? fittedName(predicate.feature, text.slice(predicate.feature.length), pixels) : fitted(text, pixels);
 }
 
 function leafText({ values, width }) {
@@ -38,8 +38,8 @@ function leafText({ values, width }) {
   return shown.join(", ") + (width > shown.length ? `, … (${width})` : "");
 }
 
-/** Gives each node a position: leaves below each other, and each split in the middle of its children. */
-function places(nodes) {
+/** Gives each node a height: leaves below each other, and each split in the middle of its children. */
+function heights(nodes) {
   let next = 0;
   const y = new Array(nodes.length);
   // Children come after their parents in the list. The order is depth first, without recursion: a chain may be as deep
@@ -58,7 +58,7 @@ function places(nodes) {
 function edge(nodes, y, parent, side) {
   const child = nodes[parent].children[side];
   const [from, to] = [nodes[parent], nodes[child]];
-  const [x1, x2] = [from.depth * STEP + BOX, to.depth * STEP];
+  const [x1, x2] = [from.depth * STRIDE + BOX, to.depth * STRIDE];
   const middle = (x1 + x2) / 2;
   const onPath = from.on_path && to.on_path;
   const share = nodes[0].cover > 0 && to.cover !== null ? to.cover / nodes[0].cover : 0.1;
@@ -72,16 +72,16 @@ function edge(nodes, y, parent, side) {
 }
 
 function box(node, x, y) {
-  const { question, cover, on_path: onPath } = node;
+  const { question: predicate, cover, on_path: onPath } = node;
   const width = node.width;
   const group = shape("g", { class: onPath ? "node path" : "node" });
-  const about = [question ? questionText(question, true) : `leaf ${node.id}: ${node.values.join(", ")}`];
-  if (question && question.value !== null) about.push(`in this row ${cellText(question)}`);
+  const about = [predicate ? predicateText(predicate, true) : `leaf ${node.id}: ${node.values.join(", ")}`];
+  if (predicate && predicate.value !== null) about.push(`in this row ${cellText(predicate)}`);
   if (cover !== null) about.push(`cover ${number(cover)}`);
   group.append(shape("title", {}, about.join("; ")));
-  group.append(shape("rect", { x, y: y - HEIGHT / 2, width: BOX, height: HEIGHT, rx: question ? 5 : 12, class: "box" }));
-  if (question) {
-    group.append(shape("text", { x: x + 8, y: y + 4 }, fittedQuestion(question, BOX - 14)));
+  group.append(shape("rect", { x, y: y - HEIGHT / 2, width: BOX, height: HEIGHT, rx: predicate ? 5 : 12, class: "box" }));
+  if (predicate) {
+    group.append(shape("text", { x: x + 8, y: y + 4 }, fittedPredicate(predicate, BOX - 14)));
     if (node.children === null) group.append(shape("text", { x: x + BOX + 5, y: y + 4, class: "soft" }, "…"));
   } else {
     const sign = width > 1 ? "zero" : node.values[0] > 0 ? "up" : node.values[0] < 0 ? "down" : "zero";
@@ -93,14 +93,14 @@ function box(node, x, y) {
 
 /** Draws a tree. */
 export function draw({ tree, nodes }) {
-  const { y, lines } = places(nodes);
+  const { y, lines } = heights(nodes);
   const deepest = nodes.reduce((most, node) => Math.max(most, node.depth), 0);
-  const [width, height] = [deepest * STEP + BOX + 20, lines * LINE + 4];
+  const [width, height] = [deepest * STRIDE + BOX + 20, lines * LINE + 4];
   const edges = nodes.flatMap((node, at) => (node.children === null ? [] : [edge(nodes, y, at, 0), edge(nodes, y, at, 1)]));
   // The path comes last, so that it lies above the others.
   edges.sort((a, b) => a[0] - b[0]);
   const attributes = { class: "tree", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Tree ${tree}` };
-  const boxes = nodes.map((node, at) => box(node, node.depth * STEP + 1, y[at]));
+  const boxes = nodes.map((node, at) => box(node, node.depth * STRIDE + 1, y[at]));
   return shape("svg", attributes, edges.map(([, line]) => line), edges.map(([, , label]) => label), boxes);
 }
 
@@ -115,18 +115,18 @@ export function treeView(client, summary, row, fail, ofRow) {
   const path = ofRow && deepest > 1 ? [[0, "only the path"]] : [];
   const depth = select([...path, ...depths, [deepest, "all levels"]], { "aria-label": "levels" });
   if (!ofRow) depth.value = String(depths.some(([n]) => n === 3) ? 3 : deepest);
-  const place = element("div", { class: "wide" });
+  const view = element("div", { class: "wide" });
   const about = element("p", { class: "soft small" });
   let asked = 0;
   async function show() {
-    if (summary.trees === 0) return place.replaceChildren("The model has no trees.");
+    if (summary.trees === 0) return view.replaceChildren("The model has no trees.");
     const mine = ++asked;
     const tree = Math.min(Math.max(Math.trunc(Number(choice.value) || 0), 0), summary.trees - 1);
     choice.value = tree;
     try {
       const found = await client.ask("tree", tree, Number(depth.value), row() ?? undefined);
       if (mine !== asked) return;
-      place.replaceChildren(draw(found));
+      view.replaceChildren(draw(found));
       const output = found.output !== null && summary.outputs > 1 ? `adds to ${summary.class_labels[found.output] ?? `output ${found.output}`}; ` : "";
       const drawn = found.nodes.length < found.nodes_of_tree ? `${count(found.nodes.length)} of ${count(found.nodes_of_tree)} nodes are drawn` : `${count(found.nodes_of_tree)} nodes`;
       about.textContent = `Tree ${tree}: ${output}${drawn}, depth ${found.depth}. The width of a line shows how much of the training data took it, if the model's file says so.`;
@@ -147,5 +147,5 @@ export function treeView(client, summary, row, fail, ofRow) {
     element("span", { class: "buttons" }, element("button", { type: "button", onclick: move(-1) }, "‹ previous"), element("button", { type: "button", onclick: move(1) }, "next ›")),
     element("label", {}, "show", depth),
   );
-  return { parts: [tools, place, about], show };
+  return { children: [tools, view, about], show };
 }

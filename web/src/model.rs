@@ -93,7 +93,7 @@ impl Model {
             LoadOptions { limits: limits::of_models(), raw_categories: true, ..LoadOptions::default() };
         let refused = |error: import::ImportError| match error.limit_name() {
             Some(_) => {
-                let what = format!("{}: {}", error.place(), error.cause());
+                let what = format!("{}: {}", error.location(), error.cause());
                 Error::file(
                     name,
                     format!("{what}, which is all that the page takes; use the command `fangorn` for it"),

@@ -16,7 +16,7 @@ use crate::{
 /// The maximum number of values of a row that the page lists.
 const MOST_LISTED: usize = 50;
 /// The maximum number of features of a waterfall.
-const MOST_STEPS: usize = 12;
+const MOST_BARS: usize = 12;
 
 /// The predictions of some rows.
 #[derive(Debug, Serialize)]
@@ -49,7 +49,7 @@ struct Cell {
 
 /// One feature of a waterfall.
 #[derive(Debug, Serialize)]
-struct Step {
+struct Bar {
     feature: String,
     cell: Cell,
     contribution: Num,
@@ -64,11 +64,11 @@ pub struct Explanation {
     /// The row's margin: the bias plus all contributions.
     margin: Num,
     /// The features with the largest contributions.
-    steps: Vec<Step>,
+    steps: Vec<Bar>,
     /// The number of other features that contribute. `rest` is the sum of their contributions.
     others: usize,
     rest: Num,
-    /// The way in which the contributions are computed.
+    /// The algorithm that computes the contributions.
     plan: String,
 }
 
@@ -179,9 +179,9 @@ pub fn explain(model: &mut Model, rows: &RowSet, row: usize, output: usize) -> R
     let (contributions, bias) = all[output * (columns + 1)..][..columns + 1].split_at(columns);
     let mut order: Vec<usize> = (0..columns).filter(|column| contributions[*column] != 0.0).collect();
     order.sort_by(|a, b| contributions[*b].abs().total_cmp(&contributions[*a].abs()).then(a.cmp(b)));
-    let (shown, others) = order.split_at(order.len().min(MOST_STEPS));
+    let (shown, others) = order.split_at(order.len().min(MOST_BARS));
     let sum = |of: &[usize]| of.iter().map(|column| f64::from(contributions[*column])).sum::<f64>();
-    let step = |column: &usize| Step {
+    let bar = |column: &usize| Bar {
         feature: feature_name(forest, *column),
         cell: cell(forest, *column, rows.values[row * columns + column]),
         contribution: Num(f64::from(contributions[*column])),
@@ -191,9 +191,9 @@ pub fn explain(model: &mut Model, rows: &RowSet, row: usize, output: usize) -> R
         output,
         bias: Num(bias),
         margin: Num(bias + sum(&order)),
-        steps: shown.iter().map(step).collect(),
+        steps: shown.iter().map(bar).collect(),
         others: others.len(),
         rest: Num(sum(others)),
-        plan: explainer.plan(),
+        plan: explainer.algorithm(),
     })
 }

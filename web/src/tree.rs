@@ -18,7 +18,7 @@ const MOST_NODES: usize = 1500;
 /// The maximum number of categories, and of values of a leaf, that are listed.
 const MOST_LISTED: usize = 8;
 
-/// The upper part of a tree, and the path of a row through it.
+/// The top of a tree, and the path of a row through it.
 #[derive(Debug, Serialize)]
 pub struct DrawnTree {
     tree: usize,
@@ -38,8 +38,8 @@ struct DrawnNode {
     /// Whether the row reaches the node.
     on_path: bool,
     cover: Option<Num>,
-    /// A split's question; `None` for a leaf.
-    question: Option<Question>,
+    /// A split's predicate; `None` for a leaf.
+    question: Option<DrawnPredicate>,
     /// The indices of the children in the list of nodes, first for yes and then for no. `None` for a leaf, and where
     /// the drawing ends.
     children: Option<[usize; 2]>,
@@ -50,7 +50,7 @@ struct DrawnNode {
 }
 
 #[derive(Debug, Serialize)]
-struct Question {
+struct DrawnPredicate {
     column: u32,
     feature: String,
     /// `<`, `< or 0` where zeros go to the other side, `=`, `in`, `not in`, or `any`.
@@ -87,11 +87,11 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
     // Nodes to add: the node, its depth, whether it is on the path, and the index of its parent with the side.
     let mut open = VecDeque::from([(0u32, 0u32, row.is_some(), None::<(usize, usize)>)]);
     while let Some((node, at_depth, on_path, parent)) = open.pop_front() {
-        let place = found.nodes.len();
+        let index = found.nodes.len();
         if let Some((parent, side)) = parent
             && let Some(children) = &mut found.nodes[parent].children
         {
-            children[side] = place;
+            children[side] = index;
         }
         let mut drawn = DrawnNode {
             id: of.ids[node as usize],
@@ -110,12 +110,12 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
             Node::Split { feature, predicate, missing, left, right } => {
                 let value = row.filter(|_| on_path).map(|row| row[feature as usize]);
                 let goes = value.map(|value| reference::side(forest, predicate, missing, value));
-                drawn.question = Some(question(forest, (feature, predicate, missing), value));
+                drawn.question = Some(drawn_predicate(forest, (feature, predicate, missing), value));
                 // In a hostile model a path may have a million nodes.
-                if (at_depth < depth || on_path) && place + open.len() + 2 < MOST_NODES {
+                if (at_depth < depth || on_path) && index + open.len() + 2 < MOST_NODES {
                     drawn.children = Some([0, 0]);
-                    open.push_back((left, at_depth + 1, goes == Some(Side::Left), Some((place, 0))));
-                    open.push_back((right, at_depth + 1, goes == Some(Side::Right), Some((place, 1))));
+                    open.push_back((left, at_depth + 1, goes == Some(Side::Left), Some((index, 0))));
+                    open.push_back((right, at_depth + 1, goes == Some(Side::Right), Some((index, 1))));
                 }
             }
         }
@@ -124,11 +124,11 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
     Ok(found)
 }
 
-fn question(
+fn drawn_predicate(
     forest: &Forest,
     (feature, predicate, missing): (u32, Predicate, Side),
     value: Option<f64>,
-) -> Question {
+) -> DrawnPredicate {
     let column = feature as usize;
     let (operator, threshold) = match predicate {
         Predicate::Less { threshold } => ("<", Some(threshold)),
@@ -143,7 +143,7 @@ fn question(
         _ => None,
     };
     let name = |code: u32| category_name(forest, column, f64::from(code)).unwrap_or_else(|| code.to_string());
-    Question {
+    DrawnPredicate {
         column: feature,
         feature: feature_name(forest, column),
         operator,

@@ -14,10 +14,10 @@
 //! ```
 
 mod check;
-mod engine;
 #[cfg(feature = "device")]
 mod on_burn;
 mod rows;
+mod runner;
 
 use std::{
     io::{BufRead, Write},
@@ -36,7 +36,7 @@ use crate::{
     time::Summary,
 };
 use check::Results;
-use engine::{Engine, Native};
+use runner::{Native, Runner};
 
 /// Time a forest's margins on a backend, with transfers apart.
 #[derive(Debug, Parser)]
@@ -101,7 +101,7 @@ struct Session {
     forest: Forest,
     file: RowFile,
     native: Native,
-    engine: Box<dyn Engine>,
+    runner: Box<dyn Runner>,
     is_native: bool,
     check: usize,
 }
@@ -111,23 +111,23 @@ fn go(args: &Args) -> Result<bool> {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
     }
-    let backend = engine::named(&args.backend)?;
+    let backend = runner::named(&args.backend)?;
     let threads = usize::from(args.threads);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     pool.map_err(|e| Error::Request(format!("--threads {threads}: {e}; ask for fewer")))?;
     let forest = import::load(&args.model, &Default::default())?;
     let mut file = RowFile::open(&args.rows, forest.features.len())?;
     let row = file.first(1)?;
-    let (engine, compile_ms) = compiled(backend, &forest, row)?;
+    let (runner, compile_ms) = compiled(backend, &forest, row)?;
     let native = Native::new(&forest)?;
     let is_native = backend == "cpu";
-    let mut session = Session { forest, file, native, engine, is_native, check: args.check as usize };
+    let mut session = Session { forest, file, native, runner, is_native, check: args.check as usize };
     let hello = json!({
         "kind": "backend",
         "version": env!("CARGO_PKG_VERSION"),
         "backend": backend,
-        "device": session.engine.device(),
-        "schedule": session.engine.schedule(),
+        "device": session.runner.device(),
+        "schedule": session.runner.schedule(),
         "model": args.model,
         "trees": session.forest.trees.len(),
         "features": session.forest.features.len(),
@@ -151,11 +151,11 @@ fn go(args: &Args) -> Result<bool> {
 /// row: lowering, the driver's or LLVM's compiler, and copying the model to the device. The device opens
 /// before the clock starts.
 #[cfg_attr(not(feature = "device"), allow(clippy::unnecessary_wraps, reason = "as with devices"))]
-fn compiled(backend: &'static str, forest: &Forest, row: Vec<f32>) -> Result<(Box<dyn Engine>, f64)> {
-    let first = |mut engine: Box<dyn Engine>, start: Instant| -> Result<_> {
-        engine.load(row)?;
-        engine.margins()?;
-        Ok((engine, start.elapsed().as_secs_f64() * 1e3))
+fn compiled(backend: &'static str, forest: &Forest, row: Vec<f32>) -> Result<(Box<dyn Runner>, f64)> {
+    let first = |mut runner: Box<dyn Runner>, start: Instant| -> Result<_> {
+        runner.load(row)?;
+        runner.margins()?;
+        Ok((runner, start.elapsed().as_secs_f64() * 1e3))
     };
     if backend == "cpu" {
         let start = Instant::now();
@@ -177,8 +177,8 @@ impl Session {
         let rows = rows::batch_of(&self.forest, &mut self.file, batch)?;
         let most = MOST_SLOTS / self.forest.trees.len().max(1);
         let count = batch.min(self.check).min(most).max(1);
-        self.engine.load(rows.clone())?;
-        let mut found = Results { slots: self.engine.slots(count)?, margins: self.engine.margins()? };
+        self.runner.load(rows.clone())?;
+        let mut found = Results { slots: self.runner.slots(count)?, margins: self.runner.margins()? };
         let expected = match self.is_native {
             true => {
                 found.margins.truncate(count * self.forest.outputs as usize);
@@ -236,7 +236,7 @@ fn timed(args: &Args, session: &mut Session, batch: u32) -> Result<bool> {
         say(args, &json!({"kind": "differs", "batch": batch, "error": format!("differs: {unlike}")}))?;
         return Ok(false);
     }
-    let times = session.engine.time(args.seconds)?;
+    let times = session.runner.time(args.seconds)?;
     let said = json!({
         "kind": "batch",
         "batch": batch,
@@ -264,7 +264,7 @@ fn serve(args: &Args, session: &mut Session) -> Result<bool> {
             }
             ["time", seconds] => {
                 let seconds: f64 = seconds.parse().map_err(|_| bad())?;
-                session.engine.time(seconds).map(|times| json!({"kind": "timed", "times": times}))
+                session.runner.time(seconds).map(|times| json!({"kind": "timed", "times": times}))
             }
             ["quit"] => break,
             _ => return Err(bad()),

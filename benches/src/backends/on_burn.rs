@@ -7,7 +7,7 @@ use burn::backend::DispatchDevice;
 use burn::tensor::{Device, Tensor, TensorData};
 use fangorn::{Forest, op::ForestOp, schedule::Schedule};
 
-use super::engine::{Engine, Times};
+use super::runner::{Runner, Times};
 use crate::{
     devices,
     error::{Error, Result, caught},
@@ -80,7 +80,7 @@ impl OnBurn {
     }
 }
 
-impl Engine for OnBurn {
+impl Runner for OnBurn {
     fn device(&self) -> String {
         match self.device.as_dispatch() {
             #[cfg(feature = "cube")]

@@ -1,6 +1,6 @@
 //! `fangorn-benches cpu`: times a forest's margins on the native CPU target, by batch size and schedule.
 //!
-//! Calls cycle through several batches of rows. The first schedule is compared with other engines. The other
+//! Calls cycle through several batches of rows. The first schedule is compared with other libraries. The other
 //! schedules show how much time another choice would save. With `--serve` the command reads one request a
 //! line from standard input and answers with lines of JSON, so that a driver can time several programs in
 //! turns:

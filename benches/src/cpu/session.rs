@@ -35,7 +35,7 @@ pub struct Refused {
     pub error: String,
 }
 
-/// Files with results of a batch, for comparison with other engines.
+/// Files with results of a batch, for comparison with other libraries.
 #[derive(Debug, Serialize)]
 pub struct Written {
     /// Margins of the first rows, `rows x outputs`.
@@ -54,7 +54,7 @@ const MOST_LEAVES: usize = 1 << 24;
 pub struct Session {
     forest: Forest,
     threads: usize,
-    /// The schedules that were not refused. The first is timed against other engines.
+    /// The schedules that were not refused. The first is timed against other libraries.
     pub candidates: Vec<Candidate>,
     rows: Vec<f32>,
     batch: usize,
@@ -144,8 +144,8 @@ impl Session {
         let outputs = predictor.predict(values, columns)?;
         npy::write(&written.outputs, predictor.width(), outputs.into_iter())?;
         let mut bounds = Vec::with_capacity(count * sums);
-        for part in values.chunks((MOST_LEAVES / trees).max(1) * columns) {
-            let slots = predictor.leaf_slots(&Rows::new(part, columns)?)?;
+        for piece in values.chunks((MOST_LEAVES / trees).max(1) * columns) {
+            let slots = predictor.leaf_slots(&Rows::new(piece, columns)?)?;
             let of_row = |row: &[u32]| bounds::of_row(&self.forest, row.iter().copied());
             bounds.extend(slots.chunks_exact(trees).flat_map(of_row));
         }

@@ -72,7 +72,7 @@ impl Times {
     }
 }
 
-/// Files with results of a batch, for comparison with other engines.
+/// Files with results of a batch, for comparison with other libraries.
 #[derive(Debug, Serialize)]
 pub struct Written {
     /// Margins of all rows, `rows x outputs`.

@@ -28,10 +28,10 @@ int main(int count, char **arguments) {
     FangornMatrix matrix = fangorn_matrix_f32(row, 1, columns);
     assert(fangorn_predict(model, FANGORN_MARGINS, &matrix, &margin, 1) == FANGORN_STATUS_OK);
     assert(fangorn_width(model, FANGORN_CONTRIBUTIONS, &width) == FANGORN_STATUS_OK && width == columns + 1);
-    float *parts = malloc(width * sizeof *parts), sum = 0;
-    assert(fangorn_predict(model, FANGORN_CONTRIBUTIONS, &matrix, parts, width) == FANGORN_STATUS_OK);
+    float *contributions = malloc(width * sizeof *contributions), sum = 0;
+    assert(fangorn_predict(model, FANGORN_CONTRIBUTIONS, &matrix, contributions, width) == FANGORN_STATUS_OK);
     for (size_t c = 0; c < width; ++c) {
-        sum += parts[c];
+        sum += contributions[c];
     }
     assert(fabsf(sum - margin) < 1e-4f);
     int32_t *ids = malloc(fangorn_trees(model) * sizeof *ids);
@@ -47,7 +47,7 @@ int main(int count, char **arguments) {
     assert(fangorn_predict(NULL, FANGORN_VALUES, &matrix, &margin, 1) == FANGORN_STATUS_INVALID_ARGUMENT);
 
     free(ids);
-    free(parts);
+    free(contributions);
     free(row);
     fangorn_free(model);
     fangorn_free(NULL);

@@ -114,16 +114,16 @@ impl Builder {
                 nodes[at].inputs.iter().for_each(|input| needed[*input] = true);
             }
         }
-        let mut places = vec![0; nodes.len()];
+        let mut renumbered = vec![0; nodes.len()];
         let mut kept = Vec::new();
         for (at, mut node) in nodes.into_iter().enumerate() {
             if needed[at] {
-                places[at] = kept.len();
-                node.inputs.iter_mut().for_each(|input| *input = places[*input]);
+                renumbered[at] = kept.len();
+                node.inputs.iter_mut().for_each(|input| *input = renumbered[*input]);
                 kept.push(node);
             }
         }
-        outputs.iter_mut().for_each(|output| output.node = places[output.node]);
+        outputs.iter_mut().for_each(|output| output.node = renumbered[output.node]);
         Dag::new(kept, outputs)
     }
 }

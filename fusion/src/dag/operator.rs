@@ -252,8 +252,8 @@ pub enum Operator {
     Literal(Number),
     /// A function of each element.
     Unary(Unary),
-    /// A function of two elements at the same place. An input of one row or of one column is broadcast to all rows or
-    /// columns.
+    /// A function of two elements of the same row and column. An input of one row or of one column is broadcast to
+    /// all rows or columns.
     Binary(Binary),
     /// The product of two matrices.
     MatMul,

@@ -18,7 +18,7 @@ pub struct Size {
 
 impl Size {
     /// Returns the number of elements, those that are 0 included.
-    pub fn cells(&self) -> f64 {
+    pub fn elements(&self) -> f64 {
         self.shape.0 as f64 * self.shape.1 as f64
     }
 
@@ -31,10 +31,10 @@ impl Size {
 /// Returns the memory of a matrix in bytes: 8 for each element if it is dense; in CSR, 12 for each element that is
 /// stored and 8 for each row.
 pub fn bytes_of(shape: Shape, format: Format, filled: f64) -> f64 {
-    let cells = shape.0 as f64 * shape.1 as f64;
+    let elements = shape.0 as f64 * shape.1 as f64;
     match format {
-        Format::Dense => 8.0 * cells,
-        Format::Csr => 12.0 * cells * filled + 8.0 * (shape.0 as f64 + 1.0),
+        Format::Dense => 8.0 * elements,
+        Format::Csr => 12.0 * elements * filled + 8.0 * (shape.0 as f64 + 1.0),
     }
 }
 

@@ -96,9 +96,9 @@ impl Dag {
                 outputs.push(Output { name, node: reader.whole().map_err(wrong)? });
             } else {
                 reader.expect("%").map_err(wrong)?;
-                let place = reader.whole().map_err(wrong)?;
-                if place != nodes.len() {
-                    return Err(wrong(format!("node %{place} is out of order; %{} is next", nodes.len())));
+                let index = reader.whole().map_err(wrong)?;
+                if index != nodes.len() {
+                    return Err(wrong(format!("node %{index} is out of order; %{} is next", nodes.len())));
                 }
                 reader.expect(" = ").map_err(wrong)?;
                 nodes.push(reader.node().map_err(wrong)?);

@@ -181,8 +181,8 @@ fn is_matrix(dag: &Dag, node: NodeId) -> bool {
 pub(crate) fn is_outer_product(dag: &Dag, node: NodeId) -> bool {
     let inputs = dag.inputs(node);
     *dag.operator(node) == Operator::MatMul && {
-        let ((rows, rank), (_, columns)) = (dag.shape(inputs[0]), dag.shape(inputs[1]));
-        rows > rank && columns > rank
+        let ((rows, inner), (_, columns)) = (dag.shape(inputs[0]), dag.shape(inputs[1]));
+        rows > inner && columns > inner
     }
 }
 

@@ -21,8 +21,8 @@ use crate::{
 /// first-level cache.
 const BATCH: usize = 512;
 
-/// The part of a root that one thread computes from its rows.
-struct Part {
+/// What one thread computes of a root from its rows.
+struct Partial {
     /// Elements of a result in CSR, rows of a dense one, or sums over the rows.
     values: Vec<f64>,
 }
@@ -39,7 +39,7 @@ struct Elements<'a> {
 
 /// A batch of elements: the row, the column and the driver's value of each.
 #[derive(Default)]
-struct Places {
+struct Batch {
     rows: Vec<usize>,
     columns: Vec<usize>,
     driver: Vec<f64>,
@@ -59,13 +59,13 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
     let factors = operator.covered.iter().map(factor).collect();
     let elements = Elements { dag, operator, values, driver, factors };
     let ranges = elements.ranges();
-    let parts: Vec<Vec<Part>> = ranges.into_par_iter().map(|rows| elements.part(rows)).collect();
-    let mut columns: Vec<Vec<Part>> = operator.roots.iter().map(|_| Vec::new()).collect();
-    for part in parts {
-        columns.iter_mut().zip(part).for_each(|(column, part)| column.push(part));
+    let of_ranges: Vec<Vec<Partial>> = ranges.into_par_iter().map(|rows| elements.partials(rows)).collect();
+    let mut of_roots: Vec<Vec<Partial>> = operator.roots.iter().map(|_| Vec::new()).collect();
+    for partials in of_ranges {
+        of_roots.iter_mut().zip(partials).for_each(|(of_root, partial)| of_root.push(partial));
     }
-    let roots = operator.roots.iter().zip(columns);
-    roots.filter_map(|(root, parts)| Some((*root, elements.whole(*root, parts)?))).collect()
+    let roots = operator.roots.iter().zip(of_roots);
+    roots.filter_map(|(root, partials)| Some((*root, elements.whole(*root, partials)?))).collect()
 }
 
 fn sparse(matrix: &Matrix) -> Arc<SparseMatrix<f64>> {
@@ -134,8 +134,8 @@ impl Elements<'_> {
         found
     }
 
-    /// Returns the number of values of a part of a root. It is 0 if the part is a list of elements, which
-    /// grows.
+    /// Returns the number of values of one thread's partial result. It is 0 if the result is a list of elements,
+    /// which grows.
     fn length(&self, root: NodeId, rows: usize) -> usize {
         let (all, columns) = self.dag.shape(root);
         match self.end(root) {
@@ -145,12 +145,12 @@ impl Elements<'_> {
         }
     }
 
-    fn part(&self, rows: Range<usize>) -> Vec<Part> {
-        let mut parts: Vec<Part> = self
+    fn partials(&self, rows: Range<usize>) -> Vec<Partial> {
+        let mut partials: Vec<Partial> = self
             .operator
             .roots
             .iter()
-            .map(|root| Part { values: vec![0.0; self.length(*root, rows.len())] })
+            .map(|root| Partial { values: vec![0.0; self.length(*root, rows.len())] })
             .collect();
         let others: Vec<Option<Arc<DenseMatrix>>> = self
             .operator
@@ -166,56 +166,56 @@ impl Elements<'_> {
             .collect();
         let mut registers = vec![Vec::new(); self.operator.covered.len()];
         let mut inputs = vec![Vec::new(); self.operator.inputs.len()];
-        let mut places = Places::default();
+        let mut batch = Batch::default();
         for row in rows.clone() {
             for (column, value) in self.driver.row(row) {
-                places.rows.push(row);
-                places.columns.push(column);
-                places.driver.push(value);
+                batch.rows.push(row);
+                batch.columns.push(column);
+                batch.driver.push(value);
             }
-            if places.rows.len() >= BATCH || row + 1 == rows.end {
-                self.gather(&places, &mut inputs);
-                self.evaluate(&places, &inputs, &mut registers);
-                for ((root, part), other) in self.operator.roots.iter().zip(&mut parts).zip(&others) {
+            if batch.rows.len() >= BATCH || row + 1 == rows.end {
+                self.gather(&batch, &mut inputs);
+                self.evaluate(&batch, &inputs, &mut registers);
+                for ((root, partial), other) in self.operator.roots.iter().zip(&mut partials).zip(&others) {
                     let body = self.operator.body(self.dag, *root);
                     let data = self.data(body, &inputs, &registers);
-                    self.add(*root, rows.start, &places, data, other.as_deref(), &mut part.values);
+                    self.add(*root, rows.start, &batch, data, other.as_deref(), &mut partial.values);
                 }
-                places.rows.clear();
-                places.columns.clear();
-                places.driver.clear();
+                batch.rows.clear();
+                batch.columns.clear();
+                batch.driver.clear();
             }
         }
-        parts
+        partials
     }
 
     fn data<'v>(&self, node: NodeId, inputs: &'v [Vec<f64>], registers: &'v [Vec<f64>]) -> &'v [f64] {
         match (self.operator.covered.binary_search(&node), self.operator.inputs.binary_search(&node)) {
-            (Ok(place), _) => &registers[place],
-            (_, Ok(place)) => &inputs[place],
+            (Ok(index), _) => &registers[index],
+            (_, Ok(index)) => &inputs[index],
             _ => &[],
         }
     }
 
-    /// Collects the elements of the inputs at the places of a batch.
-    fn gather(&self, places: &Places, inputs: &mut [Vec<f64>]) {
+    /// Collects the elements of the inputs at the rows and columns of a batch.
+    fn gather(&self, batch: &Batch, inputs: &mut [Vec<f64>]) {
         for (node, out) in self.operator.inputs.iter().zip(inputs) {
             out.clear();
             if Some(*node) == self.operator.driver {
-                out.extend(&places.driver);
+                out.extend(&batch.driver);
                 continue;
             }
-            if !self.is_cellwise_input(*node) {
+            if !self.is_elementwise_input(*node) {
                 continue;
             }
             let (rows, columns) = self.dag.shape(*node);
-            let at = places.rows.iter().zip(&places.columns).map(|(row, column)| {
+            let at = batch.rows.iter().zip(&batch.columns).map(|(row, column)| {
                 (if rows == 1 { 0 } else { *row }, if columns == 1 { 0 } else { *column })
             });
             match self.values.get(node) {
                 Some(Matrix::Dense(dense)) => out.extend(at.map(|(row, column)| dense.row(row)[column])),
                 Some(Matrix::Csr(sparse)) => {
-                    // Places ascend within a row, so one pass over a row's elements finds all of them.
+                    // Columns ascend within a row, so one pass over a row's elements finds all of them.
                     let (mut of, mut held) = (usize::MAX, Vec::new());
                     let mut next = 0;
                     for (row, column) in at {
@@ -239,21 +239,21 @@ impl Elements<'_> {
     }
 
     /// Tells whether elements of an input are read one by one: by elementwise operators, or by an aggregate.
-    fn is_cellwise_input(&self, node: NodeId) -> bool {
+    fn is_elementwise_input(&self, node: NodeId) -> bool {
         self.operator.covered.iter().any(|covered| {
             self.dag.inputs(*covered).contains(&node)
                 && !matches!(self.dag.operator(*covered), Operator::MatMul | Operator::Transpose)
         }) || self.operator.roots.iter().any(|root| self.operator.body(self.dag, *root) == node)
     }
 
-    fn evaluate(&self, places: &Places, inputs: &[Vec<f64>], registers: &mut [Vec<f64>]) {
-        let count = places.rows.len();
-        for (place, node) in self.operator.covered.iter().enumerate() {
-            let mut out = std::mem::take(&mut registers[place]);
+    fn evaluate(&self, batch: &Batch, inputs: &[Vec<f64>], registers: &mut [Vec<f64>]) {
+        let count = batch.rows.len();
+        for (index, node) in self.operator.covered.iter().enumerate() {
+            let mut out = std::mem::take(&mut registers[index]);
             out.resize(count, 0.0);
             let of = self.dag.inputs(*node);
             let view = |at: usize| View { data: self.data(of[at], inputs, registers), row: count, column: 1 };
-            match (self.dag.operator(*node), &self.factors[place]) {
+            match (self.dag.operator(*node), &self.factors[index]) {
                 (Operator::Unary(function), _) => unary(*function, view(0), &mut out, count),
                 (Operator::Binary(Binary::Multiply), _) => {
                     let skips = |at: usize| self.dag.size(of[at]).format == Format::Csr;
@@ -261,7 +261,7 @@ impl Elements<'_> {
                 }
                 (Operator::Binary(function), _) => binary(*function, view(0), view(1), &mut out, count),
                 (_, Some([left, right])) => {
-                    let at = places.rows.iter().zip(&places.columns);
+                    let at = batch.rows.iter().zip(&batch.columns);
                     let skips = self.dag.size(of[0]).format == Format::Csr;
                     for (out, (row, column)) in out.iter_mut().zip(at) {
                         let (left, right) = (left.row(*row), right.row(*column));
@@ -274,16 +274,16 @@ impl Elements<'_> {
                 }
                 _ => {}
             }
-            registers[place] = out;
+            registers[index] = out;
         }
     }
 
-    /// Adds the elements of a batch to a part of a root.
+    /// Adds the elements of a batch to a thread's result of a root.
     fn add(
         &self,
         root: NodeId,
         first: usize,
-        places: &Places,
+        batch: &Batch,
         data: &[f64],
         other: Option<&DenseMatrix>,
         out: &mut Vec<f64>,
@@ -292,7 +292,7 @@ impl Elements<'_> {
             Operator::Aggregate(aggregation, _) => aggregation.add(0.0, x),
             _ => x,
         };
-        let at = places.rows.iter().zip(&places.columns).zip(data);
+        let at = batch.rows.iter().zip(&batch.columns).zip(data);
         match (self.end(root), other) {
             (End::Elements, _) => out.extend(data),
             (End::Full, _) => {
@@ -318,13 +318,13 @@ impl Elements<'_> {
         }
     }
 
-    /// Joins the parts of a root.
-    fn whole(&self, root: NodeId, parts: Vec<Part>) -> Option<Matrix> {
+    /// Joins the partial results of a root.
+    fn whole(&self, root: NodeId, partials: Vec<Partial>) -> Option<Matrix> {
         let shape = self.dag.shape(root);
-        let mut parts = parts.into_iter().map(|part| part.values);
+        let mut partials = partials.into_iter().map(|partial| partial.values);
         match self.end(root) {
             End::Elements => {
-                let values: Vec<f64> = parts.flatten().collect();
+                let values: Vec<f64> = partials.flatten().collect();
                 let rows = self.driver.shape().0;
                 let mut offsets = vec![0];
                 let mut columns = Vec::with_capacity(values.len());
@@ -335,10 +335,10 @@ impl Elements<'_> {
                 let made = SparseMatrix::new([rows, shape.1], offsets, columns, values)?;
                 Some(Matrix::Csr(Arc::new(made)))
             }
-            End::Rows | End::Right => Matrix::dense(shape, parts.flatten().collect()),
+            End::Rows | End::Right => Matrix::dense(shape, partials.flatten().collect()),
             _ => {
-                let mut whole = parts.next()?;
-                parts.for_each(|part| whole.iter_mut().zip(part).for_each(|(a, b)| *a += b));
+                let mut whole = partials.next()?;
+                partials.for_each(|partial| whole.iter_mut().zip(partial).for_each(|(a, b)| *a += b));
                 Matrix::dense(shape, whole)
             }
         }

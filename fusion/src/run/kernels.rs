@@ -5,7 +5,7 @@ use crate::{
     dag::{Aggregation, Binary, Unary},
 };
 
-/// The elements of a tile or of an input that is broadcast to it, with the distances of rows and of columns.
+/// The elements of a tile or of an input that is broadcast to it, with the strides of rows and of columns.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub data: &'a [f64],

@@ -62,7 +62,7 @@ impl Plan {
         }
         for (at, operator) in self.operators().iter().enumerate() {
             for root in &operator.roots {
-                let bytes = (8.0 * dag.size(*root).cells()) as u64;
+                let bytes = (8.0 * dag.size(*root).elements()) as u64;
                 if bytes > LIMIT && dag.size(*root).bytes() as u64 > LIMIT {
                     return Err(FusionError::Memory { node: *root, bytes, limit: LIMIT });
                 }

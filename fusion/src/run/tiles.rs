@@ -122,7 +122,7 @@ impl Tiles<'_> {
         out
     }
 
-    /// Computes results that aggregate over rows. Each thread computes a part, and the parts are joined in the end.
+    /// Computes results that aggregate over rows. Each thread computes partial results, which are joined in the end.
     fn accumulated(&self, height: usize) -> Vec<Vec<f64>> {
         let tiles = self.rows.div_ceil(height);
         let each = tiles.div_ceil(rayon::current_num_threads().max(1)).max(1);
@@ -131,13 +131,13 @@ impl Tiles<'_> {
             End::Full(aggregation) | End::Columns(aggregation) => aggregation.start(),
             _ => 0.0,
         };
-        let of_part = |part: usize| {
+        let partial = |share: usize| {
             let mut sums: Vec<Vec<f64>> = roots
                 .iter()
                 .map(|root| vec![start(root); self.dag.shape(*root).0 * self.dag.shape(*root).1])
                 .collect();
             let mut registers = self.registers(height);
-            for tile in part * each..tiles.min((part + 1) * each) {
+            for tile in share * each..tiles.min((share + 1) * each) {
                 let first = tile * height;
                 let count = height.min(self.rows - first);
                 self.evaluate(first, count, &mut registers);
@@ -147,16 +147,16 @@ impl Tiles<'_> {
             }
             sums
         };
-        let parts: Vec<Vec<Vec<f64>>> = (0..tiles.div_ceil(each)).into_par_iter().map(of_part).collect();
-        let mut parts = parts.into_iter();
-        let mut whole = parts.next().unwrap_or_default();
-        for part in parts {
-            for ((root, whole), part) in roots.iter().zip(&mut whole).zip(part) {
+        let partials: Vec<Vec<Vec<f64>>> = (0..tiles.div_ceil(each)).into_par_iter().map(partial).collect();
+        let mut partials = partials.into_iter();
+        let mut whole = partials.next().unwrap_or_default();
+        for partial in partials {
+            for ((root, whole), partial) in roots.iter().zip(&mut whole).zip(partial) {
                 let join = |a: f64, b: f64| match self.end(*root) {
                     End::Full(aggregation) | End::Columns(aggregation) => aggregation.join(a, b),
                     _ => a + b,
                 };
-                whole.iter_mut().zip(part).for_each(|(a, b)| *a = join(*a, b));
+                whole.iter_mut().zip(partial).for_each(|(a, b)| *a = join(*a, b));
             }
         }
         whole
@@ -234,12 +234,12 @@ impl Tiles<'_> {
 
     /// Fills the register of an input in CSR.
     fn load(&self, node: NodeId, first: usize, count: usize, registers: &mut Registers) {
-        let Ok(place) = self.operator.inputs.binary_search(&node) else { return };
+        let Ok(index) = self.operator.inputs.binary_search(&node) else { return };
         let Some(Matrix::Csr(sparse)) = self.values.get(&node) else { return };
         let (rows, width) = self.dag.shape(node);
         // An input of one row, or the right-hand side of a product, is read whole.
         let (first, count) = if rows == self.rows { (first, count) } else { (0, rows) };
-        let register = registers.inputs[place].get_or_insert_with(Vec::new);
+        let register = registers.inputs[index].get_or_insert_with(Vec::new);
         register.clear();
         register.resize(count * width, 0.0);
         for row in 0..count {
@@ -255,14 +255,14 @@ impl Tiles<'_> {
         let column = usize::from(width > 1);
         let aligned = rows == self.rows && (rows > 1 || count == 1);
         let row = if aligned && rows > 1 { width } else { 0 };
-        if let Ok(place) = self.operator.covered.binary_search(&node) {
-            return View { data: &registers.covered[place], row: width, column };
+        if let Ok(index) = self.operator.covered.binary_search(&node) {
+            return View { data: &registers.covered[index], row: width, column };
         }
         let data: &[f64] = match self.values.get(&node) {
             Some(Matrix::Dense(dense)) if row > 0 => &dense.values()[first * width..(first + count) * width],
             Some(Matrix::Dense(dense)) => dense.values(),
             _ => match self.operator.inputs.binary_search(&node) {
-                Ok(place) => registers.inputs[place].as_deref().unwrap_or(&[]),
+                Ok(index) => registers.inputs[index].as_deref().unwrap_or(&[]),
                 Err(_) => &[],
             },
         };
@@ -271,12 +271,12 @@ impl Tiles<'_> {
 
     /// Computes the registers of covered nodes on a tile.
     fn evaluate(&self, first: usize, count: usize, registers: &mut Registers) {
-        for (place, node) in self.operator.covered.iter().enumerate() {
-            let mut out = std::mem::take(&mut registers.covered[place]);
+        for (index, node) in self.operator.covered.iter().enumerate() {
+            let mut out = std::mem::take(&mut registers.covered[index]);
             if !out.is_empty() {
                 self.compute(*node, first, count, registers, &mut out);
             }
-            registers.covered[place] = out;
+            registers.covered[index] = out;
         }
     }
 
@@ -335,10 +335,10 @@ impl Tiles<'_> {
             // A right-hand side in CSR is made dense in its register, once for all tiles of a thread.
             _ => {
                 self.load_whole(right, registers);
-                let place = self.operator.inputs.binary_search(&right).unwrap_or(0);
-                let right = registers.inputs[place].take().unwrap_or_default();
+                let index = self.operator.inputs.binary_search(&right).unwrap_or(0);
+                let right = registers.inputs[index].take().unwrap_or_default();
                 self.multiply_by(left, first, count, registers, (&right, inner, width), out);
-                registers.inputs[place] = Some(right);
+                registers.inputs[index] = Some(right);
                 return;
             }
         };
@@ -346,13 +346,13 @@ impl Tiles<'_> {
     }
 
     fn load_whole(&self, node: NodeId, registers: &mut Registers) {
-        let Ok(place) = self.operator.inputs.binary_search(&node) else { return };
+        let Ok(index) = self.operator.inputs.binary_search(&node) else { return };
         if let Some(Matrix::Csr(sparse)) = self.values.get(&node)
-            && registers.inputs[place]
+            && registers.inputs[index]
                 .as_ref()
                 .is_none_or(|held| held.len() != sparse.shape().0 * sparse.shape().1)
         {
-            registers.inputs[place] = Some(sparse.to_dense());
+            registers.inputs[index] = Some(sparse.to_dense());
         }
     }
 

@@ -1,4 +1,4 @@
-//! A lower bound of the cost of the plans of a part, given some of their operators.
+//! A lower bound of the cost of the plans of a component, given some of their operators.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use crate::{
     explore::MemoTable,
 };
 
-/// A part of a partition, and for each node the least share of its elements that any plan computes.
+/// A component of a partition, and for each node the least share of its elements that any plan computes.
 pub(super) struct Bound<'a> {
     dag: &'a Dag,
     costs: &'a Costs,
@@ -39,19 +39,19 @@ impl<'a> Bound<'a> {
                 || references.iter().any(|(input, consumer)| {
                     input == node
                         && dag.shape(*input) == dag.shape(*consumer)
-                        && nodes.binary_search(consumer).is_ok_and(|place| scales[place] < 1.0)
+                        && nodes.binary_search(consumer).is_ok_and(|index| scales[index] < 1.0)
                 });
             scales[at] = if skips { least } else { 1.0 };
         }
         Self { dag, costs, nodes, references, scales }
     }
 
-    fn place(&self, node: NodeId) -> Option<usize> {
+    fn index(&self, node: NodeId) -> Option<usize> {
         self.nodes.binary_search(&node).ok()
     }
 
     /// Returns a lower bound of the cost of the operators at `open` and of all that they need, in seconds. `written`
-    /// says for each node of the part whether its operator is counted elsewhere or is open.
+    /// says for each node of the component whether its operator is counted elsewhere or is open.
     ///
     /// A node that is needed and not written is computed at least once, by an operator within a component of the
     /// references that are not cut. A node to which no such reference leads is written and read. Reading and computing
@@ -65,7 +65,7 @@ impl<'a> Bound<'a> {
             if assignment.is_cut(*reference) {
                 continue;
             }
-            let (Some(input), Some(consumer)) = (self.place(reference.0), self.place(reference.1)) else {
+            let (Some(input), Some(consumer)) = (self.index(reference.0), self.index(reference.1)) else {
                 continue;
             };
             fusible[input] = true;
@@ -73,23 +73,23 @@ impl<'a> Bound<'a> {
             parent[a.max(b)] = a.min(b);
         }
         let mut needed = vec![false; self.nodes.len()];
-        let mut pending: Vec<usize> = open.iter().filter_map(|node| self.place(*node)).collect();
-        pending.iter().for_each(|place| needed[*place] = true);
+        let mut pending: Vec<usize> = open.iter().filter_map(|node| self.index(*node)).collect();
+        pending.iter().for_each(|index| needed[*index] = true);
         let mut write = 0.0;
-        pending.iter().for_each(|place| write += dag.size(self.nodes[*place]).bytes());
+        pending.iter().for_each(|index| write += dag.size(self.nodes[*index]).bytes());
         let mut compute: HashMap<usize, f64> = HashMap::new();
         let mut reads: HashMap<(usize, NodeId), f64> = HashMap::new();
         let mut separate = BTreeSet::new();
-        while let Some(place) = pending.pop() {
-            let node = self.nodes[place];
-            let component = find(&mut parent, place);
-            *compute.entry(component).or_default() += flops(dag, node) * self.scales[place];
+        while let Some(index) = pending.pop() {
+            let node = self.nodes[index];
+            let component = find(&mut parent, index);
+            *compute.entry(component).or_default() += flops(dag, node) * self.scales[index];
             for input in dag.inputs(node) {
-                let within = self.place(*input);
+                let within = self.index(*input);
                 let fuses = within.is_some_and(|at| fusible[at] && find(&mut parent, at) == component);
                 if !fuses {
-                    let in_part = dag.shape(*input) == dag.shape(node);
-                    let bytes = dag.size(*input).bytes() * if in_part { self.scales[place] } else { 1.0 };
+                    let same_shape = dag.shape(*input) == dag.shape(node);
+                    let bytes = dag.size(*input).bytes() * if same_shape { self.scales[index] } else { 1.0 };
                     let least = reads.entry((component, *input)).or_insert(bytes);
                     *least = least.min(bytes);
                 }
@@ -116,10 +116,10 @@ impl<'a> Bound<'a> {
     }
 }
 
-fn find(parent: &mut [usize], mut place: usize) -> usize {
-    while parent[place] != place {
-        parent[place] = parent[parent[place]];
-        place = parent[place];
+fn find(parent: &mut [usize], mut index: usize) -> usize {
+    while parent[index] != index {
+        parent[index] = parent[parent[index]];
+        index = parent[index];
     }
-    place
+    index
 }

@@ -34,8 +34,8 @@ impl Structure {
         let all = 0..dag.nodes().len();
         let lengths: BTreeSet<usize> =
             all.clone().flat_map(|node| [dag.shape(node).0, dag.shape(node).1]).collect();
-        let ranks: HashMap<usize, usize> =
-            lengths.iter().enumerate().map(|(rank, length)| (*length, rank)).collect();
+        let order: HashMap<usize, usize> =
+            lengths.iter().enumerate().map(|(index, length)| (*length, index)).collect();
         let nodes = dag.nodes().iter().cloned().map(|mut node| {
             if let Operator::Input { name, shape, filled, .. } = &mut node.operator {
                 (*shape, *filled) = ((0, 0), Number(0.0));
@@ -49,7 +49,7 @@ impl Structure {
         let costs = [costs.read, costs.write, costs.compute, costs.memory, costs.row];
         Self {
             nodes: nodes.collect(),
-            shapes: all.clone().map(|node| (ranks[&dag.shape(node).0], ranks[&dag.shape(node).1])).collect(),
+            shapes: all.clone().map(|node| (order[&dag.shape(node).0], order[&dag.shape(node).1])).collect(),
             formats: all.map(|node| dag.size(node).format).collect(),
             lengths: (lengths.contains(&1), lengths.range(..=NARROW_COLUMNS).count()),
             outputs: dag.outputs().iter().map(|output| output.node).collect(),

@@ -58,8 +58,8 @@ pub struct Search {
     pub skipped_as_equal: f64,
 }
 
-/// A part of a partition. Its plans do not affect the cost of other parts.
-struct Part {
+/// Connected nodes of a partition, or all of them. Their plans do not affect the cost of other components.
+struct Component {
     nodes: Vec<NodeId>,
     demanded: Vec<NodeId>,
     points: Vec<Point>,
@@ -88,20 +88,20 @@ struct Made {
     cost: f64,
 }
 
-/// The operators of a part that follow from the known points.
-struct Walk {
+/// The operators of a component that follow from the known points.
+struct Traversal {
     cost: f64,
     /// Operators that depend on points that are not known.
     open: Vec<Rc<Made>>,
-    /// For each node of the part, whether an operator that is known or open writes it.
+    /// For each node of the component, whether an operator that is known or open writes it.
     written: Vec<bool>,
 }
 
-/// The search of a part.
+/// The search of a component.
 struct Task<'a> {
     covering: Covering<'a>,
-    part: &'a Part,
-    places: HashMap<Reference, u32>,
+    component: &'a Component,
+    bit_indices: HashMap<Reference, u32>,
     made: RefCell<HashMap<NodeId, Vec<Rc<Made>>>>,
     bound: Bound<'a>,
 }
@@ -120,22 +120,22 @@ impl Costs {
     pub fn search(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
         let covering = Covering { dag, memo, costs: self };
         let mut counts = Counts::default();
-        let part = whole(partition);
-        let fallback = || (Vec::new(), Task::new(covering, &part).walk(0, Points::MAX).cost);
-        let (cut, cost) = best(covering, &part, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
+        let component = whole(partition);
+        let fallback = || (Vec::new(), Task::new(covering, &component).traverse(0, Points::MAX).cost);
+        let (cut, cost) = best(covering, &component, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
         found(partition, cut, cost, counts)
     }
 
     /// Returns the best assignment of a partition, found by costing every plan: 2 to the power of the number of points.
     pub fn search_all(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
-        let part = whole(partition);
-        let task = Task::new(Covering { dag, memo, costs: self }, &part);
+        let component = whole(partition);
+        let task = Task::new(Covering { dag, memo, costs: self }, &component);
         let (mut cut, mut least, mut counts) = (0, f64::INFINITY, Counts::default());
-        for plan in 0..1 << part.points.len() {
+        for plan in 0..1 << component.points.len() {
             counts.costed += 1;
             // Each plan is costed from scratch, so that this can check what the search reuses.
             task.made.borrow_mut().clear();
-            let cost = task.walk(plan, Points::MAX).cost;
+            let cost = task.traverse(plan, Points::MAX).cost;
             if cost < least {
                 (cut, least) = (plan, cost);
             }
@@ -153,8 +153,8 @@ impl Costs {
     ) -> (Vec<PlannedOperator>, f64) {
         let covering = Covering { dag, memo, costs: self };
         let fixed = cut.iter().map(reference).collect();
-        let part = Part { points: Vec::new(), fixed, ..whole(partition) };
-        let task = Task::new(covering, &part);
+        let component = Component { points: Vec::new(), fixed, ..whole(partition) };
+        let task = Task::new(covering, &component);
         let mut operators = Vec::new();
         let cost = task.visit(0, Points::MAX, |made| operators.push(made.operator.clone())).cost;
         (operators, cost)
@@ -165,8 +165,8 @@ fn reference(point: &Point) -> Reference {
     (point.input, point.consumer)
 }
 
-fn whole(partition: &Partition) -> Part {
-    Part {
+fn whole(partition: &Partition) -> Component {
+    Component {
         nodes: partition.nodes.clone(),
         demanded: partition.demanded.clone(),
         points: partition.points.iter().take(MAX_POINTS).copied().collect(),
@@ -187,20 +187,25 @@ fn found(partition: &Partition, cut: Vec<Point>, cost: f64, counts: Counts) -> S
 }
 
 fn bits(points: Points) -> impl Iterator<Item = u32> {
-    (0..Points::BITS).filter(move |place| points >> place & 1 == 1)
+    (0..Points::BITS).filter(move |bit| points >> bit & 1 == 1)
 }
 
-/// Returns the cut points of the best assignment of a part and its cost, if it is below a limit.
-fn best(covering: Covering, part: &Part, limit: f64, counts: &mut Counts) -> Option<(Vec<Point>, f64)> {
-    let task = Task::new(covering, part);
-    let count = part.points.len() as u32;
+/// Returns the cut points of the best assignment of a component and its cost, if it is below a limit.
+fn best(
+    covering: Covering,
+    component: &Component,
+    limit: f64,
+    counts: &mut Counts,
+) -> Option<(Vec<Point>, f64)> {
+    let task = Task::new(covering, component);
+    let count = component.points.len() as u32;
     let (cut, mut least) = task.opening(limit, counts);
     let mut cut: Vec<Point> = task.points(cut);
     let mut pending = vec![Subspace { cut: 0, fused: 0 }];
     while let Some(space) = pending.pop() {
         let plans = f64::from(count - space.known().count_ones()).exp2();
-        let mut walk = task.walk(space.cut, space.known());
-        if walk.cost + task.rest(&walk, space.cut) >= least {
+        let mut traversal = task.traverse(space.cut, space.known());
+        if traversal.cost + task.rest(&traversal, space.cut) >= least {
             counts.by_cost += plans;
             continue;
         }
@@ -223,24 +228,24 @@ fn best(covering: Covering, part: &Part, limit: f64, counts: &mut Counts) -> Opt
         // Every other plan differs in a point that one of these operators depends on.
         let (mut known, mut order) = (space.known(), Vec::new());
         loop {
-            let Some(next) = walk.open.first() else {
-                if walk.cost < least {
-                    (cut, least) = (task.points(space.cut), walk.cost);
+            let Some(next) = traversal.open.first() else {
+                if traversal.cost < least {
+                    (cut, least) = (task.points(space.cut), traversal.cost);
                 }
                 break;
             };
             order.extend(bits(next.asked & !known));
             known |= next.asked;
-            walk = task.walk(space.cut, known);
-            if walk.cost + task.rest(&walk, space.cut) >= least {
+            traversal = task.traverse(space.cut, known);
+            if traversal.cost + task.rest(&traversal, space.cut) >= least {
                 break;
             }
         }
         counts.as_equal += f64::from(count - known.count_ones()).exp2() - 1.0;
         let mut fused = space.fused;
-        for place in order {
-            pending.push(Subspace { cut: space.cut | 1 << place, fused });
-            fused |= 1 << place;
+        for bit in order {
+            pending.push(Subspace { cut: space.cut | 1 << bit, fused });
+            fused |= 1 << bit;
         }
     }
     (least < limit).then_some((cut, least))
@@ -249,42 +254,43 @@ fn best(covering: Covering, part: &Part, limit: f64, counts: &mut Counts) -> Opt
 /// Returns the best plans of components and their cost together, if it is below a limit.
 fn together(
     covering: Covering,
-    parts: &[Part],
+    components: &[Component],
     limit: f64,
     counts: &mut Counts,
 ) -> Option<(Vec<Point>, f64)> {
-    let bounds: Vec<f64> = parts
+    let bounds: Vec<f64> = components
         .iter()
-        .map(|part| {
-            let task = Task::new(covering, part);
-            let walk = task.walk(0, 0);
-            walk.cost + task.rest(&walk, 0)
+        .map(|component| {
+            let task = Task::new(covering, component);
+            let traversal = task.traverse(0, 0);
+            traversal.cost + task.rest(&traversal, 0)
         })
         .collect();
     let mut rest: f64 = bounds.iter().sum();
     let (mut cut, mut cost) = (Vec::new(), 0.0);
-    for (part, bound) in parts.iter().zip(bounds) {
+    for (component, bound) in components.iter().zip(bounds) {
         rest -= bound;
-        let (of_part, more) = best(covering, part, limit - cost - rest, counts)?;
-        cut.extend(of_part);
+        let (of_component, more) = best(covering, component, limit - cost - rest, counts)?;
+        cut.extend(of_component);
         cost += more;
     }
     Some((cut, cost))
 }
 
 impl<'a> Task<'a> {
-    fn new(covering: Covering<'a>, part: &'a Part) -> Self {
-        let places = part.points.iter().zip(0..).map(|(point, place)| (reference(point), place)).collect();
-        let bound = Bound::new(covering.dag, covering.memo, covering.costs, &part.nodes);
-        Self { covering, part, places, made: RefCell::default(), bound }
+    fn new(covering: Covering<'a>, component: &'a Component) -> Self {
+        let bit_indices =
+            component.points.iter().zip(0..).map(|(point, bit)| (reference(point), bit)).collect();
+        let bound = Bound::new(covering.dag, covering.memo, covering.costs, &component.nodes);
+        Self { covering, component, bit_indices, made: RefCell::default(), bound }
     }
 
     fn points(&self, cut: Points) -> Vec<Point> {
-        bits(cut).map(|place| self.part.points[place as usize]).collect()
+        bits(cut).map(|bit| self.component.points[bit as usize]).collect()
     }
 
     fn given(&self, cut: Points) -> Assignment<'_> {
-        Assignment { places: &self.places, fixed: &self.part.fixed, cut, asked: Cell::new(0) }
+        Assignment { bit_indices: &self.bit_indices, fixed: &self.component.fixed, cut, asked: Cell::new(0) }
     }
 
     fn operator(&self, root: NodeId, cut: Points) -> Rc<Made> {
@@ -302,16 +308,16 @@ impl<'a> Task<'a> {
     }
 
     /// Returns the operators that depend on known points only, and their cost.
-    fn walk(&self, cut: Points, known: Points) -> Walk {
+    fn traverse(&self, cut: Points, known: Points) -> Traversal {
         self.visit(cut, known, |_| {})
     }
 
-    fn visit(&self, cut: Points, known: Points, mut take: impl FnMut(&Made)) -> Walk {
-        let nodes = &self.part.nodes;
-        let place = |node: &NodeId| nodes.binary_search(node).ok();
+    fn visit(&self, cut: Points, known: Points, mut take: impl FnMut(&Made)) -> Traversal {
+        let nodes = &self.component.nodes;
+        let index_of = |node: &NodeId| nodes.binary_search(node).ok();
         let mut written = vec![false; nodes.len()];
-        self.part.demanded.iter().filter_map(place).for_each(|place| written[place] = true);
-        let mut pending = self.part.demanded.clone();
+        self.component.demanded.iter().filter_map(index_of).for_each(|index| written[index] = true);
+        let mut pending = self.component.demanded.clone();
         let (mut cost, mut open) = (0.0, Vec::new());
         while let Some(root) = pending.pop() {
             let made = self.operator(root, cut);
@@ -320,33 +326,33 @@ impl<'a> Task<'a> {
                 continue;
             }
             for input in &made.operator.inputs {
-                if let Some(place) = place(input)
-                    && !written[place]
+                if let Some(index) = index_of(input)
+                    && !written[index]
                 {
-                    written[place] = true;
+                    written[index] = true;
                     pending.push(*input);
                 }
             }
             cost += made.cost;
             take(&made);
         }
-        Walk { cost, open, written }
+        Traversal { cost, open, written }
     }
 
-    fn rest(&self, walk: &Walk, cut: Points) -> f64 {
-        let open: Vec<NodeId> = walk.open.iter().map(|made| made.operator.roots[0]).collect();
-        if open.is_empty() { 0.0 } else { self.bound.rest(&open, &walk.written, &self.given(cut)) }
+    fn rest(&self, traversal: &Traversal, cut: Points) -> f64 {
+        let open: Vec<NodeId> = traversal.open.iter().map(|made| made.operator.roots[0]).collect();
+        if open.is_empty() { 0.0 } else { self.bound.rest(&open, &traversal.written, &self.given(cut)) }
     }
 
     /// Returns a good assignment to start from, and its cost. From two points on, it is the better of fusing all points
     /// and cutting all points. From six points on, each point is also changed if that costs less.
     fn opening(&self, limit: f64, counts: &mut Counts) -> (Points, f64) {
-        let count = self.part.points.len();
+        let count = self.component.points.len();
         let all = (1 << count) - 1;
         let (mut best, mut least) = (0, limit);
         let mut attempt = |cut: Points| {
             counts.costed += 1;
-            let cost = self.walk(cut, Points::MAX).cost;
+            let cost = self.traverse(cut, Points::MAX).cost;
             if cost < least {
                 (best, least) = (cut, cost);
             }
@@ -356,8 +362,8 @@ impl<'a> Task<'a> {
             attempt(0);
             let mut best = attempt(all);
             if count >= 6 {
-                for place in 0..count {
-                    best = attempt(best ^ 1 << place);
+                for bit in 0..count {
+                    best = attempt(best ^ 1 << bit);
                 }
             }
         }
@@ -366,29 +372,29 @@ impl<'a> Task<'a> {
 
     /// Returns the components of the references that a subspace does not cut. Returns none unless several have free
     /// points.
-    fn split(&self, space: Subspace) -> Vec<Part> {
-        let (dag, part) = (self.covering.dag, self.part);
+    fn split(&self, space: Subspace) -> Vec<Component> {
+        let (dag, component) = (self.covering.dag, self.component);
         let given = self.given(space.cut);
-        let inside = |node: NodeId| part.nodes.binary_search(&node).is_ok();
-        let edges = references(self.covering.memo, &part.nodes);
+        let inside = |node: NodeId| component.nodes.binary_search(&node).is_ok();
+        let edges = references(self.covering.memo, &component.nodes);
         let kept = edges.into_iter().filter(|edge| !given.is_cut(*edge) && inside(edge.0));
-        let found = components(&part.nodes, kept);
+        let found = components(&component.nodes, kept);
         let free = |at: &u32| space.known() >> at & 1 == 0;
         let free: Vec<Point> =
-            (0..part.points.len() as u32).filter(free).map(|at| part.points[at as usize]).collect();
+            (0..component.points.len() as u32).filter(free).map(|at| component.points[at as usize]).collect();
         let holds = |nodes: &[NodeId]| free.iter().any(|point| nodes.binary_search(&point.consumer).is_ok());
         if found.iter().filter(|nodes| holds(nodes)).count() < 2 {
             return Vec::new();
         }
-        let mut fixed = part.fixed.clone();
+        let mut fixed = component.fixed.clone();
         fixed.extend(self.points(space.cut).iter().map(reference));
         let make = |nodes: Vec<NodeId>| {
             let within = |node: NodeId| nodes.binary_search(&node).is_ok();
             let crosses = |node: NodeId| dag.consumers(node).iter().any(|to| inside(*to) && !within(*to));
-            let demanded =
-                nodes.iter().copied().filter(|node| part.demanded.contains(node) || crosses(*node)).collect();
+            let is_demanded = |node: &NodeId| component.demanded.contains(node) || crosses(*node);
+            let demanded = nodes.iter().copied().filter(is_demanded).collect();
             let points = free.iter().filter(|point| within(point.consumer)).copied().collect();
-            Part { demanded, points, nodes, fixed: fixed.clone() }
+            Component { demanded, points, nodes, fixed: fixed.clone() }
         };
         found.into_iter().map(make).collect()
     }

@@ -21,8 +21,8 @@ pub(super) type Points = u128;
 /// An assignment of interesting points. It records which points an operator asked for: the operator does not depend on
 /// others.
 pub(super) struct Assignment<'a> {
-    /// The bit of each point.
-    pub places: &'a HashMap<Reference, u32>,
+    /// The index of each point's bit.
+    pub bit_indices: &'a HashMap<Reference, u32>,
     /// References that are cut in every plan.
     pub fixed: &'a HashSet<Reference>,
     /// The points that are cut.
@@ -33,10 +33,10 @@ pub(super) struct Assignment<'a> {
 
 impl Assignment<'_> {
     pub fn is_cut(&self, reference: Reference) -> bool {
-        match self.places.get(&reference) {
-            Some(place) => {
-                self.asked.set(self.asked.get() | 1 << place);
-                self.cut >> place & 1 == 1
+        match self.bit_indices.get(&reference) {
+            Some(bit) => {
+                self.asked.set(self.asked.get() | 1 << bit);
+                self.cut >> bit & 1 == 1
             }
             None => self.fixed.contains(&reference),
         }
@@ -284,20 +284,20 @@ impl Covering<'_> {
 /// skipped.
 pub(super) fn flops(dag: &Dag, node: NodeId) -> f64 {
     let inputs = dag.inputs(node);
-    let cells = dag.size(node).cells();
+    let elements = dag.size(node).elements();
     match dag.operator(node) {
         Operator::Input { .. } | Operator::Literal(_) | Operator::Transpose => 0.0,
-        Operator::Unary(unary) => unary.flops() * cells,
-        Operator::Binary(binary) => binary.flops() * cells,
+        Operator::Unary(unary) => unary.flops() * elements,
+        Operator::Binary(binary) => binary.flops() * elements,
         Operator::MatMul => {
             let left = dag.size(inputs[0]);
             let filled = if left.format == Format::Csr { left.filled } else { 1.0 };
-            2.0 * cells * left.shape.1 as f64 * filled
+            2.0 * elements * left.shape.1 as f64 * filled
         }
         Operator::Aggregate(Aggregation::SumOfSquares, _) => {
-            (1.0 + Unary::Square.flops()) * dag.size(inputs[0]).cells()
+            (1.0 + Unary::Square.flops()) * dag.size(inputs[0]).elements()
         }
-        Operator::Aggregate(..) => dag.size(inputs[0]).cells(),
+        Operator::Aggregate(..) => dag.size(inputs[0]).elements(),
         Operator::Columns { .. } => 0.0,
     }
 }

@@ -233,7 +233,7 @@ fn multi_aggregates(dag: &Dag, costs: &Costs, operators: Vec<PlannedOperator>) -
             }
         });
         match candidate {
-            Some(place) => found[place] = joined(dag, &found[place], &operator),
+            Some(index) => found[index] = joined(dag, &found[index], &operator),
             None => {
                 found.push(operator);
                 needs.push(before);

@@ -124,10 +124,10 @@ fn als_lessens_the_loss_of_plain_loops() {
 /// The normal distribution up to z, by Simpson's rule from 0.
 fn normal(z: f64) -> f64 {
     let density = |x: f64| (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let steps = 200;
-    let width = z / f64::from(steps);
+    let intervals = 200;
+    let width = z / f64::from(intervals);
     let inner =
-        (1..steps).map(|at| f64::from(2 + 2 * (at % 2)) * density(f64::from(at) * width)).sum::<f64>();
+        (1..intervals).map(|at| f64::from(2 + 2 * (at % 2)) * density(f64::from(at) * width)).sum::<f64>();
     0.5 + (density(0.0) + inner + density(z)) * width / 3.0
 }
 
@@ -165,7 +165,7 @@ fn plain_step(x: &[f64], rows: usize, widths: &[usize; 5], layers: &mut [[Vec<f6
             let sum: f64 = input.iter().zip(weights[column..].iter().step_by(to)).map(|(x, w)| x * w).sum();
             1.0 / (1.0 + (-sum - offsets[column]).exp())
         };
-        let values = (0..rows * to).map(|place| element(place / to, place % to)).collect();
+        let values = (0..rows * to).map(|index| element(index / to, index % to)).collect();
         held.push(values);
     }
     let mut back: Vec<f64> = held[4].iter().zip(x).map(|(a, b)| a - b).collect();
@@ -176,13 +176,13 @@ fn plain_step(x: &[f64], rows: usize, widths: &[usize; 5], layers: &mut [[Vec<f6
         let delta: Vec<f64> = back.iter().zip(&held[at + 1]).map(|(b, y)| b * y * (1.0 - y)).collect();
         let [weights, offsets, turned, moved] = &mut layers[at];
         back = (0..rows * from)
-            .map(|place| (0..to).map(|c| delta[place / from * to + c] * weights[place % from * to + c]).sum())
+            .map(|index| (0..to).map(|c| delta[index / from * to + c] * weights[index % from * to + c]).sum())
             .collect();
-        for place in 0..from * to {
+        for index in 0..from * to {
             let gradient: f64 =
-                (0..rows).map(|row| held[at][row * from + place / to] * delta[row * to + place % to]).sum();
-            turned[place] = autoencoder::MOMENTUM * turned[place] - size * gradient;
-            weights[place] += turned[place];
+                (0..rows).map(|row| held[at][row * from + index / to] * delta[row * to + index % to]).sum();
+            turned[index] = autoencoder::MOMENTUM * turned[index] - size * gradient;
+            weights[index] += turned[index];
         }
         for column in 0..to {
             let gradient: f64 = delta[column..].iter().step_by(to).sum();
@@ -201,10 +201,10 @@ fn autoencoder_takes_the_steps_of_plain_loops_and_learns() {
     let x = autoencoder::data(3 * batch + 2, columns);
     for policy in Policy::ALL {
         let mut state = autoencoder::start(widths);
-        let part =
+        let state_of =
             |state: &fangorn_fusion::Bindings, name: &str, at| state[&format!("{name}{at}")].to_dense();
         let mut layers: Vec<[Vec<f64>; 4]> =
-            (0..4).map(|at| ["W", "b", "U", "v"].map(|name| part(&state, name, at))).collect();
+            (0..4).map(|at| ["W", "b", "U", "v"].map(|name| state_of(&state, name, at))).collect();
         let mut cache = PlanCache::default();
         let mut epoch =
             |state: &mut _| autoencoder::epoch(&mut cache, policy, &x, batch, widths, state).unwrap();
@@ -217,7 +217,7 @@ fn autoencoder_takes_the_steps_of_plain_loops_and_learns() {
         }
         for (at, layer) in layers.iter().enumerate() {
             for (values, name) in layer.iter().zip(["W", "b", "U", "v"]) {
-                let found = part(&state, name, at);
+                let found = state_of(&state, name, at);
                 let off = values.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                 assert!(values.len() == found.len() && off < 1e-10, "{policy:?}: {name}{at} is off by {off}");
             }

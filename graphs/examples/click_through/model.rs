@@ -26,7 +26,7 @@ pub struct Sizes {
     pub known: usize,
     /// Values of the vector that stands for a leaf or an id.
     pub width: usize,
-    /// Values of the deep part's two inner layers.
+    /// Values of the deep network's two inner layers.
     pub inner: [usize; 2],
 }
 
@@ -35,7 +35,7 @@ impl Sizes {
     pub const CLICKS: Self = Self { numbers: 8, ids: 4, known: 1000, width: 8, inner: [64, 32] };
 }
 
-/// The pipeline. The wide part has one weight for each leaf and each id. The deep part takes the numbers and
+/// The pipeline. The wide model has one weight for each leaf and each id. The deep network takes the numbers and
 /// a vector for each leaf and each id.
 #[derive(Module, Debug)]
 pub struct ClickThrough {
@@ -98,12 +98,12 @@ impl ClickThrough {
         let ids = layers.slice(rows, 1, (self.numbers, self.ids));
         let ids = layers.node(Operator::Cast(Dtype::I64), [ids]);
         let (mut wide, mut deep) = (Vec::new(), Vec::new());
-        for (weights, vectors, places) in
+        for (weights, vectors, entries) in
             [(&self.wide_leaves, &self.deep_leaves, leaves), (&self.wide_ids, &self.deep_ids, ids)]
         {
-            let weights = layers.embedding(weights.weight.val(), places)?;
+            let weights = layers.embedding(weights.weight.val(), entries)?;
             wide.push(layers.sum(weights));
-            let vectors = layers.embedding(vectors.weight.val(), places)?;
+            let vectors = layers.embedding(vectors.weight.val(), entries)?;
             deep.push(layers.node(Operator::Reshape(vec![0, -1]), [vectors]));
         }
         deep.push(numbers);

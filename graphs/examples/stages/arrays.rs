@@ -56,7 +56,7 @@ impl Table {
     }
 
     /// Iterates over all rows, at most `rows` at a time.
-    pub fn parts(&self, rows: usize) -> impl Iterator<Item = Self> + '_ {
+    pub fn pieces(&self, rows: usize) -> impl Iterator<Item = Self> + '_ {
         let all: Vec<usize> = (0..self.rows()).collect();
         all.chunks(rows).map(|rows| self.of(rows)).collect::<Vec<_>>().into_iter()
     }

@@ -9,7 +9,7 @@ use fangorn_graphs::fangorn::graph::GraphPredictor;
 use super::{Pipeline, Result, Saved, Table, Work, file, serve};
 
 /// The maximum difference of a prediction on a GPU or of a graph. The network rounds differently there, so a feature
-/// close to a threshold may send a row another way. One row in a hundred may differ by more.
+/// close to a threshold may send a row to another leaf. One row in a hundred may differ by more.
 const TOLERANCE: f32 = 1e-4;
 
 /// Saves a pipeline, loads it, and compares the predictions of both for the test rows.

@@ -85,9 +85,9 @@ impl Layers {
     }
 
     /// Adds the rows of a table that have the given numbers: `rows x numbers x width`.
-    pub fn embedding<const D: usize>(&mut self, table: Tensor<D>, places: Operand) -> Result<Operand> {
+    pub fn embedding<const D: usize>(&mut self, table: Tensor<D>, numbers: Operand) -> Result<Operand> {
         let table = self.weight(table)?;
-        Ok(self.node(Operator::Gather { axis: 0 }, [table, places]))
+        Ok(self.node(Operator::Gather { axis: 0 }, [table, numbers]))
     }
 
     /// Adds the sum over the second of three dimensions.

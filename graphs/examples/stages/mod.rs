@@ -33,13 +33,13 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 pub trait Pipeline: Module {
     /// The name by which the script knows the pipeline.
     const NAME: &str;
-    /// The names of the heads. Each head predicts rows in its own way.
+    /// The names of the heads. Each head predicts rows by itself.
     const HEADS: &[&str];
     /// Rows that one call predicts on the CPU: few enough that the values between two layers stay in its
     /// cache.
     const AT_ONCE: usize = 256;
 
-    /// Trains the pipeline on the script's data. Parts of the result may still be on an autodiff device.
+    /// Trains the pipeline on the script's data. Some of the result's tensors may still be on an autodiff device.
     fn trained(work: &Work) -> Result<Self>;
 
     /// Makes a pipeline with the same tensor shapes as the saved pipeline, so that the file can be loaded into it.
@@ -62,7 +62,7 @@ pub trait Pipeline: Module {
     }
 }
 
-/// The folder of a pipeline's files, and the way to run its script.
+/// The folder of a pipeline's files, and how to run its script.
 pub struct Work {
     folder: PathBuf,
     python: String,
@@ -76,7 +76,7 @@ impl Work {
         self.folder.join(name)
     }
 
-    /// Runs `pipelines.py`. `data` makes rows and labels, `forest` fits the parts that burn does not train.
+    /// Runs `pipelines.py`. `data` makes rows and labels, `forest` fits what burn does not train.
     pub fn script(&self, what: &str) -> Result<()> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/pipelines.py");
         let mut command = Command::new(&self.python);
@@ -92,12 +92,12 @@ impl Work {
         Ok(())
     }
 
-    /// Reads the rows and labels of a part: `train` or `test`.
-    pub fn labelled(&self, part: &str) -> Result<(Table, Vec<i32>)> {
-        let rows = Table::read(&self.path(&format!("rows-{part}.npy")))?;
-        let labels = arrays::integers(&self.path(&format!("labels-{part}.npy")))?;
+    /// Reads the rows and labels of a set: `train` or `test`.
+    pub fn labelled(&self, set: &str) -> Result<(Table, Vec<i32>)> {
+        let rows = Table::read(&self.path(&format!("rows-{set}.npy")))?;
+        let labels = arrays::integers(&self.path(&format!("labels-{set}.npy")))?;
         if rows.rows() != labels.len() {
-            return Err(format!("rows-{part}.npy and labels-{part}.npy are of different lengths").into());
+            return Err(format!("rows-{set}.npy and labels-{set}.npy are of different lengths").into());
         }
         Ok((rows, labels))
     }
@@ -114,8 +114,8 @@ impl Work {
             return arrays::floats(pipeline.predict(head, rows, device)?);
         }
         let mut all = Vec::new();
-        for part in rows.parts(self.at_once.get()) {
-            all.extend(arrays::floats(pipeline.predict(head, &part, device)?)?);
+        for piece in rows.pieces(self.at_once.get()) {
+            all.extend(arrays::floats(pipeline.predict(head, &piece, device)?)?);
         }
         Ok(all)
     }
@@ -133,8 +133,8 @@ impl Work {
     /// Writes the features that the network makes of the rows, so that the script can fit a forest on them.
     pub fn write_features(&self, rows: &Table, network: impl Fn(&Table) -> Tensor<2>) -> Result<()> {
         let (mut features, mut columns) = (Vec::new(), 0);
-        for part in rows.parts(256) {
-            let made = network(&part);
+        for piece in rows.pieces(256) {
+            let made = network(&piece);
             columns = made.dims()[1];
             features.extend(arrays::floats(made)?);
         }

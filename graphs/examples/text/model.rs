@@ -72,12 +72,12 @@ impl Layer {
     /// all sentences.
     pub fn forward(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
         let [tokens, width] = x.dims();
-        let parts = self.attend.forward(x.clone());
-        let parts =
-            parts.reshape([tokens / length, length, 3 * self.heads, width / self.heads]).swap_dims(1, 2);
+        let joint = self.attend.forward(x.clone());
+        let joint =
+            joint.reshape([tokens / length, length, 3 * self.heads, width / self.heads]).swap_dims(1, 2);
         // The products read queries, keys and values in place. burn's `attention` would copy them.
-        let part = |part: usize| parts.clone().narrow(1, part * self.heads, self.heads);
-        let seen = self.weights(part(0).matmul(part(1).swap_dims(2, 3))).matmul(part(2));
+        let third = |n: usize| joint.clone().narrow(1, n * self.heads, self.heads);
+        let seen = self.weights(third(0).matmul(third(1).swap_dims(2, 3))).matmul(third(2));
         self.after(seen.swap_dims(1, 2).reshape([tokens, width]), x)
     }
 
@@ -94,13 +94,13 @@ impl Layer {
         let x = x.reshape([rows, length, width]);
         let first = x.clone().narrow(1, 0, 1).reshape([rows, width]);
         let (weight, bias) = (self.attend.weight.val(), self.attend.bias.as_ref().map(|bias| bias.val()));
-        let part = |part: usize, head: usize| {
-            let from = part * width + head * size;
+        let third = |n: usize, head: usize| {
+            let from = n * width + head * size;
             (weight.clone().narrow(1, from, size), bias.clone().map(|bias| bias.narrow(0, from, size)))
         };
         let seen = (0..self.heads).map(|head| {
             let ((query, query_bias), (key, _), (value, value_bias)) =
-                (part(0, head), part(1, head), part(2, head));
+                (third(0, head), third(1, head), third(2, head));
             let query = linear(first.clone(), query, query_bias).matmul(key.transpose());
             let weights = self.weights(query.unsqueeze_dim::<3>(1).matmul(x.clone().swap_dims(1, 2)));
             linear(weights.matmul(x.clone()).reshape([rows, width]), value, value_bias)
@@ -114,7 +114,7 @@ impl Layer {
         activation::softmax(products.mul_scalar(((width / self.heads) as f64).powf(-0.5)), D - 1)
     }
 
-    /// Computes the part of the layer after the attention. `seen` is the result of the heads, `x` the layer's
+    /// Computes the rest of the layer, after the attention. `seen` is the result of the heads, `x` the layer's
     /// input.
     fn after(&self, seen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
         let x = self.attended.forward(self.join.forward(seen) + x);
@@ -126,6 +126,7 @@ impl Layer {
 #[derive(Module, Debug)]
 pub struct Encoder {
     tokens: Embedding,
+    /// A vector for each index of a token in its sentence. Saved pipelines hold this name.
     places: Param<Tensor<2>>,
     norm: LayerNorm,
     layers: Vec<Layer>,
@@ -206,8 +207,8 @@ impl Text {
         let [length, _] = self.encoder.places.dims();
         let tokens = layers.graph.input("tokens", Dtype::I32, [None, Some(length)]);
         let mut x = layers.embedding(self.encoder.tokens.weight.val(), tokens)?;
-        let places = layers.weight(self.encoder.places.val())?;
-        x = layers.add(x, places);
+        let of_indices = layers.weight(self.encoder.places.val())?;
+        x = layers.add(x, of_indices);
         x = layers.norm(&self.encoder.norm, x)?;
         for layer in &self.encoder.layers {
             x = layer.nodes(&mut layers, x, length)?;
@@ -239,14 +240,14 @@ impl Layer {
         let (heads, size) = (self.heads as i64, (width / self.heads) as i64);
         let asking = layers.slice(x, 1, (0, tokens));
         // Heads come before tokens.
-        let mut part = |from: Operand, part: usize, order: [usize; 4]| -> stages::Result<Operand> {
-            let part = layers.columns_of(&self.attend, from, (part * width, width))?;
-            let part = layers.node(Operator::Reshape(vec![0, -1, heads, size]), [part]);
-            Ok(layers.node(Operator::Transpose(order.to_vec()), [part]))
+        let mut third = |from: Operand, n: usize, order: [usize; 4]| -> stages::Result<Operand> {
+            let columns = layers.columns_of(&self.attend, from, (n * width, width))?;
+            let by_head = layers.node(Operator::Reshape(vec![0, -1, heads, size]), [columns]);
+            Ok(layers.node(Operator::Transpose(order.to_vec()), [by_head]))
         };
-        let query = part(asking, 0, [0, 2, 1, 3])?;
-        let key = part(x, 1, [0, 2, 3, 1])?;
-        let value = part(x, 2, [0, 2, 1, 3])?;
+        let query = third(asking, 0, [0, 2, 1, 3])?;
+        let key = third(x, 1, [0, 2, 3, 1])?;
+        let value = third(x, 2, [0, 2, 1, 3])?;
         let products = layers.node(Operator::MatMul, [query, key]);
         let factor = layers.floats(&[1], vec![(size as f32).powf(-0.5)])?;
         let products = layers.node(Operator::Binary(Binary::Multiply), [products, factor]);

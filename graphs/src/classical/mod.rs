@@ -54,17 +54,17 @@ pub struct GraphModule {
     /// The forests, in the graph's order.
     forests: Vec<ForestModule>,
     #[module(skip)]
-    plan: Arc<Plan>,
+    prepared: Arc<PreparedGraph>,
 }
 
 /// What runs: the rewritten graph, and the indices of its weights and forests.
 #[derive(Debug)]
-struct Plan {
+struct PreparedGraph {
     graph: Graph,
     /// For each weight of the graph, its index among the parameters. `None` if it is no float weight.
     parameters: Vec<Option<usize>>,
     /// For each node, the index of its forest among the modules, or of its sparse weight among the parameters.
-    places: Vec<Option<usize>>,
+    indices: Vec<Option<usize>>,
     /// For each node, whether anything reads its second result.
     second: Vec<bool>,
     /// For each node, the last node that reads its result; `usize::MAX` if an output reads it.
@@ -93,10 +93,10 @@ impl GraphModule {
         let mut module = Self {
             weights: Vec::new(),
             forests: Vec::new(),
-            plan: Arc::new(Plan {
+            prepared: Arc::new(PreparedGraph {
                 graph: Graph::default(),
                 parameters: Vec::new(),
-                places: Vec::new(),
+                indices: Vec::new(),
                 second: vec![false; graph.nodes.len()],
                 last_use: vec![0; graph.nodes.len()],
             }),
@@ -110,10 +110,10 @@ impl GraphModule {
                 module.parameter(values, weight.shape(), device);
             }
         }
-        let mut places = Vec::with_capacity(graph.nodes.len());
+        let mut indices = Vec::with_capacity(graph.nodes.len());
         let known = graph.forests();
         for node in &graph.nodes {
-            places.push(match &node.operator {
+            indices.push(match &node.operator {
                 Operator::Forest(forest) | Operator::LeafSlots(forest) => {
                     known.iter().position(|known| Arc::ptr_eq(known, forest))
                 }
@@ -141,7 +141,7 @@ impl GraphModule {
                 second[of as usize] |= result == 1;
             }
         }
-        module.plan = Arc::new(Plan { graph, parameters, places, second, last_use });
+        module.prepared = Arc::new(PreparedGraph { graph, parameters, indices, second, last_use });
         Ok(module)
     }
 
@@ -153,7 +153,7 @@ impl GraphModule {
 
     /// Returns the graph that runs, after its passes.
     pub fn graph(&self) -> &Graph {
-        &self.plan.graph
+        &self.prepared.graph
     }
 
     /// Evaluates the graph: takes a value for each input, and returns a value for each output, both in the graph's
@@ -163,7 +163,7 @@ impl GraphModule {
     /// There is another number of inputs, an input has another type or shape, or an operator can't be evaluated
     /// ([`Error::Graph`]), or a forest refuses its rows.
     pub fn forward(&self, inputs: impl IntoIterator<Item = Value>) -> Result<Vec<Value>> {
-        let graph = &self.plan.graph;
+        let graph = &self.prepared.graph;
         let inputs: Vec<Value> = inputs.into_iter().collect();
         if inputs.len() != graph.inputs.len() {
             let cause = format!("the graph takes {} inputs, not {}", graph.inputs.len(), inputs.len());
@@ -198,7 +198,7 @@ impl GraphModule {
             results.push(found);
             for operand in &node.operands {
                 if let Operand::Node(of, _) = operand
-                    && self.plan.last_use[*of as usize] == at
+                    && self.prepared.last_use[*of as usize] == at
                 {
                     results[*of as usize].clear();
                 }
@@ -212,9 +212,9 @@ impl GraphModule {
             Operand::Input(at) => inputs[at as usize].clone(),
             Operand::Node(at, result) => results[at as usize][result as usize].clone(),
             Operand::Weight(at) => {
-                let weight = &self.plan.graph.weights[at as usize];
-                match self.plan.parameters[at as usize] {
-                    Some(place) => Value::float_of(self.weights[place].val(), weight.shape().len()),
+                let weight = &self.prepared.graph.weights[at as usize];
+                match self.prepared.parameters[at as usize] {
+                    Some(index) => Value::float_of(self.weights[index].val(), weight.shape().len()),
                     None => Value::Host(Arc::clone(weight)),
                 }
             }
@@ -222,7 +222,7 @@ impl GraphModule {
     }
 
     fn node(&self, at: usize, operands: &[Value]) -> Result<Vec<Value>> {
-        let node = &self.plan.graph.nodes[at];
+        let node = &self.prepared.graph.nodes[at];
         // If the host knows all operands, as for shapes and for weights that are no floats, the operator runs on the
         // host.
         let host: Option<Vec<_>> = operands.iter().map(Value::host).collect();
@@ -237,12 +237,12 @@ impl GraphModule {
             .iter()
             .find_map(Value::device)
             .ok_or_else(|| Error::Graph("it has no operand".into()))?;
-        match (&node.operator, self.plan.places[at]) {
-            (Operator::Forest(_), Some(place)) => {
-                let forest = &self.forests[place];
+        match (&node.operator, self.prepared.indices[at]) {
+            (Operator::Forest(_), Some(index)) => {
+                let forest = &self.forests[index];
                 let rows = operands[0].on(&device)?.as_floats()?.float::<2>()?;
                 let values = Value::from(forest.values(rows.clone())?);
-                match self.plan.second[at] {
+                match self.prepared.second[at] {
                     true => {
                         let classes = forest.classes(rows)?;
                         let [rows, _] = classes.dims();
@@ -252,12 +252,12 @@ impl GraphModule {
                     false => Ok(vec![values]),
                 }
             }
-            (Operator::LeafSlots(_), Some(place)) => {
+            (Operator::LeafSlots(_), Some(index)) => {
                 let rows = operands[0].on(&device)?.as_floats()?.float::<2>()?;
-                Ok(vec![Value::from(self.forests[place].leaf_slots(rows)?)])
+                Ok(vec![Value::from(self.forests[index].leaf_slots(rows)?)])
             }
-            (Operator::SparseMatMul(_), Some(place)) => {
-                let weights = Value::float_of(self.weights[place].val(), 2);
+            (Operator::SparseMatMul(_), Some(index)) => {
+                let weights = Value::float_of(self.weights[index].val(), 2);
                 operators::evaluate(&Operator::MatMul, &[operands[0].clone(), weights], &device)
             }
             (operator, _) => operators::evaluate(operator, operands, &device),

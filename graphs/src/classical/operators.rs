@@ -56,9 +56,9 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
             let axis = axis_of(at, dimensions)?;
             let length = x.dims()[axis] as i64;
             let x = if *last { x.flip([axis]) } else { x };
-            let places = if *greatest { x.argmax(axis) } else { x.argmin(axis) };
-            let places = if *last { places.neg().add_scalar(length - 1) } else { places };
-            without(&Value::Int(places, dimensions), &[axis], *keep).map(one)
+            let indices = if *greatest { x.argmax(axis) } else { x.argmin(axis) };
+            let indices = if *last { indices.neg().add_scalar(length - 1) } else { indices };
+            without(&Value::Int(indices, dimensions), &[axis], *keep).map(one)
         }
         (Operator::TopK { axis, k, greatest }, [Value::Float(x, dimensions)]) => {
             let axis = axis_of(*axis, *dimensions)?;
@@ -66,17 +66,17 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
                 return refused(format!("it asks for {k} of {} elements", x.dims()[axis]));
             }
             let signed = |x: Tensor<4>| if *greatest { x } else { x.neg() };
-            let (values, places) = signed(x.clone()).topk_with_indices(*k, axis);
-            Ok(vec![Value::Float(signed(values), *dimensions), Value::Int(places, *dimensions)])
+            let (values, indices) = signed(x.clone()).topk_with_indices(*k, axis);
+            Ok(vec![Value::Float(signed(values), *dimensions), Value::Int(indices, *dimensions)])
         }
-        (Operator::Gather { axis }, [x, places]) => gather(*axis, x, places).map(one),
-        (Operator::GatherElements { axis }, [x, Value::Int(places, dimensions)]) => {
+        (Operator::Gather { axis }, [x, indices]) => gather(*axis, x, indices).map(one),
+        (Operator::GatherElements { axis }, [x, Value::Int(indices, dimensions)]) => {
             let axis = axis_of(*axis, *dimensions)?;
-            let places = from_front(places.clone(), padded(&x.shape())[axis]);
+            let indices = from_front(indices.clone(), padded(&x.shape())[axis]);
             Ok(one(match x {
-                Value::Float(x, _) => Value::Float(x.clone().gather(axis, places), *dimensions),
-                Value::Int(x, _) => Value::Int(x.clone().gather(axis, places), *dimensions),
-                Value::Bool(x, _) => Value::Bool(x.clone().gather(axis, places), *dimensions),
+                Value::Float(x, _) => Value::Float(x.clone().gather(axis, indices), *dimensions),
+                Value::Int(x, _) => Value::Int(x.clone().gather(axis, indices), *dimensions),
+                Value::Bool(x, _) => Value::Bool(x.clone().gather(axis, indices), *dimensions),
                 Value::Host(_) => return refused("no tensor"),
             }))
         }
@@ -495,19 +495,19 @@ fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Value) -> Result<Value> 
 }
 
 /// Returns indices that count from the front, given indices of which negative ones count from the end.
-fn from_front<const D: usize>(places: Tensor<D, Int>, length: usize) -> Tensor<D, Int> {
-    let behind = places.clone().lower_scalar(0);
-    places.clone().mask_where(behind, places.add_scalar(length as i64))
+fn from_front<const D: usize>(indices: Tensor<D, Int>, length: usize) -> Tensor<D, Int> {
+    let behind = indices.clone().lower_scalar(0);
+    indices.clone().mask_where(behind, indices.add_scalar(length as i64))
 }
 
-fn gather(axis: i64, x: &Value, places: &Value) -> Result<Value> {
+fn gather(axis: i64, x: &Value, indices: &Value) -> Result<Value> {
     let shape = x.shape();
-    let Value::Int(at, _) = places else { return refused("places are integers") };
+    let Value::Int(at, _) = indices else { return refused("indices are integers") };
     let axis = axis_of(axis, shape.len())?;
     let own = axis + shape.len() - MOST_DIMENSIONS;
-    let of_places = places.shape();
-    let to = [&shape[..own], &of_places, &shape[own + 1..]].concat();
-    let count: usize = of_places.iter().product();
+    let index_shape = indices.shape();
+    let to = [&shape[..own], &index_shape, &shape[own + 1..]].concat();
+    let count: usize = index_shape.iter().product();
     let at = from_front(at.clone().reshape([count]), shape[own]);
     let mut found = shape;
     found[own] = count;
@@ -545,11 +545,11 @@ fn slice(x: &Value, axis: i64, [start, end, step]: [i64; 3], device: &Device) ->
     let shape = x.shape();
     let length = shape[axis_of(axis, shape.len())? + shape.len() - MOST_DIMENSIONS];
     // The interpreter slices the list of all indices, which gives the indices of the slices.
-    let places = fangorn::graph::Tensor::new([length], Elements::I64((0..length as i64).collect()));
-    let places = places.ok_or_else(|| Error::Graph("the shape is too large".into()))?;
-    let chosen = Operator::Slice { axis: 0, start, end, step }.evaluate(&[&places]).map_err(Error::Graph)?;
+    let indices = fangorn::graph::Tensor::new([length], Elements::I64((0..length as i64).collect()));
+    let indices = indices.ok_or_else(|| Error::Graph("the shape is too large".into()))?;
+    let chosen = Operator::Slice { axis: 0, start, end, step }.evaluate(&[&indices]).map_err(Error::Graph)?;
     let chosen = chosen.into_iter().next().ok_or_else(|| Error::Graph("no slices".into()))?;
-    if chosen == places {
+    if chosen == indices {
         return Ok(x.clone());
     }
     gather(axis, x, &Value::Host(chosen.into()).on(device)?)

@@ -13,8 +13,8 @@
 //! | `fingerprint` | i32 `[2]` | a hash that tells this structure from others |
 //!
 //! A record holds no plan. If it brings another structure, the module compiles the new forest while it loads.
-//! burn refuses a record of a forest of another size, and names the tensor and both shapes. If only a part of
-//! the tensors was loaded, so that the shape of the leaf values or the fingerprint does not fit the
+//! burn refuses a record of a forest of another size, and names the tensor and both shapes. If only some of
+//! the tensors were loaded, so that the shape of the leaf values or the fingerprint does not fit the
 //! structure, [`ForestModule::verify`] and every call that runs the module return an error.
 //!
 //! # What the sums promise
@@ -31,7 +31,7 @@
 //! # The gradient of the leaf values
 //!
 //! A margin is linear in the leaf values, so their gradient is exact: the gradient of each row is added to
-//! the leaf values that the row reached, in an order that every backend keeps ([`fangorn::op::BLOCK`]). The
+//! the leaf values that the row reached, in an order that every backend keeps ([`fangorn::op::GRADIENT_ROWS`]). The
 //! walks and the sums read the parameter in place, so nothing is copied from the device to the host between
 //! the rows and the loss.
 //!
@@ -50,10 +50,10 @@
 mod classes;
 mod config;
 mod epilogue;
-mod parts;
 mod record;
 mod soft;
 mod structure;
+mod traits;
 
 use std::sync::Arc;
 

@@ -59,7 +59,7 @@ struct Level {
     /// For each node of the next level, its index in the list of all left children followed by all right children.
     children: Vec<i32>,
     /// For each entry of that list, the number of the node in the next level.
-    places: Vec<i32>,
+    numbers: Vec<i32>,
 }
 
 /// One split of a chunk.
@@ -91,7 +91,7 @@ struct Tables {
 struct LevelTables {
     leaf_slots: Option<Tensor<1, Int>>,
     children: Tensor<1, Int>,
-    places: Tensor<1, Int>,
+    numbers: Tensor<1, Int>,
 }
 
 /// Splits that stay hard for some values: the row's side is certain.
@@ -159,27 +159,27 @@ impl SoftSplits {
         let tables = self.tables(&leaves.device());
         let x = if x.dtype() == DType::F32 { x } else { x.cast(DType::F32) };
         let largest = self.chunks.iter().map(|chunk| chunk.nodes).max().unwrap_or(0).max(self.columns);
-        let piece = (self.most_elements / largest.max(1)).clamp(1, rows);
+        let piece_rows = (self.most_elements / largest.max(1)).clamp(1, rows);
         let values = x.clone().inner();
         let mut pieces: Vec<Vec<Tensor<2>>> = vec![Vec::new(); self.outputs];
-        for first in (0..rows).step_by(piece) {
-            let values = values.clone().narrow(0, first, piece.min(rows - first)).transpose();
+        for first in (0..rows).step_by(piece_rows) {
+            let values = values.clone().narrow(0, first, piece_rows.min(rows - first)).transpose();
             for (pieces, derivative) in pieces.iter_mut().zip(self.derivatives(&tables, &values, &leaves)) {
                 pieces.extend(derivative);
             }
         }
         let missing = x.clone().is_nan();
         let x = x.mask_fill(missing, 0.0).clamp(-LARGEST, LARGEST);
-        let step = x.clone() - x.detach();
+        let change = x.clone() - x.detach();
         let zeros = pieces.into_iter().map(|pieces| {
             if pieces.is_empty() {
-                return step.clone().narrow(1, 0, 1).mul_scalar(0.0);
+                return change.clone().narrow(1, 0, 1).mul_scalar(0.0);
             }
             let by_column = Tensor::cat(pieces, 1).transpose();
             // Zero times an infinite derivative would be NaN.
             let overflown = by_column.clone().is_nan();
             let by_column = by_column.mask_fill(overflown, 0.0).clamp(f32::MIN, f32::MAX);
-            (step.clone() * by_column).sum_dim(1)
+            (change.clone() * by_column).sum_dim(1)
         });
         Tensor::cat(zeros.collect(), 1)
     }
@@ -295,7 +295,7 @@ impl Chunk {
                 leaves.clone().select(0, slots).expand([count, rows])
             });
             let splits = expected.take().filter(|_| level.splits > 0).map(|below| {
-                let children = below.select(0, on_device.places.clone());
+                let children = below.select(0, on_device.numbers.clone());
                 let right = children.clone().narrow(0, level.splits, level.splits);
                 let apart = children.narrow(0, 0, level.splits) - right.clone();
                 by_level.push(reached[d].clone() * apart.clone());
@@ -333,7 +333,7 @@ impl Chunk {
         let level = |level: &Level| LevelTables {
             leaf_slots: (!level.leaf_slots.is_empty()).then(|| integers(level.leaf_slots.clone())),
             children: integers(level.children.clone()),
-            places: integers(level.places.clone()),
+            numbers: integers(level.numbers.clone()),
         };
         Tables {
             columns: integers(self.splits.iter().map(|split| split.column as i32).collect()),
@@ -392,15 +392,15 @@ impl Chunk {
             }
             let below = [below_left, below_right].concat();
             let (of_splits, of_leaves): (Vec<usize>, Vec<usize>) =
-                (0..below.len()).partition(|place| is_split(&below[*place]));
-            splits = of_splits.iter().map(|place| below[*place]).collect();
-            leaves = of_leaves.iter().map(|place| below[*place]).collect();
+                (0..below.len()).partition(|index| is_split(&below[*index]));
+            splits = of_splits.iter().map(|index| below[*index]).collect();
+            leaves = of_leaves.iter().map(|index| below[*index]).collect();
             let order = [of_splits, of_leaves].concat();
-            level.places = vec![0; order.len()];
-            for (number, place) in order.iter().enumerate() {
-                level.places[*place] = number as i32;
+            level.numbers = vec![0; order.len()];
+            for (number, index) in order.iter().enumerate() {
+                level.numbers[*index] = number as i32;
             }
-            level.children = order.into_iter().map(|place| place as i32).collect();
+            level.children = order.into_iter().map(|index| index as i32).collect();
             chunk.levels.push(level);
             if below.is_empty() {
                 return Ok(chunk);

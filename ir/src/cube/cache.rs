@@ -28,9 +28,9 @@ impl Plan<Cube> {
         ops.iter().filter(|op| caches(op)).count() == 1 && ops.iter().all(once)
     }
 
-    /// Returns the distance between two columns of the row cache, in keys. It is the number of rows of the
-    /// window, rounded up to a multiple of the banks of shared memory if there are at least as many rows as
-    /// banks. Then a key's bank depends on its row alone, and units with rows of their own read from
+    /// Returns the distance between two columns of the row cache, in keys. It is the number of
+    /// cached rows, rounded up to a multiple of the banks of shared memory if there are at least as many rows
+    /// as banks. Then a key's bank depends on its row alone, and units with rows of their own read from
     /// different banks.
     pub fn cached_stride(&self) -> u32 {
         match self.own.cached_rows.unwrap_or(0) {

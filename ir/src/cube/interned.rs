@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cube, EpiloguePlace};
+use super::{Cube, EpilogueSite};
 use crate::Plan;
 
 /// A plan that is shared by reference, as launches hand it to cubecl. Its hash is a stored id. Two plans are
@@ -27,8 +27,8 @@ pub struct Facts {
     pub sums_once: bool,
     /// The result of [`Plan::is_atomic`].
     pub is_atomic: bool,
-    /// The result of [`Plan::place`].
-    pub place: EpiloguePlace,
+    /// The result of [`Plan::epilogue_site`].
+    pub epilogue_site: EpilogueSite,
 }
 
 impl PlanRef {
@@ -36,7 +36,11 @@ impl PlanRef {
     pub fn new(plan: Plan<Cube>) -> Self {
         let mut hasher = std::hash::DefaultHasher::new();
         plan.hash(&mut hasher);
-        let facts = Facts { sums_once: plan.sums_once(), is_atomic: plan.is_atomic(), place: plan.place() };
+        let facts = Facts {
+            sums_once: plan.sums_once(),
+            is_atomic: plan.is_atomic(),
+            epilogue_site: plan.epilogue_site(),
+        };
         Self(Arc::new(InternedPlan { id: hasher.finish(), facts, plan }))
     }
 

@@ -5,7 +5,7 @@ use crate::{Combine, Emit, Number, Op, Plan};
 
 /// Where a plan's transform and the rest of its epilogue are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EpiloguePlace {
+pub enum EpilogueSite {
     /// In the kernel, where each sum is written.
     Sum,
     /// In the kernel, by the unit that has just written all sums of a row.
@@ -14,7 +14,7 @@ pub enum EpiloguePlace {
     Launch,
 }
 
-impl EpiloguePlace {
+impl EpilogueSite {
     /// Returns the words with which a plan's text names this choice.
     pub fn name(self) -> &'static str {
         match self {
@@ -53,19 +53,19 @@ impl Plan<Cube> {
     }
 
     /// Returns where the epilogue is computed from the sums.
-    pub fn place(&self) -> EpiloguePlace {
+    pub fn epilogue_site(&self) -> EpilogueSite {
         if self.writes_sums() {
-            return EpiloguePlace::Sum;
+            return EpilogueSite::Sum;
         }
         let (transform, epilogue) = (self.emit.transform(), &self.own.epilogue);
         if !self.sums_once()
             || self.combine == Combine::Fixed
             || transform.width(self.outputs) != self.outputs
         {
-            return EpiloguePlace::Launch;
+            return EpilogueSite::Launch;
         }
         if transform.is_each() && epilogue.is_each() {
-            return EpiloguePlace::Sum;
+            return EpilogueSite::Sum;
         }
         // The unit that adds up a row's copies has all sums of the row. It keeps them in the result until the
         // epilogue.
@@ -77,8 +77,8 @@ impl Plan<Cube> {
         };
         let of_row = transform.is_of_row() || transform.is_each();
         match of_row && epilogue.number == Number::F32 && self.ops().iter().all(by_row) {
-            true => EpiloguePlace::Row,
-            false => EpiloguePlace::Launch,
+            true => EpilogueSite::Row,
+            false => EpilogueSite::Launch,
         }
     }
 }

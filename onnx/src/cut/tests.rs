@@ -2,19 +2,19 @@ use super::without;
 use crate::graph::{ML, Node};
 use crate::wire::{fields, put, put_integer, text};
 
-fn message(parts: &[(u64, &[u8])]) -> Vec<u8> {
+fn message(entries: &[(u64, &[u8])]) -> Vec<u8> {
     let mut message = Vec::new();
-    parts.iter().for_each(|(number, body)| put(&mut message, *number, body));
+    entries.iter().for_each(|(number, body)| put(&mut message, *number, body));
     message
 }
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Vec<u8> {
     let ml = op.starts_with("Tree") || op == "ZipMap";
-    let mut parts: Vec<(u64, &[u8])> = Vec::new();
-    parts.extend(inputs.iter().map(|name| (1, name.as_bytes())));
-    parts.extend(outputs.iter().map(|name| (2, name.as_bytes())));
-    parts.extend([(4, op.as_bytes()), (7, if ml { ML.as_bytes() } else { b"" })]);
-    message(&parts)
+    let mut entries: Vec<(u64, &[u8])> = Vec::new();
+    entries.extend(inputs.iter().map(|name| (1, name.as_bytes())));
+    entries.extend(outputs.iter().map(|name| (2, name.as_bytes())));
+    entries.extend([(4, op.as_bytes()), (7, if ml { ML.as_bytes() } else { b"" })]);
+    message(&entries)
 }
 
 /// Returns an output of tensors of an element type, 1 for floats and 8 for strings. `None` makes it a
@@ -141,7 +141,7 @@ fn a_label_that_nobody_takes_is_marked() {
 
 /// A marked model is a copy in another folder, which no longer finds files beside the model.
 #[test]
-fn a_mark_needs_the_model_in_one_file() {
+fn a_marked_model_must_be_in_one_file() {
     let mut elsewhere = tensor("weights");
     put_integer(&mut elsewhere, 14, 1);
     let nodes = [node("Mul", &["X", "weights"], &["Z"]), classifier()];

@@ -1,8 +1,8 @@
-"""Turns rows of Python's libraries into parts that the extension reads, most of them without a copy.
+"""Turns rows of Python's libraries into sources that the extension reads, most of them without a copy.
 
-A part is a tuple:
+A source is a tuple:
 
-| part | what it holds |
+| source | what it holds |
 |---|---|
 | `("matrix", array)` | an array of two dimensions, of a type and an alignment that is read without a copy |
 | `("bfloats", array)` | the same, uint16: the bits of numbers of the type bfloat16 |
@@ -29,8 +29,8 @@ _WHAT_IS_TAKEN = (
 )
 
 
-def parts(model, rows):
-    """Return the parts of some rows."""
+def sources(model, rows):
+    """Return the sources of some rows."""
     if isinstance(rows, numpy.ndarray):
         return _of_array(rows)
     package = type(rows).__module__.partition(".")[0]
@@ -90,13 +90,13 @@ def _of_array(array):
     elif kind not in "iuf":
         if dtype.name not in ("bfloat16", "object"):
             raise TypeError(f"rows are an array of {dtype}, which are no real numbers; cast it to a float type")
-    if dtype in _READ and array.flags.aligned and _steps_whole(array):
+    if dtype in _READ and array.flags.aligned and _strides_whole(array):
         return [("matrix", array)]
     return _converted(array)
 
 
-def _steps_whole(array):
-    return all(step % array.itemsize == 0 for step in array.strides)
+def _strides_whole(array):
+    return all(stride % array.itemsize == 0 for stride in array.strides)
 
 
 def _converted(array):
@@ -179,21 +179,21 @@ def _of_pandas(model, frame):
             "if it is a row"
         )
     names = [".".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in frame.columns]
-    columns = [_column(model, at, place, names[place], frame) for at, place in enumerate(model._places(names))]
+    columns = [_column(model, at, index, names[index], frame) for at, index in enumerate(model._column_indices(names))]
     if all(read is None for _, read, _ in columns):
-        return [("columns", [_plain(frame.iloc[:, place]) for place, _, _ in columns])]
-    return _frame_parts(frame, columns)
+        return [("columns", [_plain(frame.iloc[:, index]) for index, _, _ in columns])]
+    return _frame_sources(frame, columns)
 
 
-def _frame_parts(frame, columns):
-    plain = {place: _plain(frame.iloc[:, place]) for place, read, _ in columns if read is None}
+def _frame_sources(frame, columns):
+    plain = {index: _plain(frame.iloc[:, index]) for index, read, _ in columns if read is None}
     for first in range(0, max(len(frame), 1), _ROWS):
         end = first + _ROWS
         yield (
             "columns",
             [
-                plain[place][first:end] if read is None else read(frame.iloc[first:end, place], name)
-                for place, read, name in columns
+                plain[index][first:end] if read is None else read(frame.iloc[first:end, index], name)
+                for index, read, name in columns
             ],
         )
 
@@ -203,21 +203,21 @@ def _plain(series):
     return values.view(numpy.uint8) if values.dtype == bool else values
 
 
-def _column(model, at, place, name, frame):
+def _column(model, at, index, name, frame):
     """Return a column's index, a function that turns it into numbers (None if it holds numbers), and its name."""
-    dtype = frame.dtypes.iloc[place]
+    dtype = frame.dtypes.iloc[index]
     coded = model._has_codes(at)
     if isinstance(dtype, numpy.dtype) and not coded and (dtype in _READ or dtype == bool):
-        values = frame.iloc[:, place].to_numpy()
-        if values.flags.aligned and _steps_whole(values) and all(step >= 0 for step in values.strides):
-            return place, None, name
+        values = frame.iloc[:, index].to_numpy()
+        if values.flags.aligned and _strides_whole(values) and all(stride >= 0 for stride in values.strides):
+            return index, None, name
     if coded:
-        return place, _by_codes(model, at), name
+        return index, _by_codes(model, at), name
     if str(dtype) == "category":
         # If the model names no categories, a category becomes the number that the model's library reads.
-        by_place = model.library in ("xgboost", "lightgbm", "treelite")
-        return place, _codes if by_place else _category_values, name
-    return place, _numbers, name
+        by_index = model.library in ("xgboost", "lightgbm", "treelite")
+        return index, _codes if by_index else _category_values, name
+    return index, _numbers, name
 
 
 def _by_codes(model, at):

@@ -11,7 +11,7 @@
 //! """).show()
 //! ```
 //!
-//! The functions are passed from one library to another by `datafusion-ffi`, which never calls the step in which a
+//! The functions are passed from one library to another by `datafusion-ffi`, which never calls the method in which a
 //! function puts its columns into the model's order before the optimizer renames them. So columns go by the names of a
 //! struct, or by position. Columns by name are refused.
 

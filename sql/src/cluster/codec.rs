@@ -19,7 +19,7 @@ use datafusion_proto::{
 use fangorn::forest::ModelHash;
 use prost::Message;
 
-use crate::{ForestFunction, ForestOutput, ModelPlace, Models, SentFunction, SentModel, function::list_of};
+use crate::{ForestFunction, ForestOutput, ModelSource, Models, SentFunction, SentModel, function::list_of};
 
 /// Encodes and decodes forest functions, and leaves everything else to Ballista's codecs.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl ForestCodec {
     fn encode(function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
         if let Some(function) = function.inner().downcast_ref::<ForestFunction>() {
             let sent = function.sent()?;
-            if let Some(SentModel { place: ModelPlace::File(path), .. }) = &sent.model
+            if let Some(SentModel { source: ModelSource::File(path), .. }) = &sent.model
                 && path.to_str().is_none()
             {
                 let path = path.display();
@@ -97,8 +97,8 @@ struct ModelMessage {
     hash: Vec<u8>,
     #[prost(oneof = "ReturnedMessage", tags = "2, 3, 4")]
     returned: Option<ReturnedMessage>,
-    #[prost(oneof = "PlaceMessage", tags = "5, 6")]
-    place: Option<PlaceMessage>,
+    #[prost(oneof = "SourceMessage", tags = "5, 6")]
+    source: Option<SourceMessage>,
 }
 
 /// The type of a function's results.
@@ -114,7 +114,7 @@ enum ReturnedMessage {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-enum PlaceMessage {
+enum SourceMessage {
     #[prost(bytes = "vec", tag = "5")]
     Bytes(Vec<u8>),
     #[prost(string, tag = "6")]
@@ -137,9 +137,9 @@ impl FunctionMessage {
                 DataType::Utf8 => Some(ReturnedMessage::Text(true)),
                 _ => None,
             },
-            place: Some(match model.place {
-                ModelPlace::Bytes(bytes) => PlaceMessage::Bytes(bytes.to_vec()),
-                ModelPlace::File(path) => PlaceMessage::File(path.to_string_lossy().into_owned()),
+            source: Some(match model.source {
+                ModelSource::Bytes(bytes) => SourceMessage::Bytes(bytes.to_vec()),
+                ModelSource::File(path) => SourceMessage::File(path.to_string_lossy().into_owned()),
             }),
         });
         Self { output: output.into(), by_position: function.by_position, model }
@@ -163,9 +163,9 @@ impl FunctionMessage {
                     ReturnedMessage::Integer(_) => DataType::Int64,
                     ReturnedMessage::Text(_) => DataType::Utf8,
                 },
-                place: match model.place? {
-                    PlaceMessage::Bytes(bytes) => ModelPlace::Bytes(bytes.into()),
-                    PlaceMessage::File(path) => ModelPlace::File(path.into()),
+                source: match model.source? {
+                    SourceMessage::Bytes(bytes) => ModelSource::Bytes(bytes.into()),
+                    SourceMessage::File(path) => ModelSource::File(path.into()),
                 },
             })
         };
@@ -263,14 +263,14 @@ mod tests {
     fn every_function_comes_back_and_damage_is_refused() {
         let codec = ForestCodec::new(Arc::default());
         let hash = ModelHash(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
-        let places =
-            [ModelPlace::Bytes(Arc::from(&[0u8, 255, 7][..])), ModelPlace::File("/models/m.ubj".into())];
+        let sources =
+            [ModelSource::Bytes(Arc::from(&[0u8, 255, 7][..])), ModelSource::File("/models/m.ubj".into())];
         let types = [DataType::Float32, list_of(0), list_of(5), DataType::Int64, DataType::Utf8];
-        let models = places.iter().flat_map(|place| {
+        let models = sources.iter().flat_map(|source| {
             types.iter().map(move |returned| SentModel {
                 hash,
                 returned: returned.clone(),
-                place: place.clone(),
+                source: source.clone(),
             })
         });
         let models: Vec<Option<SentModel>> = models.map(Some).chain([None]).collect();

@@ -67,9 +67,9 @@ enum Command {
 }
 
 fn host_and_port(text: &str) -> Result<(String, u16), String> {
-    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-    let parts = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
-    parts.ok_or_else(|| "give a host and a port with : between them, for example localhost:50050".into())
+    let pair = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let pair = pair.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+    pair.ok_or_else(|| "give a host and a port with : between them, for example localhost:50050".into())
 }
 
 fn main() -> ExitCode {

@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Result, note},
     library_error,
     limits::LimitsChoice,
-    rows::{self, Cell, Matrix},
+    rows::{self, Element, Matrix},
 };
 
 /// Options of the producer's own predict function, besides the rows.
@@ -181,18 +181,18 @@ impl PredictionArgs {
 }
 
 impl MissingChoice {
-    /// Replaces every cell that equals the value of `--missing` by NaN. Compares as f32, as XGBoost does.
+    /// Replaces every element that equals the value of `--missing` by NaN. Compares as f32, as XGBoost does.
     /// Skips columns whose categories have become codes, since the user's value is not a code.
-    pub fn mark<T: Cell>(self, forest: &Forest, rows: &mut Matrix<T>) {
+    pub fn to_nan<T: Element>(self, forest: &Forest, rows: &mut Matrix<T>) {
         let Some(missing) = self.missing else { return };
         let [of_row, of_column] = rows.strides();
         for (column, _) in forest.features.iter().enumerate().filter(|(_, feature)| feature.codes().is_none())
         {
-            let cells = rows.values.iter_mut().skip(column * of_column).step_by(of_row.max(1));
-            for cell in cells.take(rows.rows) {
-                let value: f64 = (*cell).into();
+            let elements = rows.values.iter_mut().skip(column * of_column).step_by(of_row.max(1));
+            for element in elements.take(rows.rows) {
+                let value: f64 = (*element).into();
                 if value as f32 == missing as f32 {
-                    *cell = T::cast(f64::NAN);
+                    *element = T::cast(f64::NAN);
                 }
             }
         }

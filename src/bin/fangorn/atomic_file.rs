@@ -1,5 +1,5 @@
-//! Files that are written whole or not at all. The bytes go to a temporary file beside the target, which is
-//! renamed to the target once it is complete.
+//! Files that are written whole or not at all. The bytes go to a temporary file beside the destination, which is
+//! renamed to the destination once it is complete.
 //!
 //! The writer locks its temporary file. The system unlocks it when the process ends, however it ends. So the next run
 //! that writes into the folder finds and removes the files that a signal has left.
@@ -20,7 +20,7 @@ use crate::{
 pub struct AtomicFile {
     /// The temporary file that takes the bytes until they are complete. `None` if they go straight into a
     /// device or a pipe. It is the first field, because it has to be removed before it is unlocked.
-    part: Option<PartialFile>,
+    partial: Option<PartialFile>,
     out: BufWriter<File>,
 }
 
@@ -28,8 +28,8 @@ pub struct AtomicFile {
 #[derive(Debug)]
 struct PartialFile {
     path: PathBuf,
-    target: PathBuf,
-    /// Whether the file is in its place. Its old name may then be another program's.
+    destination: PathBuf,
+    /// Whether the file has its final name. Its old name may then be another program's.
     renamed: bool,
 }
 
@@ -53,7 +53,7 @@ impl AtomicFile {
     /// Begins a file: creates the temporary file.
     ///
     /// # Errors
-    /// The folder does not exist or takes no file, or the target is a folder or may not be written.
+    /// The folder does not exist or takes no file, or the destination is a folder or may not be written.
     pub fn create(path: &Path) -> Result<Self> {
         Self::begin(path).map_err(|e| refusal(path, &e))
     }
@@ -70,7 +70,7 @@ impl AtomicFile {
         }
     }
 
-    /// Writes a whole file and puts it in its place.
+    /// Writes a whole file, which then appears at `path`.
     ///
     /// # Errors
     /// [`AtomicFile::create`] fails, or the system reports a failure while writing.
@@ -85,7 +85,7 @@ impl AtomicFile {
         &mut self.out
     }
 
-    /// Puts the file in its place at `path`.
+    /// Completes the file, which then appears at `path`.
     ///
     /// # Errors
     /// The system reports a failure.
@@ -94,34 +94,34 @@ impl AtomicFile {
     }
 
     fn begin(path: &Path) -> io::Result<Self> {
-        let target = followed(path);
-        let old = match fs::metadata(&target) {
+        let destination = followed(path);
+        let old = match fs::metadata(&destination) {
             Ok(old) if old.is_dir() => return Err(ErrorKind::IsADirectory.into()),
             Ok(old) => {
-                let file = OpenOptions::new().write(true).open(&target)?;
+                let file = OpenOptions::new().write(true).open(&destination)?;
                 if !old.is_file() {
-                    return Ok(Self { part: None, out: BufWriter::new(file) });
+                    return Ok(Self { partial: None, out: BufWriter::new(file) });
                 }
                 Some(old)
             }
             Err(_) => None,
         };
         #[cfg(unix)]
-        remove_abandoned(folder(&target));
+        remove_abandoned(folder(&destination));
         let mut open = OpenOptions::new();
         open.write(true).create_new(true);
         for n in 0..MOST_TRIES {
             let name = format!("{PREFIX}{}-{n}{SUFFIX}", std::process::id());
-            let path = folder(&target).join(name);
+            let path = folder(&destination).join(name);
             match open.open(&path) {
                 // Another process took the file for an abandoned one before it was locked.
                 Ok(file) if !is_locked(&file, &path) => {}
                 Ok(file) => {
-                    let part = PartialFile { path, target, renamed: false };
+                    let partial = PartialFile { path, destination, renamed: false };
                     if let Some(old) = old {
                         file.set_permissions(old.permissions())?;
                     }
-                    return Ok(Self { part: Some(part), out: BufWriter::new(file) });
+                    return Ok(Self { partial: Some(partial), out: BufWriter::new(file) });
                 }
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
@@ -130,13 +130,13 @@ impl AtomicFile {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Flushes the temporary file and renames it to the target.
+    /// Flushes the temporary file and renames it to the destination.
     fn finish(mut self) -> io::Result<()> {
         self.out.flush()?;
-        let Some(part) = &mut self.part else { return Ok(()) };
+        let Some(partial) = &mut self.partial else { return Ok(()) };
         self.out.get_ref().sync_all()?;
-        fs::rename(&part.path, &part.target)?;
-        part.renamed = true;
+        fs::rename(&partial.path, &partial.destination)?;
+        partial.renamed = true;
         Ok(())
     }
 }

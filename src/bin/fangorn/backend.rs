@@ -13,7 +13,7 @@ use fangorn::{
 
 use crate::{
     error::{Error, Result, note},
-    rows::{Cell, Matrix},
+    rows::{Element, Matrix},
     schedule::Choice,
 };
 
@@ -155,7 +155,7 @@ impl Backend {
 }
 
 /// A forest compiled for a backend.
-pub struct Engine<'f> {
+pub struct CompiledForest<'f> {
     forest: &'f Forest,
     choice: Choice,
     runs: Runs,
@@ -171,7 +171,7 @@ enum Runs {
 /// Runs the same rows once more.
 pub type Rerun<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 
-impl<'f> Engine<'f> {
+impl<'f> CompiledForest<'f> {
     /// Compiles a forest for a backend, for the threads of the current rayon pool, and opens the backend's
     /// device.
     ///
@@ -193,7 +193,7 @@ impl<'f> Engine<'f> {
     }
 
     /// Notes the forest's warnings for standard error: for example, that its self-check failed on this backend, and
-    /// what runs in its place. The native CPU target's are noted when it is compiled. burn's operator checks itself at
+    /// what runs instead. The native CPU target's are noted when it is compiled. burn's operator checks itself at
     /// its first run, so call this after a run.
     pub fn say_warnings(&self) {
         self.warnings().iter().for_each(|warning| note(warning.to_string()));
@@ -213,7 +213,7 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// The backend refuses the rows or the forest.
-    pub fn margins<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
+    pub fn margins<T: Element>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::margins(self.forest, row), |v| v as f32)),
             Runs::Cpu(p) => view(rows).and_then(|rows| p.margins(&rows)).map_err(|e| self.choice.blame(e)),
@@ -227,7 +227,7 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// The backend refuses the rows or the forest.
-    pub fn values<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
+    pub fn values<T: Element>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::values(self.forest, row), |v| v as f32)),
             Runs::Cpu(p) => view(rows).and_then(|rows| p.values(&rows)).map_err(|e| self.choice.blame(e)),
@@ -240,7 +240,7 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// The backend refuses the rows or the forest.
-    pub fn slots<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<u32>> {
+    pub fn slots<T: Element>(&self, rows: &Matrix<T>) -> Result<Vec<u32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::leaf_slots(self.forest, row), |slot| slot)),
             Runs::Cpu(p) => view(rows).and_then(|rows| p.leaf_slots(&rows)).map_err(|e| self.choice.blame(e)),
@@ -253,7 +253,7 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// The forest can't be explained, or the backend refuses the rows.
-    pub fn contributions<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
+    pub fn contributions<T: Element>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         let explainer = || Explainer::new(self.forest).map_err(|e| self.choice.blame(e));
         match &self.runs {
             Runs::Reference => {
@@ -299,11 +299,11 @@ impl<'f> Engine<'f> {
     }
 }
 
-fn view<T: Cell>(rows: &Matrix<T>) -> fangorn::Result<cpu::Rows<'_, T>> {
+fn view<T: Element>(rows: &Matrix<T>) -> fangorn::Result<cpu::Rows<'_, T>> {
     cpu::Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides())
 }
 
-fn each<C: Cell, V, T>(
+fn each<C: Element, V, T>(
     rows: &Matrix<C>,
     of: impl Fn(&[C]) -> Vec<V>,
     cast: impl Fn(V) -> T + Copy,

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{
     Outcome,
     answer::MissingChoice,
-    backend::{Backend, Engine, Rerun},
+    backend::{Backend, CompiledForest, Rerun},
     bench_graph::GraphBench,
     error::{Error, Result, one_line, say},
     graph,
@@ -201,7 +201,7 @@ fn time_contributions(
             std::hint::black_box(&out);
             Ok(())
         }))?;
-        Ok((timed, explainer.plan()))
+        Ok((timed, explainer.algorithm()))
     })
 }
 
@@ -251,17 +251,17 @@ fn time_all(
     rows: &Matrix<f32>,
 ) -> Result<(f64, Vec<Timing>)> {
     let start = Instant::now();
-    let engine = Engine::open(backend, forest, choice, args.sum.sum)?;
-    engine.say_warnings();
+    let compiled = CompiledForest::open(backend, forest, choice, args.sum.sum)?;
+    compiled.say_warnings();
     // Devices compile at the first call.
-    engine.margins(&rows.slice(0, 1))?;
+    compiled.margins(&rows.slice(0, 1))?;
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;
     let results = each_batch(args, |batch, time| {
         if let Some(text) = announcement(batch as u32, rows.columns) {
             say(&text);
         }
         let pool = RowPool::of_rows(forest, &rows.values, batch)?;
-        Ok((time(engine.rerun(&pool)?)?, choice.line(batch)))
+        Ok((time(compiled.rerun(&pool)?)?, choice.line(batch)))
     })?;
     Ok((compile_ms, results))
 }

@@ -55,8 +55,8 @@ impl GraphBench {
         }
         let batches = LEAST_ROWS.max(rows).div_ceil(batch);
         let of_batch = |at: usize| {
-            let places: Vec<usize> = (at * batch..(at + 1) * batch).map(|row| row % rows).collect();
-            let tensors = inputs.iter().map(|input| input.rows(&places));
+            let indices: Vec<usize> = (at * batch..(at + 1) * batch).map(|row| row % rows).collect();
+            let tensors = inputs.iter().map(|input| input.rows(&indices));
             tensors
                 .collect::<Option<Vec<_>>>()
                 .ok_or_else(|| Error::Defect("rows of different lengths".into()))

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 use clap::{Args, Subcommand, value_parser};
 use fangorn::{
-    auto::{CACHE, KeptPlan, PlanFile, PlanFileBucket, PlanKey, PlanStore},
+    auto::{CACHE, KeptSchedules, PlanFile, PlanFileBucket, ScheduleKey, ScheduleStore},
     sum::Contract,
 };
 use serde::Serialize;
@@ -89,7 +89,7 @@ struct BatchReport {
 /// # Errors
 /// The environment names no cache folder, a file can't be read or written, or nothing is kept for a model.
 pub fn run(args: &Cache) -> Result<Outcome> {
-    let store = PlanStore::user().ok_or_else(|| {
+    let store = ScheduleStore::user().ok_or_else(|| {
         Error::Request(format!("the environment names no cache folder; set {CACHE} to a folder"))
     })?;
     match &args.command {
@@ -110,10 +110,10 @@ pub fn run(args: &Cache) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn write(store: &PlanStore, args: &Export) -> Result<()> {
+fn write(store: &ScheduleStore, args: &Export) -> Result<()> {
     AtomicFile::check(&args.output)?;
     let forest = load_model(&args.model, &args.limits)?;
-    let key = PlanKey::here(&forest, usize::from(args.threads), args.sum);
+    let key = ScheduleKey::here(&forest, usize::from(args.threads), args.sum);
     let kept = store.nearest(&key).map_err(library_error)?.ok_or_else(|| {
         let what = "no schedule is kept for this model on this machine; run `fangorn tune` on it first";
         Error::file(&args.model, what.to_owned())
@@ -128,7 +128,7 @@ fn write(store: &PlanStore, args: &Export) -> Result<()> {
     AtomicFile::write(&args.output, |out| out.write_all(plan.to_string().as_bytes()))
 }
 
-fn report(kept: &KeptPlan) -> PlanReport {
+fn report(kept: &KeptSchedules) -> PlanReport {
     let batches = kept.batches.iter().map(|batch| BatchReport {
         batch: batch.found.rows,
         schedule: line(&batch.found.tuned.schedule),
@@ -145,7 +145,7 @@ fn report(kept: &KeptPlan) -> PlanReport {
     }
 }
 
-fn table(store: &PlanStore, kept: &[PlanReport]) -> String {
+fn table(store: &ScheduleStore, kept: &[PlanReport]) -> String {
     let mut text = format!("{} plan file(s) in {}\n", kept.len(), store.folder().display());
     for plan in kept {
         // Writing to a String does not fail.

@@ -35,9 +35,9 @@ pub fn report_labels(table: &Table, labels: &[String], expected: &[String]) -> R
         return Ok(Outcome::Done);
     };
     let (count, all) = ((0..labels.len()).filter(differs).count(), labels.len());
-    let place = format!("row {}, output {}", first / table.columns, first % table.columns);
+    let location = format!("row {}, output {}", first / table.columns, first % table.columns);
     let both = format!("`{}`, expected is `{}`", labels[first], expected[first]);
-    say(&format!("labels that differ: {count} of {all}; the first at {place}: {both}"));
+    say(&format!("labels that differ: {count} of {all}; the first at {location}: {both}"));
     Ok(Outcome::Differs)
 }
 
@@ -72,8 +72,8 @@ pub fn verdict(table: &Table, expected: &Matrix<f64>, printed: bool) -> Result<O
         Values::Ints(_) | Values::Words(_) => "no difference passes".to_owned(),
         Values::Floats(_) => format!("relative to max(1, |expected|); up to {TOLERANCE:?} passes"),
     };
-    let place = format!("row {}, output {}", at / table.columns, at % table.columns);
-    say(&format!("largest difference {difference:?} at {place}, {bound}"));
+    let location = format!("row {}, output {}", at / table.columns, at % table.columns);
+    say(&format!("largest difference {difference:?} at {location}, {bound}"));
     Ok(if differs { Outcome::Differs } else { Outcome::Done })
 }
 

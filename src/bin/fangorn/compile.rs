@@ -65,7 +65,7 @@ pub fn run(args: &Compile) -> Result<Outcome> {
         true => static_library::of_source(&compiled, name)?,
         false => compiled.source.into_bytes(),
     };
-    // Both are whole before one is in its place, because they belong together.
+    // Both are whole before one appears at its path, because they belong together.
     let (mut main_file, mut header_file) = (AtomicFile::create(&args.o)?, AtomicFile::create(&header)?);
     let written = |file: &mut AtomicFile, path: &Path, bytes: &[u8]| {
         let out = file.out();

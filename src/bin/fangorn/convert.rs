@@ -45,8 +45,8 @@ pub struct Convert {
 }
 
 fn rounds(text: &str) -> Result<std::ops::Range<u32>, String> {
-    let parts = text.split_once("..").and_then(|(a, b)| Some(a.trim().parse().ok()?..b.trim().parse().ok()?));
-    parts.ok_or_else(|| "give two numbers with .. between them, for example 0..100".into())
+    let range = text.split_once("..").and_then(|(a, b)| Some(a.trim().parse().ok()?..b.trim().parse().ok()?));
+    range.ok_or_else(|| "give two numbers with .. between them, for example 0..100".into())
 }
 
 /// Runs the command.

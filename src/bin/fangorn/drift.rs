@@ -24,7 +24,7 @@ use crate::{
     limits::LimitsChoice,
     output::{self, Table, Values},
     row_source::{RowSource, view},
-    rows::{self, Cell, Matrix, TableChoice},
+    rows::{self, Element, Matrix, TableChoice},
     schedule::compiled,
     text::{aligned, csv_path, feature_name, number},
 };
@@ -129,7 +129,7 @@ pub fn run(args: &DriftArgs) -> Result<Outcome> {
 }
 
 /// Counts the rows of a table in each bin. Each thread has its own counts.
-fn count<T: Cell>(
+fn count<T: Element>(
     forest: &Forest,
     bins: &FeatureBins,
     predictor: &Predictor,

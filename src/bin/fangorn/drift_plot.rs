@@ -33,11 +33,11 @@ pub fn svg(forest: &Forest, drift: &Drift) -> String {
     all.bar([MARGIN + 60.0, 28.0], [10.0, 10.0], "other", "rows");
     all.text([MARGIN + 75.0, 37.0], Anchor::Start, "soft", "rows");
     for (at, feature) in features.iter().enumerate() {
-        let place = [
+        let corner = [
             MARGIN + (at % COLUMNS) as f64 * (PANEL[0] + MARGIN),
             head + (at / COLUMNS) as f64 * (PANEL[1] + MARGIN),
         ];
-        all.put(place, &panel(forest, feature, drift.rows));
+        all.put(corner, &panel(forest, feature, drift.rows));
     }
     all.file(&title)
 }
@@ -58,14 +58,14 @@ fn panel(forest: &Forest, feature: &FeatureDrift, rows: [u64; 2]) -> Svg {
         let text = format!("{} %", number(100.0 * tick));
         svg.text([left - 4.0, y.of(tick) + 4.0], Anchor::End, "soft small", &text);
     }
-    let step = (width - left) / shares.len().max(1) as f64;
+    let stride = (width - left) / shares.len().max(1) as f64;
     for (at, (shares, (bin, _))) in shares.iter().zip(&feature.bins).enumerate() {
         let text = bin_text(forest, feature.feature, *bin);
         for (side, class) in ["bar", "other"].into_iter().enumerate() {
-            let x = left + step * (at as f64 + 0.12 + 0.38 * side as f64);
+            let x = left + stride * (at as f64 + 0.12 + 0.38 * side as f64);
             let top = y.of(shares[side]);
             let title = format!("{text}: {:.2} %", 100.0 * shares[side]);
-            svg.bar([x, top], [step * 0.38, bottom - top], class, &title);
+            svg.bar([x, top], [stride * 0.38, bottom - top], class, &title);
         }
     }
     let ends = [(0, left, Anchor::Start), (shares.len().saturating_sub(1), width, Anchor::End)];

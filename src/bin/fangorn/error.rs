@@ -50,7 +50,7 @@ pub enum Error {
     Defect(String),
 }
 
-/// Parts of the messages of panics that say that a thread can't be started: the standard library's, and rayon's.
+/// Texts in the messages of panics that say that a thread can't be started: the standard library's, and rayon's.
 const NO_THREAD: [&str; 2] = ["failed to spawn thread", "ThreadPoolBuildError"];
 
 impl Error {

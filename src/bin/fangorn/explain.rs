@@ -120,7 +120,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         columns_of_thresholds: why.facts.rank_columns.0,
         other_choice_at_columns: why.rank_columns,
         contributions: match Explainer::new(&forest) {
-            Ok(explainer) => explainer.plan(),
+            Ok(explainer) => explainer.algorithm(),
             Err(error) => error.to_string(),
         },
         choice_by_machine: why.by_machine.iter().map(|(name, work)| (*name, work.name())).collect(),

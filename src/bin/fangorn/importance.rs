@@ -25,7 +25,7 @@ use crate::{
     output::{self, Table, Values},
     row_explainer::RowExplainer,
     row_source::{RowSource, SampleChoice, view},
-    rows::{self, Cell, TableChoice},
+    rows::{self, Element, TableChoice},
     schedule::compiled,
     text::{aligned, csv_path, feature_name, number},
 };
@@ -286,7 +286,11 @@ fn column(args: &Importance, forest: &Forest, splits: &SplitImportances, kind: K
     })
 }
 
-fn of_contributions<T: Cell>(args: &Importance, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
+fn of_contributions<T: Element>(
+    args: &Importance,
+    forest: &Forest,
+    source: &RowSource<'_>,
+) -> Result<Column> {
     let explainer = match &args.background {
         Some(background) => RowExplainer::against(&args.model, forest, background, args.table, args.missing)?,
         None => {
@@ -311,7 +315,7 @@ fn of_contributions<T: Cell>(args: &Importance, forest: &Forest, source: &RowSou
     Ok(Column { kind: Kind::Contribution, values: means.total(), deviation: None, note })
 }
 
-fn of_permutations<T: Cell>(args: &Importance, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
+fn of_permutations<T: Element>(args: &Importance, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
     let sampled = source.sample::<T>(args.sample, None)?;
     let options = PermutationOptions {
         metric: args.labels.metric(forest),

@@ -243,7 +243,7 @@ fn library_error(error: fangorn::Error) -> Error {
             (Some(file), Some(limit)) => {
                 let flag = limits::flag(limit);
                 let what =
-                    format!("{}: {}; raise {flag} if you trust the file", error.place(), error.cause());
+                    format!("{}: {}; raise {flag} if you trust the file", error.location(), error.cause());
                 Error::file(file, what)
             }
             _ => Error::Library(error.into()),

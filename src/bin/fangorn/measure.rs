@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Outcome,
-    backend::{Backend, Engine},
+    backend::{Backend, CompiledForest},
     error::{Error, Result, catch_panic},
     limits::LimitsChoice,
     load_model,
@@ -53,9 +53,9 @@ pub struct Measure {
     limits: LimitsChoice,
 }
 
-/// A line of standard input.
+/// A line of standard input: a schedule to time.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Question {
+pub struct Job {
     /// The schedule's text; `None` for the device's default schedule.
     pub schedule: Option<String>,
     /// The seconds to time it for.
@@ -95,14 +95,14 @@ pub fn run(args: &Measure) -> Result<Outcome> {
     let default = Preset::Default.schedules_on(&forest, device).nearest(batch).clone();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| Error::Request(format!("standard input: {e}")))?;
-        let question: Question = serde_json::from_str(&line)
+        let job: Job = serde_json::from_str(&line)
             .map_err(|e| Error::Request(format!("standard input: {e}; give one JSON object a line")))?;
-        let schedule = match &question.schedule {
+        let schedule = match &job.schedule {
             None => default.clone(),
             Some(text) => Schedule::parse(text).map_err(fangorn::Error::from)?,
         };
         let text = schedule.to_string();
-        let timed = catch_panic(|| call(backend, &forest, schedule, &pool, args, question.seconds));
+        let timed = catch_panic(|| call(backend, &forest, schedule, &pool, args, job.seconds));
         let (call, error) = match timed {
             Ok(Ok(seconds)) => (Some(seconds), None),
             Ok(Err(e)) => (None, Some(e.to_string())),
@@ -125,11 +125,11 @@ fn call(
     args: &Measure,
     seconds: f64,
 ) -> Result<f64> {
-    let engine = Engine::open(backend, forest, &Choice::of(schedule), args.sum.sum)?;
-    let mut rerun = engine.rerun(pool)?;
+    let compiled = CompiledForest::open(backend, forest, &Choice::of(schedule), args.sum.sum)?;
+    let mut rerun = compiled.rerun(pool)?;
     // The first call compiles the kernel and checks it. Later calls use it.
     rerun()?;
-    if let Some(warning) = engine.warnings().first() {
+    if let Some(warning) = compiled.warnings().first() {
         return Err(Error::Request(warning.to_string()));
     }
     rerun()?;

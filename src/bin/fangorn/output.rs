@@ -78,7 +78,7 @@ impl Sink {
     /// holds texts.
     ///
     /// # Errors
-    /// The place can't be written, or the prediction holds texts and the file format holds numbers only.
+    /// The file can't be written, or the prediction holds texts and the file format holds numbers only.
     pub fn check(&self, text: bool) -> Result<()> {
         match self {
             Self::Npy(path) if text => Err(Error::file(path, TEXT_IN_NPY)),

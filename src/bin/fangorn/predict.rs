@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
-    auto::PlanKey,
+    auto::ScheduleKey,
     contributions,
     forest::{ClassRule, Classes, CompareType, reference},
     graph::Graph,
@@ -15,7 +15,7 @@ use fangorn::{
 use crate::{
     Outcome,
     answer::PredictionArgs,
-    backend::{Backend, Engine},
+    backend::{Backend, CompiledForest},
     compare,
     error::{Error, Result},
     library_error,
@@ -24,7 +24,7 @@ use crate::{
     predict_graph::{self, GraphInputs, GraphScorer},
     profile::ProfileChoice,
     row_explainer::{MOST_NAMED_COLUMNS, RowExplainer},
-    rows::{self, Cell, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
+    rows::{self, Element, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
     schedule::Choice,
     score::{self, TakesParts},
     sum::SumChoice,
@@ -236,14 +236,14 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     sink.check(args.output == Output::Class && written_as_text(&forest.classes))?;
     let sums = matches!(args.output, Output::Margin | Output::Value | Output::Class);
     args.answer.check(forest, sums, args.sum.sum)?;
-    let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
+    let open = || CompiledForest::open(backend, forest, &choice, args.sum.sum);
     // If the producer compares in f64, rounding a value to f32 could change a comparison.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     if !whole
         && let Some(rows) = RowsInParts::open(&args.rows, forest, args.table, &args.keep, args.on_error)?
     {
         let doubles = doubles && !rows.holds_singles(&args.rows);
-        let engine = engine()?;
+        let compiled = open()?;
         let names = |columns| names(args.output, forest, columns);
         let work = Scoring {
             args,
@@ -251,26 +251,26 @@ pub fn run(args: &Predict) -> Result<Outcome> {
             // The model, the instruction set, the threads, and the contract of sums.
             run_line: args.run_line(&format!(
                 "{:?}",
-                PlanKey::here(forest, rayon::current_num_threads(), args.sum.sum)
+                ScheduleKey::here(forest, rayon::current_num_threads(), args.sum.sum)
             )),
             names: &names,
             sink: &sink,
         };
         let done = match doubles {
             true => rows.score(&work, &|matrix: &mut Matrix<f64>| {
-                predict_part(args, forest, &engine, explainer, matrix)
+                predict_part(args, forest, &compiled, explainer, matrix)
             }),
             false => rows.score(&work, &|matrix: &mut Matrix<f32>| {
-                predict_part(args, forest, &engine, explainer, matrix)
+                predict_part(args, forest, &compiled, explainer, matrix)
             }),
         };
         done?;
-        engine.say_warnings();
+        compiled.say_warnings();
         return Ok(Outcome::Done);
     }
     let table = match doubles && !rows::holds_singles(&args.rows) {
-        true => read_and_predict::<f64>(args, forest, engine, explainer)?,
-        false => read_and_predict::<f32>(args, forest, engine, explainer)?,
+        true => read_and_predict::<f64>(args, forest, open, explainer)?,
+        false => read_and_predict::<f32>(args, forest, open, explainer)?,
     };
     let names = names(args.output, forest, table.columns);
     finish(args, table, names, &sink)
@@ -286,13 +286,13 @@ fn names(output: Output, forest: &Forest, columns: usize) -> ColumnNames {
     }
     let of_features = (0..forest.features.len()).map(|f| feature_name(forest, f));
     let singles: Vec<String> = of_features.chain(["bias".to_owned()]).collect();
-    let cell = |a: usize, b: usize| match a == b {
+    let name = |a: usize, b: usize| match a == b {
         true => singles[a].clone(),
         false => format!("{} × {}", singles[a], singles[b]),
     };
     let count = singles.len();
     let of_output: Vec<String> = match output {
-        Output::Interactions => (0..count * count).map(|at| cell(at / count, at % count)).collect(),
+        Output::Interactions => (0..count * count).map(|at| name(at / count, at % count)).collect(),
         _ => singles.clone(),
     };
     let several = forest.outputs > 1;
@@ -325,17 +325,17 @@ fn finish(args: &Predict, table: Table, names: ColumnNames, sink: &Sink) -> Resu
 }
 
 /// Predicts the rows of a part.
-fn predict_part<T: Cell>(
+fn predict_part<T: Element>(
     args: &Predict,
     forest: &Forest,
-    engine: &Engine<'_>,
+    compiled: &CompiledForest<'_>,
     explainer: Option<&RowExplainer>,
     matrix: &mut Matrix<T>,
 ) -> Result<Table> {
-    args.answer.missing.mark(forest, matrix);
+    args.answer.missing.to_nan(forest, matrix);
     match explainer {
         Some(explainer) => explainer.table(matrix, args.output),
-        None => predict(forest, engine, matrix, None, args.output),
+        None => predict(forest, compiled, matrix, None, args.output),
     }
 }
 
@@ -353,7 +353,7 @@ struct Scoring<'a> {
 
 impl Scoring<'_> {
     /// Predicts the parts of `rows` with `one`, and writes the results.
-    fn run<T: Cell, R: PartedRows>(&self, rows: &R, one: score::Predict<'_, T>) -> Result<()> {
+    fn run<T: Element, R: PartedRows>(&self, rows: &R, one: score::Predict<'_, T>) -> Result<()> {
         let Self { args, sink, .. } = self;
         // One made-up row gives the type of the predictions, even if the table has no rows.
         let columns = self.columns;
@@ -361,15 +361,15 @@ impl Scoring<'_> {
         let schema = ScoredSchema::new(rows.kept_fields(), (self.names)(example.columns), &example)
             .map_err(Error::Request)?;
         let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
-        let target = match sink {
+        let destination = match sink {
             Sink::Stdout => None,
             Sink::Csv(path) | Sink::Npy(path) => Some(path),
             #[cfg(feature = "tables")]
             Sink::Table(path, _) => Some(path),
         };
-        let (mut journal, earlier) = match target.filter(|_| args.rows.as_os_str() != "-") {
-            Some(target) => {
-                let (journal, earlier) = Journal::open(target, self.run_line.clone(), args.resume)?;
+        let (mut journal, earlier) = match destination.filter(|_| args.rows.as_os_str() != "-") {
+            Some(destination) => {
+                let (journal, earlier) = Journal::open(destination, self.run_line.clone(), args.resume)?;
                 (Some(journal), earlier)
             }
             None => (None, None),
@@ -377,11 +377,11 @@ impl Scoring<'_> {
         let mut failed_to_write = true;
         let written = score::write_to(sink, schema.clone(), count, |write| {
             let resumed = earlier.is_some();
-            if let (Some(earlier), Some(target)) = (earlier, target) {
+            if let (Some(earlier), Some(destination)) = (earlier, destination) {
                 for _ in 0..earlier.len() {
                     rows.next_part().transpose()?;
                 }
-                earlier.replay(target, &schema, &mut *write)?;
+                earlier.replay(destination, &schema, &mut *write)?;
             }
             let mut taker = Taker { write, journal: journal.as_mut(), resumed, failed: false };
             let written = score::score(rows, example.columns, args.on_error, one, &mut taker);
@@ -406,7 +406,7 @@ impl Scoring<'_> {
 
 impl RowsInParts<'_> {
     /// Predicts the rows with `one`, and writes the results.
-    fn score<T: Cell>(&self, work: &Scoring<'_>, one: score::Predict<'_, T>) -> Result<()> {
+    fn score<T: Element>(&self, work: &Scoring<'_>, one: score::Predict<'_, T>) -> Result<()> {
         match self {
             #[cfg(feature = "tables")]
             Self::Table(rows) => work.run(rows, one),
@@ -490,7 +490,7 @@ fn run_graph(
         && let Some(rows) = RowsInParts::open(&args.rows, &columns, args.table, &args.keep, args.on_error)?
     {
         // The key contains the instruction set, because products of floats depend on it.
-        let key = PlanKey::here(&columns, rayon::current_num_threads(), args.sum.sum);
+        let key = ScheduleKey::here(&columns, rayon::current_num_threads(), args.sum.sum);
         let run_line = args.run_line(&format!("graph {:016x} {key:?}", hash_of(&args.model)));
         let work = Scoring { args, columns: columns.features.len(), run_line, names: &names, sink };
         rows.score(&work, &|matrix: &mut Matrix<f64>| scorer.predict(&inputs.of_rows(matrix)?))?;
@@ -512,26 +512,26 @@ fn hash_of(path: &Path) -> u64 {
 }
 
 /// Reads the rows as `T` and predicts them.
-fn read_and_predict<'f, T: Cell>(
+fn read_and_predict<'f, T: Element>(
     args: &Predict,
     forest: &Forest,
-    engine: impl FnOnce() -> Result<Engine<'f>>,
+    open: impl FnOnce() -> Result<CompiledForest<'f>>,
     explainer: Option<&RowExplainer>,
 ) -> Result<Table> {
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
-    args.answer.missing.mark(forest, &mut rows);
+    args.answer.missing.to_nan(forest, &mut rows);
     if let Some(explainer) = explainer {
         return explainer.table(&rows, args.output);
     }
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
-    let engine = engine()?;
+    let compiled = open()?;
     let table = match &starts {
         Some(starts) if args.output != Output::Class => {
-            predict_from_margins(forest, &engine, &rows, starts, args.output)
+            predict_from_margins(forest, &compiled, &rows, starts, args.output)
         }
-        _ => predict(forest, &engine, &rows, starts.as_ref(), args.output),
+        _ => predict(forest, &compiled, &rows, starts.as_ref(), args.output),
     };
-    engine.say_warnings();
+    compiled.say_warnings();
     table
 }
 
@@ -550,29 +550,29 @@ const SLOTS_AT_A_TIME: usize = 1 << 24;
 
 /// Returns the classes' numbers, `rows x outputs` or `rows x 1`. The leaf values are added up as the producer does, so
 /// that no schedule and no device decides between two classes that are nearly equal.
-fn class_numbers<T: Cell>(
+fn class_numbers<T: Element>(
     forest: &Forest,
-    engine: &Engine<'_>,
+    compiled: &CompiledForest<'_>,
     rows: &Matrix<T>,
     starts: Option<&Matrix<f32>>,
 ) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
-    each_margins(forest, engine, rows, starts, |margins| {
+    each_margins(forest, compiled, rows, starts, |margins| {
         numbers.extend(reference::classes_of_sums(forest, margins));
     })?;
     Ok(numbers)
 }
 
 /// Returns margins or values. Sums start at each row's own margins, and add up as the producer's do.
-fn predict_from_margins<T: Cell>(
+fn predict_from_margins<T: Element>(
     forest: &Forest,
-    engine: &Engine<'_>,
+    compiled: &CompiledForest<'_>,
     rows: &Matrix<T>,
     starts: &Matrix<f32>,
     output: Output,
 ) -> Result<Table> {
     let mut found = Vec::new();
-    each_margins(forest, engine, rows, Some(starts), |margins| match output {
+    each_margins(forest, compiled, rows, Some(starts), |margins| match output {
         Output::Margin => found.extend(margins.iter().map(|m| *m as f32)),
         _ => found.extend(reference::values_of_sums(forest, margins).into_iter().map(|v| v as f32)),
     })?;
@@ -582,9 +582,9 @@ fn predict_from_margins<T: Cell>(
 }
 
 /// Calls `take` with each row's margins, added up as the producer does.
-fn each_margins<T: Cell>(
+fn each_margins<T: Element>(
     forest: &Forest,
-    engine: &Engine<'_>,
+    compiled: &CompiledForest<'_>,
     rows: &Matrix<T>,
     starts: Option<&Matrix<f32>>,
     mut take: impl FnMut(&[f64]),
@@ -593,7 +593,7 @@ fn each_margins<T: Cell>(
     let piece = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
     for first in (0..rows.rows).step_by(piece) {
         let count = piece.min(rows.rows - first);
-        let slots = engine.slots(&rows.slice(first, count))?;
+        let slots = compiled.slots(&rows.slice(first, count))?;
         for r in 0..count {
             let start = starts.map(|starts| starts.row(first + r));
             take(&reference::producer_margins(forest, &slots[r * trees..][..trees], start));
@@ -623,9 +623,9 @@ fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     }
 }
 
-fn predict<T: Cell>(
+fn predict<T: Element>(
     forest: &Forest,
-    engine: &Engine<'_>,
+    compiled: &CompiledForest<'_>,
     rows: &Matrix<T>,
     starts: Option<&Matrix<f32>>,
     output: Output,
@@ -634,27 +634,25 @@ fn predict<T: Cell>(
     let trees = forest.trees.len();
     let width = forest.leaf_width();
     let (columns, values) = match output {
-        Output::Margin => (outputs, Values::Floats(engine.margins(rows)?)),
-        Output::Value => (forest.transform.width(outputs), Values::Floats(engine.values(rows)?)),
+        Output::Margin => (outputs, Values::Floats(compiled.margins(rows)?)),
+        Output::Value => (forest.transform.width(outputs), Values::Floats(compiled.values(rows)?)),
         Output::Class => {
             classes(forest).map_err(Error::Request)?;
-            let numbers = class_numbers(forest, engine, rows, starts)?;
+            let numbers = class_numbers(forest, compiled, rows, starts)?;
             let columns = numbers.len().checked_div(rows.rows).unwrap_or(1).max(1);
             (columns, labelled(&forest.classes, numbers))
         }
         Output::Leaf => {
             let ids = forest.leaf_ids();
-            (
-                trees,
-                Values::Ints(engine.slots(rows)?.into_iter().map(|slot| ids[slot as usize] as i32).collect()),
-            )
+            let id = |slot: u32| ids[slot as usize] as i32;
+            (trees, Values::Ints(compiled.slots(rows)?.into_iter().map(id).collect()))
         }
         Output::Tree => {
             let leaf = |slot: u32| forest.leaf(slot).iter().map(|v| v.0 as f32);
-            (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
+            (trees * width, Values::Floats(compiled.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
         Output::Contributions => {
-            (outputs * (forest.features.len() + 1), Values::Floats(engine.contributions(rows)?))
+            (outputs * (forest.features.len() + 1), Values::Floats(compiled.contributions(rows)?))
         }
         Output::Interactions => {
             let paths = contributions::Explainer::new(forest).map_err(library_error)?;

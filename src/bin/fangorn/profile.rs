@@ -20,11 +20,11 @@ use serde::Serialize;
 use crate::{
     Outcome,
     atomic_file::AtomicFile,
-    backend::{Backend, Engine},
+    backend::{Backend, CompiledForest},
     error::{Error, Result, one_line},
     limits::LimitsChoice,
     load_model, output,
-    rows::{self, Cell, Matrix, TableChoice},
+    rows::{self, Element, Matrix, TableChoice},
     schedule::Choice,
 };
 
@@ -145,8 +145,8 @@ pub fn leaf_bias(forest: &Forest, profile: &Profile) -> usize {
 /// The maximum number of leaf slots in memory at a time.
 const SLOTS_AT_A_TIME: usize = 1 << 22;
 
-fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
-    let engine = Engine::open(
+fn count<T: Element>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
+    let compiled = CompiledForest::open(
         Backend::Cpu,
         forest,
         &Choice::of(Preset::Default.schedule(forest, false)),
@@ -160,7 +160,7 @@ fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
     let piece = (SLOTS_AT_A_TIME / forest.trees.len().max(1)).max(1);
     for first in (0..rows.rows).step_by(piece) {
         let count = piece.min(rows.rows - first);
-        let slots = engine.slots(&rows.slice(first, count))?;
+        let slots = compiled.slots(&rows.slice(first, count))?;
         profile.count(forest, &slots).map_err(fangorn::Error::from)?;
         bar.inc(count as u64);
     }

@@ -17,7 +17,7 @@ use crate::{
     library_error,
     output::{Sink, Table, Values},
     predict::{Output, Predict},
-    rows::{self, Cell, Matrix, TableChoice},
+    rows::{self, Element, Matrix, TableChoice},
 };
 
 /// The maximum number of columns of interactions in a table, whose columns have names.
@@ -32,7 +32,7 @@ pub enum RowExplainer {
 }
 
 impl RowExplainer {
-    /// Prepares contributions or interactions. Returns `None` for contributions that the backend's engine computes.
+    /// Prepares contributions or interactions. Returns `None` for contributions that the backend computes.
     ///
     /// # Errors
     /// An option does not apply to contributions, the model can't be explained, or the background can't be read.
@@ -153,9 +153,9 @@ impl RowExplainer {
     }
 
     /// Returns a line that says how contributions are computed.
-    pub fn plan(&self) -> String {
+    pub fn algorithm(&self) -> String {
         match self {
-            Self::Paths(explainer) => explainer.plan(),
+            Self::Paths(explainer) => explainer.algorithm(),
             Self::Background(_) => "patterns of rows and of the background at each leaf".to_owned(),
         }
     }
@@ -164,7 +164,7 @@ impl RowExplainer {
     ///
     /// # Errors
     /// There is no memory for them.
-    pub fn table<T: Cell>(&self, rows: &Matrix<T>, output: Output) -> Result<Table> {
+    pub fn table<T: Element>(&self, rows: &Matrix<T>, output: Output) -> Result<Table> {
         let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
         let view = view.map_err(library_error)?;
         let (values, columns) = match (self, output) {
@@ -179,7 +179,7 @@ impl RowExplainer {
 }
 
 /// Reads the background.
-fn against_rows<T: Cell>(
+fn against_rows<T: Element>(
     model: &Path,
     forest: &Forest,
     background: &Path,
@@ -187,7 +187,7 @@ fn against_rows<T: Cell>(
     missing: MissingChoice,
 ) -> Result<Interventional> {
     let mut rows = rows::read_rows::<T>(background, forest, table)?;
-    missing.mark(forest, &mut rows);
+    missing.to_nan(forest, &mut rows);
     let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
     let explainer = view.and_then(|view| Interventional::new(forest, &view));
     explainer.map_err(|error| match error {

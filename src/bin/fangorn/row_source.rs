@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     library_error,
     output::Table,
-    rows::{self, Cell, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
+    rows::{self, Element, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
     score::{self, TakesParts},
     table_format::NAMED_TABLES,
     tables::{KeptColumn, ScoredBatch},
@@ -61,7 +61,7 @@ pub struct SampledRows<T> {
 ///
 /// # Errors
 /// There are too many rows for one call.
-pub fn view<T: Cell>(rows: &Matrix<T>) -> Result<Rows<'_, T>> {
+pub fn view<T: Element>(rows: &Matrix<T>) -> Result<Rows<'_, T>> {
     Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides()).map_err(library_error)
 }
 
@@ -101,7 +101,7 @@ impl<'f> RowSource<'f> {
     ///
     /// # Errors
     /// The rows can't be read, or `one` or `take` fails.
-    pub fn each<T: Cell>(
+    pub fn each<T: Element>(
         &self,
         columns: usize,
         one: impl Fn(&Matrix<T>) -> Result<Table> + Sync,
@@ -109,7 +109,7 @@ impl<'f> RowSource<'f> {
     ) -> Result<u64> {
         let mut taker = Take(take);
         let one = |rows: &mut Matrix<T>| {
-            self.missing.mark(self.forest, rows);
+            self.missing.to_nan(self.forest, rows);
             one(rows)
         };
         match &self.parts {
@@ -131,7 +131,7 @@ impl<'f> RowSource<'f> {
     ///
     /// # Errors
     /// The rows can't be read, there is none, or a label is not one of the model's.
-    pub fn sample<T: Cell>(&self, choice: SampleChoice, chosen: Option<u64>) -> Result<SampledRows<T>> {
+    pub fn sample<T: Element>(&self, choice: SampleChoice, chosen: Option<u64>) -> Result<SampledRows<T>> {
         let columns = self.forest.features.len();
         let mut drawn = Drawn {
             sample: Sample::new(choice.sample as usize, choice.seed),
@@ -217,7 +217,7 @@ struct Drawn<'s, 'f, T> {
     source: &'s RowSource<'f>,
 }
 
-impl<T: Cell> Drawn<'_, '_, T> {
+impl<T: Element> Drawn<'_, '_, T> {
     fn draw_parts<R: PartedRows>(&mut self, parts: &R) -> Result<()> {
         let bar = score::progress(parts);
         while let Some(part) = parts.next_part() {
@@ -233,7 +233,7 @@ impl<T: Cell> Drawn<'_, '_, T> {
 
     fn draw(&mut self, batch: RowBatch<T>) -> Result<()> {
         let RowBatch { mut rows, kept } = batch;
-        self.source.missing.mark(self.source.forest, &mut rows);
+        self.source.missing.to_nan(self.source.forest, &mut rows);
         let rows = rows.by_rows();
         let no_text = |e: std::io::Error| Error::file(self.source.path, e.to_string());
         let labels = kept.first().map(KeptColumn::texts).transpose().map_err(no_text)?;
@@ -243,7 +243,7 @@ impl<T: Cell> Drawn<'_, '_, T> {
                 self.found.chosen = Some(values.to_vec());
             }
             let number = self.sample.seen();
-            let Some(place) = self.sample.place() else { continue };
+            let Some(index) = self.sample.select() else { continue };
             let label = match &labels {
                 Some(labels) => {
                     let text = labels.get(row).map_err(no_text)?;
@@ -252,13 +252,13 @@ impl<T: Cell> Drawn<'_, '_, T> {
                 None => None,
             };
             let found = &mut self.found;
-            if place == found.rows.rows {
+            if index == found.rows.rows {
                 found.rows.values.extend(values);
                 found.rows.rows += 1;
                 found.labels.extend(label);
             } else {
-                found.rows.values[place * rows.columns..][..rows.columns].copy_from_slice(values);
-                found.labels.get_mut(place).into_iter().zip(label).for_each(|(of, label)| *of = label);
+                found.rows.values[index * rows.columns..][..rows.columns].copy_from_slice(values);
+                found.labels.get_mut(index).into_iter().zip(label).for_each(|(of, label)| *of = label);
             }
         }
         self.found.seen = self.sample.seen();

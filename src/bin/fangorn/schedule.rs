@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fangorn::{
     Forest, Predictor, PredictorBuilder,
-    auto::{PlanFile, PlanKey, PlanStore},
+    auto::{PlanFile, ScheduleKey, ScheduleStore},
     forest::Profile,
     graph::{Graph, GraphPredictor, Passes},
     schedule::{BatchSchedules, Device, Preset, Schedule},
@@ -92,8 +92,9 @@ impl Choice {
                 "--schedule tuned: kept schedules are for the CPU; use --backend cpu or another schedule";
             return Err(Error::Request(what.into()));
         }
-        let key = PlanKey::here(forest, rayon::current_num_threads(), sum);
-        let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(library_error)?;
+        let key = ScheduleKey::here(forest, rayon::current_num_threads(), sum);
+        let kept =
+            ScheduleStore::user().map(|store| store.nearest(&key)).transpose().map_err(library_error)?;
         let schedules = kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
             Error::Request(
                 "--schedule tuned: no schedule is kept for this model on this machine; run `fangorn tune MODEL`".into(),

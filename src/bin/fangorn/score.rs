@@ -15,7 +15,7 @@ use crate::{
     atomic_file::{self, AtomicFile},
     error::{Error, Result, catch_panic, note},
     output::{Sink, Table},
-    rows::{Cell, Matrix, OnError, PartedRows, RowBatch},
+    rows::{Element, Matrix, OnError, PartedRows, RowBatch},
     tables::{BATCH_ROWS, ColumnNames, ScoredBatch, ScoredSchema, TableWriter},
 };
 
@@ -57,7 +57,7 @@ pub trait TakesParts {
 ///
 /// # Errors
 /// A part can't be read or predicted, or `taker` fails.
-pub fn score<T: Cell, R: PartedRows>(
+pub fn score<T: Element, R: PartedRows>(
     source: &R,
     columns: usize,
     on_error: OnError,
@@ -124,7 +124,7 @@ pub fn score<T: Cell, R: PartedRows>(
 }
 
 /// Cuts a batch into batches of at most `most_rows` rows.
-fn cut<T: Cell>(batch: RowBatch<T>, most_rows: usize) -> Vec<RowBatch<T>> {
+fn cut<T: Element>(batch: RowBatch<T>, most_rows: usize) -> Vec<RowBatch<T>> {
     if batch.rows.rows <= most_rows {
         return vec![batch];
     }
@@ -138,7 +138,7 @@ fn cut<T: Cell>(batch: RowBatch<T>, most_rows: usize) -> Vec<RowBatch<T>> {
 }
 
 /// Reads and predicts the batches of a part, each of at most `most_rows` rows, until one fails or nobody needs more.
-fn predict_part<T: Cell, R: PartedRows>(
+fn predict_part<T: Element, R: PartedRows>(
     source: &R,
     part: R::Part,
     (on_error, most_rows): (OnError, usize),

@@ -63,7 +63,7 @@ pub fn fitted(text: &str, pixels: f64) -> String {
     kept
 }
 
-/// The point of a text that is put at a position.
+/// The point of a text that lies at the given coordinates.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     /// Its beginning.
@@ -230,8 +230,8 @@ impl Scale {
     pub fn of(&self, number: f64) -> f64 {
         let [least, largest] = self.from;
         // Halving both keeps the differences finite.
-        let part = (number / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0);
-        self.to[0] + part.clamp(0.0, 1.0) * (self.to[1] - self.to[0])
+        let ratio = (number / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0);
+        self.to[0] + ratio.clamp(0.0, 1.0) * (self.to[1] - self.to[0])
     }
 
     /// Returns the pixel in the middle.
@@ -244,10 +244,12 @@ impl Scale {
         let [least, largest] = self.from;
         let rough = (largest / most.max(1) as f64) - (least / most.max(1) as f64);
         let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|step| *step >= rough);
-        let Some(step) = step.filter(|step| step.is_finite() && *step > 0.0) else { return Vec::new() };
-        let first = (least / step).ceil();
-        let ticks = (0..=most).map(|n| (first + n as f64) * step).take_while(|tick| *tick <= largest);
+        let stride = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|stride| *stride >= rough);
+        let Some(stride) = stride.filter(|stride| stride.is_finite() && *stride > 0.0) else {
+            return Vec::new();
+        };
+        let first = (least / stride).ceil();
+        let ticks = (0..=most).map(|n| (first + n as f64) * stride).take_while(|tick| *tick <= largest);
         // Adding zero turns -0 into 0.
         ticks.map(|tick| tick + 0.0).collect()
     }

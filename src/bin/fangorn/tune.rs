@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{Args, value_parser};
-use fangorn::auto::{PlanStore, Progress, TimedSchedule, TimingRecord, Tuned, Tuner};
+use fangorn::auto::{Progress, ScheduleStore, TimedSchedule, TimingRecord, Tuned, Tuner};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -144,7 +144,7 @@ pub fn run(args: &Tune) -> Result<Outcome> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(args.threads)).build();
     let pool = pool.map_err(|e| Error::Request(format!("--threads {}: {e}; ask for fewer", args.threads)))?;
     let bar = bar(args);
-    let store = PlanStore::user();
+    let store = ScheduleStore::user();
     let tuner = Tuner::new(&forest)
         .store(store.as_ref())
         .fresh(args.fresh)
@@ -157,7 +157,7 @@ pub fn run(args: &Tune) -> Result<Outcome> {
     let tuned = pool.install(|| tuner.run(|progress| show(&bar, args, progress))).map_err(library_error)?;
     bar.finish_and_clear();
     if let Some(path) = &args.output {
-        let plan = tuned.plan(&forest).to_string();
+        let plan = tuned.plan_file(&forest).to_string();
         AtomicFile::write(path, |out| out.write_all(plan.as_bytes()))?;
     }
     if let Some(path) = &args.records {

@@ -14,7 +14,7 @@ use fangorn::{
 
 use crate::{
     error::{Error, Result},
-    measure::{Answer, Question},
+    measure::{Answer, Job},
 };
 
 /// The seconds for which each schedule is timed.
@@ -169,7 +169,7 @@ struct Timer<'a> {
 
 struct Process {
     child: Child,
-    questions: ChildStdin,
+    jobs: ChildStdin,
     answers: Receiver<String>,
 }
 
@@ -213,9 +213,9 @@ impl<'a> Timer<'a> {
             None => self.start().map_err(|e| format!("the process that times schedules can't start: {e}"))?,
         };
         let process = self.process.insert(process);
-        let question = Question { schedule: schedule.map(ToString::to_string), seconds: SECONDS };
-        let line = serde_json::to_string(&question).map_err(|e| e.to_string())?;
-        let asked = writeln!(process.questions, "{line}").and_then(|()| process.questions.flush());
+        let job = Job { schedule: schedule.map(ToString::to_string), seconds: SECONDS };
+        let line = serde_json::to_string(&job).map_err(|e| e.to_string())?;
+        let asked = writeln!(process.jobs, "{line}").and_then(|()| process.jobs.flush());
         let answer = match asked {
             Ok(()) => process.answers.recv_timeout(PATIENCE).map_err(|e| e.to_string()),
             Err(e) => Err(e.to_string()),
@@ -240,7 +240,7 @@ impl<'a> Timer<'a> {
         command.arg("measure").args(&self.request.arguments).args(["--batch", &self.rows.to_string()]);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let (Some(questions), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(jobs), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::ErrorKind::BrokenPipe.into());
         };
         let (send, answers) = channel();
@@ -251,7 +251,7 @@ impl<'a> Timer<'a> {
                 }
             }
         });
-        Ok(Process { child, questions, answers })
+        Ok(Process { child, jobs, answers })
     }
 }
 

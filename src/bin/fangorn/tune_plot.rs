@@ -82,7 +82,7 @@ fn panel<B: DrawingBackend>(
     for (name, color) in [("blends", BLENDS), ("walks on ranks", RANKS), ("walks on values", VALUES)] {
         let style: ShapeStyle = color.filled();
         let points = all.iter().zip(1..).filter(|(timed, _)| kind_of(timed) == name);
-        let series = points.map(|(timed, place)| Circle::new((f64::from(place), micros(timed)), 3, style));
+        let series = points.map(|(timed, x)| Circle::new((f64::from(x), micros(timed)), 3, style));
         let series: Vec<_> = series.collect();
         if !series.is_empty() {
             chart

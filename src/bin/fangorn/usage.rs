@@ -48,8 +48,8 @@ fn visible(command: &Command) -> Vec<&str> {
     command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(Command::get_name).collect()
 }
 
-/// Returns a part of an error that is one text.
-fn part(error: &Error, kind: ContextKind) -> Option<&str> {
+/// Returns the context of an error if it is one text.
+fn context(error: &Error, kind: ContextKind) -> Option<&str> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text),
         _ => None,
@@ -57,7 +57,7 @@ fn part(error: &Error, kind: ContextKind) -> Option<&str> {
 }
 
 fn unknown_command(error: &Error, command: &Command) -> String {
-    let given = part(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+    let given = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
     let known = visible(command);
     let near: &[String] = match error.get(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::Strings(near)) => near,
@@ -69,11 +69,11 @@ fn unknown_command(error: &Error, command: &Command) -> String {
 
 /// Leaves out clap's tip to pass the option after `--`, where it would be a file's name.
 fn unknown_argument(error: &Error) -> String {
-    let given = part(error, ContextKind::InvalidArg).unwrap_or_default();
+    let given = context(error, ContextKind::InvalidArg).unwrap_or_default();
     if !given.starts_with('-') {
         return format!("unexpected argument '{given}'");
     }
-    let near = part(error, ContextKind::SuggestedArg);
+    let near = context(error, ContextKind::SuggestedArg);
     let remedy = match near.is_none() && given.contains("thread") {
         true => "; the variable RAYON_NUM_THREADS sets the number of threads",
         false => "",
@@ -97,7 +97,7 @@ fn hyphened_value<C: CommandFactory>(
     command: &Command,
     arguments: &[OsString],
 ) -> Option<String> {
-    let given = part(error, ContextKind::InvalidArg)?;
+    let given = context(error, ContextKind::InvalidArg)?;
     let is_number = |text: &str| {
         text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
     };
@@ -131,8 +131,8 @@ fn wrong_value(error: &Error) -> Option<String> {
     if error.kind() != ErrorKind::ValueValidation {
         return None;
     }
-    let option = part(error, ContextKind::InvalidArg)?;
-    let value = part(error, ContextKind::InvalidValue)?;
+    let option = context(error, ContextKind::InvalidArg)?;
+    let value = context(error, ContextKind::InvalidValue)?;
     let remedy = remedy(option, error.source()?);
     Some(format!("invalid value '{value}' for '{option}': {remedy}"))
 }
@@ -161,9 +161,10 @@ fn remedy(option: &str, error: &(dyn std::error::Error + 'static)) -> String {
 /// Joins the parser's paragraphs into one line. Leaves out the usage and the hint at `--help`.
 fn sentences(error: &Error) -> String {
     let text = error.render().to_string();
-    let said = |part: &&str| !part.starts_with("Usage:") && !part.starts_with("For more information");
-    let parts: Vec<String> = text.split("\n\n").map(str::trim).filter(said).map(sentence).collect();
-    parts.join("; ").trim_start_matches("error: ").to_owned()
+    let said =
+        |paragraph: &&str| !paragraph.starts_with("Usage:") && !paragraph.starts_with("For more information");
+    let paragraphs: Vec<String> = text.split("\n\n").map(str::trim).filter(said).map(sentence).collect();
+    paragraphs.join("; ").trim_start_matches("error: ").to_owned()
 }
 
 /// Returns a paragraph as one line. The items of a list under a colon get commas.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Outcome,
-    backend::{Backend, Engine},
+    backend::{Backend, CompiledForest},
     compare,
     error::{Error, Result, one_line, say},
     limits::LimitsChoice,
@@ -288,9 +288,9 @@ fn of_rows(forest: &Forest, runner: &impl Runner<f32>, rows: &Matrix<f32>) -> Op
     })
 }
 
-/// Lets a self-check run an engine of one of burn's backends.
+/// Lets a self-check run a forest on one of burn's backends.
 struct BackendRunner<'e, 'f> {
-    engine: &'e Engine<'f>,
+    compiled: &'e CompiledForest<'f>,
     columns: usize,
 }
 
@@ -302,11 +302,11 @@ impl BackendRunner<'_, '_> {
 
 impl Runner<f32> for BackendRunner<'_, '_> {
     fn leaf_slots(&self, rows: &[f32]) -> Option<RunResult<u32>> {
-        Some(self.engine.slots(&self.matrix(rows)).map_err(Into::into))
+        Some(self.compiled.slots(&self.matrix(rows)).map_err(Into::into))
     }
 
     fn margins(&self, rows: &[f32]) -> Option<RunResult<f32>> {
-        Some(self.engine.margins(&self.matrix(rows)).map_err(Into::into))
+        Some(self.compiled.margins(&self.matrix(rows)).map_err(Into::into))
     }
 
     fn flushes_denormals(&self) -> bool {
@@ -334,12 +334,12 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
         // A device's kernels are the same for all batches of a schedule, and a software device is slow, so one round of
         // generated rows is enough.
         let check = if backend.is_gpu() { SelfCheck::Quick } else { SelfCheck::Full };
-        let checked = Engine::open(backend, forest, &choice, Contract::Any).map(|engine| {
-            let opened = BackendRunner { engine: &engine, columns: forest.features.len() };
+        let checked = CompiledForest::open(backend, forest, &choice, Contract::Any).map(|compiled| {
+            let opened = BackendRunner { compiled: &compiled, columns: forest.features.len() };
             Check::new(forest, check)
                 .run(&opened, &mut |_, _| bar.tick())
                 .or_else(|| given.and_then(|rows| of_rows(forest, &opened, rows)))
-                .or_else(|| engine.warnings().into_iter().find_map(fell_back))
+                .or_else(|| compiled.warnings().into_iter().find_map(fell_back))
         });
         lines.push(line(preset, engine, checked.map_or_else(|e| refusal(&e), outcome)));
         bar.inc(1);

@@ -107,9 +107,9 @@ impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
     }
 }
 
-/// Work on a block of rows, a register at a time.
+/// Work on a row block, a register at a time.
 pub(super) trait Work {
-    /// Writes the results of the block's rows.
+    /// Writes the results of the row block's rows.
     fn run<V: Lanes>(&self, out: &mut [f32]);
 }
 

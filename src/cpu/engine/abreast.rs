@@ -29,7 +29,7 @@ impl BlockEngine for Abreast {
     }
 
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
-        let room = block.tree.step == 1 && block.tree.count >= TREES;
+        let room = block.tree.stride == 1 && block.tree.count >= TREES;
         room && source.singles().is_some_and(vectors::fits) && trees.can_be_gathered()
     }
 

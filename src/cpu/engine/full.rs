@@ -217,7 +217,7 @@ impl FullTrees {
         };
         // Whole groups of neighbouring trees: `new` gives the trees of such a group the same number of
         // levels.
-        let whole = if tree.step == 1 && tree.start.is_multiple_of(SIDE_BY_SIDE) {
+        let whole = if tree.stride == 1 && tree.start.is_multiple_of(SIDE_BY_SIDE) {
             tree.count / SIDE_BY_SIDE * SIDE_BY_SIDE
         } else {
             0
@@ -538,7 +538,7 @@ mod tests {
                 walked += 1;
                 let slots = reference::leaf_slots(&forest, &row);
                 for full in [&full, &FullTrees { avx: false, ..full.clone() }] {
-                    for (start, step, count) in [
+                    for (start, stride, count) in [
                         (0, 1, 9),
                         (0, 1, 4),
                         (4, 1, 5),
@@ -548,7 +548,7 @@ mod tests {
                         (2, 2, 4),
                         (5, 1, 4),
                     ] {
-                        let tree = Span { start, step, count };
+                        let tree = Span { start, stride, count };
                         let found = std::cell::RefCell::new(Vec::new());
                         full.block(values, 5, tree, Recorder(&found));
                         let expected: Vec<_> = (0..count)

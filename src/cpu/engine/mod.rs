@@ -90,7 +90,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Returns the part of the block with only the `k`th of its trees.
+    /// Returns the block with only the `k`th of its trees.
     fn of_tree(self, k: usize) -> Self {
         Self { tree: self.tree.one(k), ..self }
     }
@@ -102,7 +102,7 @@ pub(super) enum Source<'r, 'a, T> {
     /// The rows as the caller handed them over.
     Rows(&'r Rows<'a, T>),
     /// A copy of the rows, column by column.
-    Copy(Window<'a>),
+    Window(Window<'a>),
     /// The ranks of the rows, column by column.
     Ranks(Window<'a, u8>),
 }
@@ -112,7 +112,7 @@ impl<'r, 'a, T: Row> Source<'r, 'a, T> {
     fn singles(self) -> Option<&'r Rows<'a, f32>> {
         match self {
             Self::Rows(rows) => T::singles(rows),
-            Self::Copy(_) | Self::Ranks(_) => None,
+            Self::Window(_) | Self::Ranks(_) => None,
         }
     }
 }
@@ -150,8 +150,8 @@ pub(super) trait BlockEngine: Sized {
     }
 }
 
-/// Runs `find` on parts of a block and hands the leaves that it finds to `sink`. A part has at most as many
-/// walks as [`LeafAddresses`] has room for. `find` gets the part's rows and trees. It stores the leaves of a
+/// Runs `find` on chunks of a block and hands the leaves that it finds to `sink`. A chunk has at most as many
+/// walks as [`LeafAddresses`] has room for. `find` gets the chunk's rows and trees. It stores the leaves of a
 /// tree's rows side by side if rows are inside, otherwise the leaves of a row's trees. `sink` gets the number
 /// of each row plus `by`. The caller lends the room `found`, so that it is cleared only once.
 #[inline(never)]
@@ -165,8 +165,8 @@ fn hand_over<S: Sink>(
     let Block { row, tree, shape } = block;
     if shape.rows_inside {
         let rows = row.count.clamp(1, MOST_ADDRESSES);
-        for tree in tree.parts(MOST_ADDRESSES / rows) {
-            for row in row.parts(rows) {
+        for tree in tree.chunks(MOST_ADDRESSES / rows) {
+            for row in row.chunks(rows) {
                 find(row, tree, found);
                 for (t, found) in found.chunks_exact(row.count).enumerate().take(tree.count) {
                     let position = tree.at(t);
@@ -178,11 +178,11 @@ fn hand_over<S: Sink>(
         return;
     }
     let trees = tree.count.clamp(1, MOST_ADDRESSES);
-    for row in row.parts(MOST_ADDRESSES / trees) {
-        // A row may have more trees than there is room for. Its parts then follow each other, and `sum`
+    for row in row.chunks(MOST_ADDRESSES / trees) {
+        // A row may have more trees than there is room for. Its chunks then follow each other, and `sum`
         // adds up all of them.
         let mut sum = S::Value::default();
-        for tree in tree.parts(trees) {
+        for tree in tree.chunks(trees) {
             find(row, tree, found);
             for (r, found) in found.chunks_exact(tree.count).enumerate().take(row.count) {
                 let row = row.at(r) + by;

@@ -64,9 +64,9 @@ impl BlockEngine for Vectors {
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
         let reached = match source {
             Source::Rows(rows) => T::singles(rows).is_some_and(fits),
-            Source::Copy(_) | Source::Ranks(_) => true,
+            Source::Window(_) | Source::Ranks(_) => true,
         };
-        reached && block.shape.rows_inside && block.row.step == 1 && trees.can_be_gathered()
+        reached && block.shape.rows_inside && block.row.stride == 1 && trees.can_be_gathered()
     }
 
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
@@ -91,7 +91,7 @@ impl BlockEngine for Vectors {
                     Some(rows) => in_vectors(trees, rows, block, found, sink),
                     None => unreachable!("vectors serve rows of `f32`"),
                 },
-                Source::Copy(window) => in_vectors(trees, window, block, found, sink),
+                Source::Window(window) => in_vectors(trees, window, block, found, sink),
                 Source::Ranks(ranks) => in_ranks(trees, ranks, block, found, sink),
             }
         }
@@ -143,7 +143,7 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     unsafe { in_vectors(trees, ranks, block, found, sink) }
 }
 
-/// Takes the walks of one tree on, each row from its address in `from`. All rows lie in one block of
+/// Takes the walks of one tree on, each row from its address in `from`. All rows lie in one row block of
 /// the window.
 ///
 /// # Safety
@@ -158,7 +158,7 @@ pub(in crate::cpu) unsafe fn walk_on(
     found: &mut LeafAddresses,
 ) {
     // SAFETY: the caller upholds that the machine has vector kernels, that the window holds the rows in
-    // one block, and that `from` has 64 addresses of nodes of the tree. Only blends call this, and they
+    // one row block, and that `from` has 64 addresses of nodes of the tree. Only blends call this, and they
     // are built for layouts without tiles.
     unsafe { of_encoding!(trees.nodes, nodes => x86::walk_on(nodes, ranks, row, from, found), _ => {}) }
 }

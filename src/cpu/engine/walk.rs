@@ -62,33 +62,33 @@ pub(in crate::cpu) trait NodeStore {
     }
 }
 
-/// The numbers `start`, `start + step` and so on, `count` of them: rows, or positions of trees.
+/// The numbers `start`, `start + stride` and so on, `count` of them: rows, or positions of trees.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Span {
     pub(in crate::cpu) start: usize,
-    pub(in crate::cpu) step: usize,
+    pub(in crate::cpu) stride: usize,
     pub(in crate::cpu) count: usize,
 }
 
 impl Span {
     /// Returns the span of only the `k`th number.
     pub(in crate::cpu) fn one(self, k: usize) -> Self {
-        Self { start: self.at(k), step: 1, count: 1 }
+        Self { start: self.at(k), stride: 1, count: 1 }
     }
 
     pub(in crate::cpu) fn at(self, k: usize) -> usize {
-        self.start + k * self.step
+        self.start + k * self.stride
     }
 
-    /// Splits the span into parts of `most` numbers. The last part may be shorter.
-    pub(in crate::cpu) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
-        let part = move |k| Self { start: self.at(k), step: self.step, count: most.min(self.count - k) };
-        (0..self.count).step_by(most.max(1)).map(part)
+    /// Splits the span into chunks of `most` numbers. The last chunk may be shorter.
+    pub(in crate::cpu) fn chunks(self, most: usize) -> impl Iterator<Item = Self> {
+        let chunk = move |k| Self { start: self.at(k), stride: self.stride, count: most.min(self.count - k) };
+        (0..self.count).step_by(most.max(1)).map(chunk)
     }
 
-    /// Returns the part of the span that lies in a range.
+    /// Returns the numbers of the span that lie in a range.
     pub(in crate::cpu) fn within(self, range: &std::ops::Range<usize>) -> Self {
-        let before = |end: usize| end.saturating_sub(self.start).div_ceil(self.step).min(self.count);
+        let before = |end: usize| end.saturating_sub(self.start).div_ceil(self.stride).min(self.count);
         let first = before(range.start);
         Self { start: self.at(first), count: before(range.end).saturating_sub(first), ..self }
     }
@@ -207,7 +207,7 @@ unsafe fn walk<
             // A walk at its leaf waits for the other walks, whose loads overlap.
             let from = nodes.readable(at[l]);
             // SAFETY: the caller upholds that rows are in range. `from` is the address that the walk
-            // has reached, which `Packed::verify` bounds, or a readable one in a leaf's place. The line
+            // has reached, which `Packed::verify` bounds, or a readable one instead of a leaf's. The line
             // below discards a step from a leaf that does not hold.
             let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(from, trees[l].1, rows, row[l]) };
             at[l] = if N::LEAVES_HOLD || open[l] { next } else { at[l] };

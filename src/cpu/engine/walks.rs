@@ -55,7 +55,7 @@ impl BlockEngine for Walks {
                     in_rows(trees, rows, Block { row, tree, ..block }, found);
                 });
             }
-            Source::Copy(window) => by_block(window, block.row, |rows, row, by| {
+            Source::Window(window) => by_row_block(window, block.row, |rows, row, by| {
                 // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows
                 // have the forest's columns. `row` counts rows of this row block of the window.
                 hand_over(Block { row, ..block }, by, found, sink, &mut |row, tree, found| unsafe {
@@ -75,13 +75,13 @@ impl BlockEngine for Walks {
 
 /// Calls `f` for each row block of a window that holds some of the rows of `row`. `f` gets all rows of the
 /// row block, the span of the wanted rows among them, and the index of the row block's first row.
-fn by_block<T: Row>(window: Window<'_, T>, row: Span, mut f: impl FnMut(&Rows<'_, T>, Span, usize)) {
+fn by_row_block<T: Row>(window: Window<'_, T>, row: Span, mut f: impl FnMut(&Rows<'_, T>, Span, usize)) {
     let mut done = 0;
     while done < row.count {
         let first = row.at(done);
-        let (rows, place) = window.rows(first);
-        let count = (rows.len() - place).div_ceil(row.step).min(row.count - done);
-        f(&rows, Span { start: place, step: row.step, count }, first - place);
+        let (rows, offset) = window.rows(first);
+        let count = (rows.len() - offset).div_ceil(row.stride).min(row.count - done);
+        f(&rows, Span { start: offset, stride: row.stride, count }, first - offset);
         done += count;
     }
 }
@@ -117,22 +117,22 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     sink: S,
 ) {
     let mut walk = |block: Block| {
-        by_block(ranks, block.row, |rows, row, by| {
+        by_row_block(ranks, block.row, |rows, row, by| {
             // SAFETY: the caller upholds that the spans lie inside rows and trees and that the window
-            // has the forest's columns. `row` counts rows of this block of the window.
+            // has the forest's columns. `row` counts rows of this row block of the window.
             hand_over(Block { row, ..block }, by, found, sink, &mut |row, tree, found| unsafe {
                 in_rows(trees, rows, Block { row, tree, ..block }, found);
             });
         });
     };
-    // Rows in one block of the window are walked tree by tree anyway.
+    // Rows in one row block of the window are walked tree by tree anyway.
     match block.shape.rows_inside && !ranks.together(block.row) {
         true => (0..block.tree.count).for_each(|t| walk(block.of_tree(t))),
         false => walk(block),
     }
 }
 
-/// Takes the walks of one tree on, each row from its address in `from`. All rows lie in one block of
+/// Takes the walks of one tree on, each row from its address in `from`. All rows lie in one row block of
 /// the window.
 ///
 /// # Safety
@@ -145,12 +145,12 @@ pub(in crate::cpu) unsafe fn walk_on(
     from: WalkStarts<'_>,
     found: &mut LeafAddresses,
 ) {
-    let (rows, place) = ranks.rows(row.start);
-    let part = Span { start: place, ..row };
-    // SAFETY: the caller upholds that the window holds the rows in one block and that `from` has
+    let (rows, offset) = ranks.rows(row.start);
+    let own = Span { start: offset, ..row };
+    // SAFETY: the caller upholds that the window holds the rows in one row block and that `from` has
     // addresses of nodes of the tree. Only blends call this, and they are built for plans without
     // questions and layouts without tiles.
-    unsafe { of_encoding!(trees.nodes, nodes => walk::walk_on(nodes, &rows, part, from, found), _ => {}) }
+    unsafe { of_encoding!(trees.nodes, nodes => walk::walk_on(nodes, &rows, own, from, found), _ => {}) }
 }
 
 /// Walks rows with any strides through nodes with any question, and four walks advance together. It is the

@@ -1,6 +1,6 @@
 //! Column blocks: sixteen adjacent columns of a row, as many `f32` values as a cache line holds.
 
-pub(crate) use crate::cost::BLOCK;
+pub(crate) use crate::cost::ROW_BLOCK;
 use crate::cpu::cache_line::CacheLine;
 
 /// Columns of a column block.
@@ -10,7 +10,7 @@ pub(crate) const MOST_LAYERS: usize = 4;
 
 /// For one layer: which values of 64 rows reach the threshold of their column, as `[half][row]`. Bit `i` of a
 /// byte stands for column `i` of the column block in half 0, and for column `8 + i` in half 1.
-pub(in crate::cpu) type ThresholdMasks = CacheLine<[[u8; BLOCK]; 2]>;
+pub(in crate::cpu) type ThresholdMasks = CacheLine<[[u8; ROW_BLOCK]; 2]>;
 
 /// Sixteen adjacent columns of a row, or fewer at the end of the row, and which of them are wanted.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct ColumnBlock {
 }
 
 impl ColumnBlock {
-    /// Has each column block prefetch the column block that comes `by` places after it.
+    /// Has each column block prefetch the column block that comes `by` column blocks after it.
     pub(crate) fn prefetch_ahead<'l>(column_blocks: impl Iterator<Item = &'l mut Self>, by: usize) {
         let mut column_blocks: Vec<_> = column_blocks.collect();
         let firsts: Vec<u32> = column_blocks.iter().skip(by).map(|column_block| column_block.first).collect();

@@ -33,11 +33,11 @@ impl RankedColumn {
     }
 }
 
-/// The plan of all column blocks: which columns are ranked in layers, which are searched, and which are
+/// How column blocks are ranked: which columns are ranked in layers, which are searched, and which are
 /// neither.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnBlocks {
-    column_blocks: Vec<Plan>,
+    column_blocks: Vec<Entry>,
     /// The layers of all column blocks.
     layers: Vec<CacheLine<[f32; BLOCK_COLUMNS]>>,
     layered: Vec<LayeredColumn>,
@@ -50,7 +50,7 @@ pub(super) struct ColumnBlocks {
 
 /// One column block, and its ranges in the lists of [`ColumnBlocks`].
 #[derive(Clone, Debug)]
-struct Plan {
+struct Entry {
     column_block: ColumnBlock,
     sheets: [LayerGroup; 2],
     searched: (u32, u32),
@@ -92,9 +92,9 @@ fn seconds(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)], layered: 
 
 /// Returns the fastest layering of the columns of one column block.
 fn best(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)]) -> Layering {
-    let ways = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
-    let seconds = |way: &Layering| seconds(costs, columns, *way);
-    ways.min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_default()
+    let layerings = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
+    let seconds = |layering: &Layering| seconds(costs, columns, *layering);
+    layerings.min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_default()
 }
 
 /// How many thresholds a column may have to be ranked in layers, indexed by [`Missing`].
@@ -120,7 +120,7 @@ impl ColumnBlocks {
         }
         if new.column_blocks.len() > Machine::here().hardware.prefetched {
             ColumnBlock::prefetch_ahead(
-                new.column_blocks.iter_mut().map(|plan| &mut plan.column_block),
+                new.column_blocks.iter_mut().map(|entry| &mut entry.column_block),
                 AHEAD,
             );
         }
@@ -179,12 +179,12 @@ impl ColumnBlocks {
         ColumnSearch::count_runs(own);
         let searched = (begins.0, self.searched.len() as u32);
         let others = (begins.1, self.others.len() as u32);
-        self.column_blocks.push(Plan { column_block, sheets, searched, others });
+        self.column_blocks.push(Entry { column_block, sheets, searched, others });
     }
 
     /// The column blocks in the order of their columns.
     pub(super) fn iter(&self) -> impl Iterator<Item = ColumnBlockRef<'_>> {
-        self.column_blocks.iter().map(|plan| ColumnBlockRef { of: self, plan })
+        self.column_blocks.iter().map(|entry| ColumnBlockRef { of: self, entry })
     }
 }
 
@@ -192,7 +192,7 @@ impl ColumnBlocks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnBlockRef<'l> {
     of: &'l ColumnBlocks,
-    plan: &'l Plan,
+    entry: &'l Entry,
 }
 
 impl<'l> ColumnBlockRef<'l> {
@@ -205,10 +205,10 @@ impl<'l> ColumnBlockRef<'l> {
         out: &mut [u8],
         apart: usize,
     ) -> ColumnBlock {
-        let mut column_block = self.plan.column_block;
+        let mut column_block = self.entry.column_block;
         // The arrays are borrowed. An array that is moved into an iterator is loaded as a whole before the
-        // stores of its parts have completed, and that load waits for them.
-        for (sheet, missing) in self.plan.sheets.iter().zip(&MISSING) {
+        // stores of its elements have completed, and that load waits for them.
+        for (sheet, missing) in self.entry.sheets.iter().zip(&MISSING) {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {
                 let layers = within(&self.of.layers, sheet.layers);
@@ -221,12 +221,12 @@ impl<'l> ColumnBlockRef<'l> {
 
     /// The columns of ranks that are searched.
     pub(super) fn searched(&self) -> &'l [ColumnSearch] {
-        within(&self.of.searched, self.plan.searched)
+        within(&self.of.searched, self.entry.searched)
     }
 
     /// The columns of ranks that take neither layers nor a search.
     pub(super) fn others(&self) -> &'l [(u32, u8)] {
-        within(&self.of.others, self.plan.others)
+        within(&self.of.others, self.entry.others)
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
     use crate::{
         cpu::{
             Ranker, Rows,
-            ranking::{column_block::BLOCK_COLUMNS, search::BLOCK},
+            ranking::{column_block::BLOCK_COLUMNS, search::ROW_BLOCK},
         },
         forest::{Forest, Predicate, Real, Side},
         ranks::{Choice, ColumnKind, Ranks},
@@ -261,7 +261,7 @@ mod tests {
             (16, (0..16).map(mixed).collect()),
             (19, (0..19).map(mixed).collect()),
             (35, (0..35).map(mixed).collect()),
-            // Layers hold a whole block, the last column with the fewest thresholds.
+            // Layers hold a whole column block, the last column with the fewest thresholds.
             (16, (0..16).map(|f| (f, [2, 1][f as usize % 2], Side::Left)).collect()),
             // Two columns follow each other, of features that are far apart.
             (300, vec![(1, 3, Side::Left), (256, 3, Side::Left)]),
@@ -286,11 +286,15 @@ mod tests {
                 let rows = Rows::new(&values, features as usize).expect("rows");
                 let mut expected = vec![0u8; count * columns];
                 ranker.rank(&rows, &mut expected).expect("room for all");
-                let mut found = vec![0xee; columns * BLOCK];
+                let mut found = vec![0xee; columns * ROW_BLOCK];
                 ranker.rank_blocks(&rows, &mut found).expect("room for all");
                 for (i, rank) in expected.iter().enumerate() {
                     let (r, c) = (i / columns, i % columns);
-                    assert_eq!(found[c * BLOCK + r], *rank, "row {r} of {count}, column {c} of {columns}");
+                    assert_eq!(
+                        found[c * ROW_BLOCK + r],
+                        *rank,
+                        "row {r} of {count}, column {c} of {columns}"
+                    );
                 }
             }
         }
@@ -339,16 +343,17 @@ mod tests {
                 4 => -0.0,
                 5 => own.next_up(),
                 6 => own,
-                _ if r / BLOCK % 4 == 3 => own.next_down(),
+                _ if r / ROW_BLOCK % 4 == 3 => own.next_down(),
                 _ => own + spread(f, r) * 0.01,
             }
         };
-        let all: Vec<f32> = (0..16 * BLOCK * FEATURES).map(value).collect();
-        for (first, count) in [(0, 16 * BLOCK), (64, 64), (5, 65), (9, 127), (1, 129), (100, 150), (192, 17)]
+        let all: Vec<f32> = (0..16 * ROW_BLOCK * FEATURES).map(value).collect();
+        for (first, count) in
+            [(0, 16 * ROW_BLOCK), (64, 64), (5, 65), (9, 127), (1, 129), (100, 150), (192, 17)]
         {
             let values = &all[first * FEATURES..][..count * FEATURES];
             let rows = Rows::new(values, FEATURES).expect("rows");
-            let mut found = vec![0xee; columns * count.next_multiple_of(BLOCK)];
+            let mut found = vec![0xee; columns * count.next_multiple_of(ROW_BLOCK)];
             ranker.rank_blocks(&rows, &mut found).expect("room for all");
             let mut strided = vec![0xee; columns * count];
             ranker.rank_strided(&rows, &mut strided, [1, count]).expect("room for all");
@@ -363,7 +368,7 @@ mod tests {
                         true => 0,
                         false => own.partition_point(|t| t.0 <= f64::from(*value)),
                     };
-                    let rank = found[(r / BLOCK * columns + c) * BLOCK + r % BLOCK];
+                    let rank = found[(r / ROW_BLOCK * columns + c) * ROW_BLOCK + r % ROW_BLOCK];
                     assert_eq!(usize::from(rank), expected, "{value:e} in row {r} of {count}, column {c}");
                     assert_eq!(strided[c * count + r], rank, "{value:e} in row {r} of {count}, column {c}");
                 }

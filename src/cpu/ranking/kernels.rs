@@ -2,7 +2,7 @@
 
 use super::{
     count::FAN,
-    search::{BLOCK, CategoryBits, ColumnSearch, Columns, ZeroAside},
+    search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
 };
 use crate::cpu::{cache_line::CacheLine, nodes::Compare};
 #[cfg(target_arch = "aarch64")]
@@ -31,7 +31,7 @@ pub(super) fn ranks(
 }
 
 /// Writes for each of 64 codes its bit in a table: 1 or 0.
-pub(super) fn bits(codes: &CategoryBits, table: &[u8; 32], out: &mut [u8; BLOCK]) {
+pub(super) fn bits(codes: &CategoryBits, table: &[u8; 32], out: &mut [u8; ROW_BLOCK]) {
     #[cfg(target_arch = "x86_64")]
     if crate::cpu::arch::x86::rank::bits(table, codes, out) {
         return;
@@ -47,7 +47,11 @@ pub(super) fn bits(codes: &CategoryBits, table: &[u8; 32], out: &mut [u8; BLOCK]
 }
 
 /// Writes for each of 64 values 1 if a split that sends zeros aside sends it right, and 0 otherwise.
-pub(super) fn zero_aside<C: Compare>(split: &ZeroAside<C>, values: &[C; BLOCK], out: &mut [u8; BLOCK]) {
+pub(super) fn zero_aside<C: Compare>(
+    split: &ZeroAside<C>,
+    values: &[C; ROW_BLOCK],
+    out: &mut [u8; ROW_BLOCK],
+) {
     #[cfg(target_arch = "x86_64")]
     if crate::cpu::arch::x86::rank::zero_aside(split, values, out) {
         return;

@@ -11,7 +11,7 @@ use super::{
     column_blocks::{ColumnBlocks, RankedColumn},
     kernels,
     row_block::{ColumnBlockRoom, RowBlock},
-    search::{self, BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, ZeroAside},
+    search::{self, CategoryBits, ColumnSearch, Columns, Missing, ROW_BLOCK, Search, ZeroAside},
     tables::{Table, Tables},
 };
 use crate::{
@@ -217,30 +217,29 @@ impl Ranker {
         Ok(())
     }
 
-    /// Writes the ranks of rows as bytes, in row blocks of 64: block after block, and in each block column
-    /// after column of 64 ranks. Places past the last row get arbitrary ranks.
+    /// Writes the ranks of rows as bytes, in row blocks of 64: row block after row block, and in each one column
+    /// after column of 64 ranks. Rows past the last one get arbitrary ranks.
     pub(crate) fn rank_blocks<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
-        let room = self.columns * BLOCK;
-        let column_blocks = self
-            .column_blocks
-            .as_ref()
-            .filter(|_| rows.columns() == self.features && out.len() >= rows.len().div_ceil(BLOCK) * room);
+        let room = self.columns * ROW_BLOCK;
+        let column_blocks = self.column_blocks.as_ref().filter(|_| {
+            rows.columns() == self.features && out.len() >= rows.len().div_ceil(ROW_BLOCK) * room
+        });
         let mut first = 0;
         while first < rows.len() {
-            let out = &mut out[first / BLOCK * room..];
+            let out = &mut out[first / ROW_BLOCK * room..];
             let done = column_blocks.is_some_and(|column_blocks| {
                 self.rank_column_blocks(
                     column_blocks,
                     rows,
                     first,
                     Machine::here().ranking.rows,
-                    (&mut *out, BLOCK),
+                    (&mut *out, ROW_BLOCK),
                 )
             });
             if !done {
-                self.rank_strided(&rows.slice(first, BLOCK), out, [1, BLOCK])?;
+                self.rank_strided(&rows.slice(first, ROW_BLOCK), out, [1, ROW_BLOCK])?;
             }
-            first += BLOCK;
+            first += ROW_BLOCK;
         }
         Ok(())
     }
@@ -254,18 +253,25 @@ impl Ranker {
     ) {
         let mut first = 0;
         let least = Machine::here().ranking.rows;
-        let column_blocks = self.column_blocks.as_ref().filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
+        let column_blocks =
+            self.column_blocks.as_ref().filter(|_| strides[0] == 1 && strides[1] >= ROW_BLOCK);
         while first < rows.len() {
             let left = rows.len() - first;
             if let (Some(column_blocks), Some(out)) = (column_blocks, R::bytes(out))
-                && self.rank_column_blocks(column_blocks, rows, first, BLOCK, (&mut out[first..], strides[1]))
+                && self.rank_column_blocks(
+                    column_blocks,
+                    rows,
+                    first,
+                    ROW_BLOCK,
+                    (&mut out[first..], strides[1]),
+                )
             {
-                first += BLOCK;
+                first += ROW_BLOCK;
                 continue;
             }
             if left >= least {
-                self.some::<T, C, R, BLOCK>(sources, rows, first, out, strides);
-                first += BLOCK.min(left);
+                self.some::<T, C, R, ROW_BLOCK>(sources, rows, first, out, strides);
+                first += ROW_BLOCK.min(left);
             } else {
                 self.some::<T, C, R, 1>(sources, rows, first, out, strides);
                 first += 1;
@@ -290,7 +296,7 @@ impl Ranker {
         while let Some(source) = sources.columns.get(next) {
             let c = next;
             next += 1;
-            if count == BLOCK && strides[0] == 1 && sources.searches[c].is_some() {
+            if count == ROW_BLOCK && strides[0] == 1 && sources.searches[c].is_some() {
                 let done = sources.searched(rows, first, c, &mut out[first..], strides[1]);
                 if done > 0 {
                     next = c + done;
@@ -312,7 +318,7 @@ impl Ranker {
         }
     }
 
-    /// Writes the ranks of the first `count` values in column `c` of ranks. Ranks lie `apart` places from
+    /// Writes the ranks of the first `count` values in column `c` of ranks. Ranks lie `apart` elements from
     /// each other. `coded` keeps the category codes of the last feature.
     fn one<C: Compare, R: Rank, const N: usize>(
         &self,
@@ -369,7 +375,7 @@ impl Ranker {
 
     /// Writes the ranks of the row block from `first` on, as bytes, one column block at a time. Returns
     /// `false` if fewer than `least` rows are left, or if the values of a row are not adjacent `f32`. `out`
-    /// is the room and the distance between columns of ranks. Places past the last row get arbitrary ranks.
+    /// is the room and the distance between columns of ranks. Rows past the last one get arbitrary ranks.
     fn rank_column_blocks<T: Row>(
         &self,
         column_blocks: &ColumnBlocks,
@@ -381,7 +387,7 @@ impl Ranker {
         thread_local!(static ROOM: RefCell<ColumnBlockRoom> = const { RefCell::new(ColumnBlockRoom::EMPTY) });
         // Rows with one column already are that column, so a copy would gain nothing.
         let rows = T::singles(rows).filter(|rows| rows.columns() > 1 && rows.len() >= first + least);
-        let Some(block) = rows.and_then(|rows| RowBlock::new(rows, first, BLOCK)) else { return false };
+        let Some(block) = rows.and_then(|rows| RowBlock::new(rows, first, ROW_BLOCK)) else { return false };
         // The code in here never lets rayon run another task on this thread, so nobody borrows the room
         // twice.
         ROOM.with_borrow_mut(|room| self.rank_column_blocks_in(column_blocks, &block, room, out));
@@ -405,15 +411,15 @@ impl Ranker {
             // `left` is borrowed. A copy would be loaded before the stores to `left` have completed, and that
             // load waits for them.
             rows.columns(slice::from_ref(&left), &mut room.columns.0);
-            let values = Columns { of: &room.columns.0[..], apart: BLOCK };
+            let values = Columns { of: &room.columns.0[..], apart: ROW_BLOCK };
             let searched = column_block.searched();
             let done = self.singles.tables.searched(searched, values, Columns { of: &mut *out, apart });
             let left = if done { &[] } else { searched };
             let left = left.iter().map(|of| (of.to, of.from));
             for (column, lane) in left.chain(column_block.others().iter().map(|of| (of.0, of.1.into()))) {
-                let out = &mut out[column as usize * apart..][..BLOCK];
+                let out = &mut out[column as usize * apart..][..ROW_BLOCK];
                 let values = values.column(lane);
-                self.one(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
+                self.one(&self.singles, column as usize, values, &mut coded, out, (ROW_BLOCK, 1));
             }
         }
     }
@@ -436,7 +442,7 @@ fn coded<C>(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option
 }
 
 /// Columns whose values are fetched while as many columns before them are ranked. In columns that lie a power of two
-/// apart, these values compete for a few places of the closest cache.
+/// apart, these values compete for little room in the closest cache.
 const PREFETCHED: usize = 4;
 
 impl<C: Compare> RankSources<C> {
@@ -475,7 +481,7 @@ impl<C: Compare> RankSources<C> {
 
     /// Ranks 64 rows from `first` on, in the columns from `c` on, as long as these are searches and their
     /// values are adjacent. Returns the number of columns. `out` begins with column 0 of ranks; columns lie
-    /// `apart` places from each other.
+    /// `apart` elements from each other.
     fn searched<T: Row + Read<C>, R: Rank>(
         &self,
         rows: &Rows<'_, T>,
@@ -485,20 +491,20 @@ impl<C: Compare> RankSources<C> {
         apart: usize,
     ) -> usize {
         let Some(out) = R::bytes(out) else { return 0 };
-        let Some((values, between)) = rows.columns_of::<C, BLOCK>(first) else { return 0 };
+        let Some((values, between)) = rows.columns_of::<C, ROW_BLOCK>(first) else { return 0 };
         let Some(values) = C::singles(values) else { return 0 };
         let (values, out) = (Columns { of: values, apart: between }, Columns { of: out, apart });
         let own =
             &self.column_searches[self.column_searches.partition_point(|column| (column.to as usize) < c)..];
         let fits = |column: &ColumnSearch| {
-            column.from as usize * between + BLOCK <= values.of.len()
-                && column.to as usize * apart + BLOCK <= out.of.len()
+            column.from as usize * between + ROW_BLOCK <= values.of.len()
+                && column.to as usize * apart + ROW_BLOCK <= out.of.len()
         };
         let those = own.iter().zip(c..).take_while(|(column, c)| column.to as usize == *c && fits(column));
         let own = &own[..those.count()];
         for (at, columns) in own.chunks(PREFETCHED).enumerate() {
             let ahead = own.iter().skip((at + 1) * PREFETCHED).take(PREFETCHED);
-            ahead.for_each(|column| rows.prefetch_column(first, column.from as usize, BLOCK));
+            ahead.for_each(|column| rows.prefetch_column(first, column.from as usize, ROW_BLOCK));
             let out = Columns { of: &mut *out.of, apart };
             if !self.tables.searched(columns, values, out) {
                 return 0;
@@ -512,11 +518,11 @@ impl<C: Compare> RankSources<C> {
     fn bytes(
         &self,
         c: usize,
-        values: &[C; BLOCK],
+        values: &[C; ROW_BLOCK],
         coded: &mut Option<(u32, CategoryRule, CategoryBits)>,
         out: &mut [u8],
     ) -> bool {
-        let mut room = [0; BLOCK];
+        let mut room = [0; ROW_BLOCK];
         let whole = out.first_chunk_mut();
         let ranks = match whole {
             Some(ranks) => ranks,
@@ -544,7 +550,7 @@ impl<C: Compare> RankSources<C> {
             RankRule::ZeroAside(question) => kernels::zero_aside(&question, values, ranks),
             RankRule::Question { .. } => return false,
         }
-        if out.len() < BLOCK {
+        if out.len() < ROW_BLOCK {
             out.copy_from_slice(&room[..out.len()]);
         }
         true
@@ -552,7 +558,7 @@ impl<C: Compare> RankSources<C> {
 }
 
 impl RankSources<f32> {
-    /// Plans how these sources rank rows one column block at a time.
+    /// Decides how these sources rank rows one column block at a time.
     fn column_blocks(&self, ranks: &Ranks) -> ColumnBlocks {
         let column = |(c, column): (usize, &Column)| {
             let thresholds = match (self.searches[c], column.asks) {

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use super::{
     super::{cache_line::CacheLine, rows::Rows},
-    column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ThresholdMasks},
+    column_block::{BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ROW_BLOCK, ThresholdMasks},
     search::{LayeredColumn, Missing},
 };
 use crate::arrays;
@@ -19,22 +19,22 @@ use crate::isa::{Isa, isa};
 /// Room for the numbers that are computed from one column block.
 pub(crate) struct ColumnBlockRoom {
     /// The values, column after column of 64 rows.
-    pub(crate) columns: CacheLine<[f32; BLOCK_COLUMNS * BLOCK]>,
+    pub(crate) columns: CacheLine<[f32; BLOCK_COLUMNS * ROW_BLOCK]>,
     reached: [ThresholdMasks; MOST_LAYERS],
 }
 
 impl ColumnBlockRoom {
     pub(crate) const EMPTY: Self = Self {
-        columns: CacheLine([0.0; BLOCK_COLUMNS * BLOCK]),
-        reached: [const { CacheLine([[0; BLOCK]; 2]) }; MOST_LAYERS],
+        columns: CacheLine([0.0; BLOCK_COLUMNS * ROW_BLOCK]),
+        reached: [const { CacheLine([[0; ROW_BLOCK]; 2]) }; MOST_LAYERS],
     };
 }
 
 /// At most 64 rows, each of adjacent values.
 pub(crate) struct RowBlock<'a> {
-    /// Where each row begins. Places past the last row repeat it. Each pointer points to `columns` values, as
+    /// Where each row begins. Entries past the last row repeat it. Each pointer points to `columns` values, as
     /// [`RowBlock::new`] checks.
-    rows: [*const f32; BLOCK],
+    rows: [*const f32; ROW_BLOCK],
     count: usize,
     columns: usize,
     of: PhantomData<&'a [f32]>,
@@ -44,7 +44,7 @@ impl<'a> RowBlock<'a> {
     /// Returns the rows from `first` on, at most 64 and at most `most`. Returns `None` if there are no
     /// values, or if the values of a row are not adjacent.
     pub(crate) fn new(rows: &Rows<'a>, first: usize, most: usize) -> Option<Self> {
-        let count = rows.len().saturating_sub(first).min(most).min(BLOCK);
+        let count = rows.len().saturating_sub(first).min(most).min(ROW_BLOCK);
         if count == 0 || rows.columns() == 0 || !rows.is_unit() {
             return None;
         }
@@ -63,7 +63,7 @@ impl<'a> RowBlock<'a> {
     }
 
     /// Copies the wanted columns of column blocks, 64 values of each. Column `c` goes to `into[(c - base) *
-    /// 64..]`, where `base` is the first column of the first column block. Places past the last row get
+    /// 64..]`, where `base` is the first column of the first column block. Rows past the last one get
     /// arbitrary values.
     ///
     /// Panics if the rows lack a wanted column or `into` has no room for it.
@@ -71,10 +71,11 @@ impl<'a> RowBlock<'a> {
         let Some(base) = column_blocks.first().map(|column_block| column_block.first) else { return };
         let fits = |column_block: &ColumnBlock| {
             let wanted = column_block.wanted.checked_ilog2().map_or(0, |last| last as usize + 1);
-            let place = column_block.first.checked_sub(base).map(|column| (column as usize + wanted) * BLOCK);
+            let end =
+                column_block.first.checked_sub(base).map(|column| (column as usize + wanted) * ROW_BLOCK);
             wanted <= column_block.most(self.columns)
                 && column_block.first as usize <= self.columns
-                && place.is_some_and(|place| place <= into.len())
+                && end.is_some_and(|end| end <= into.len())
         };
         assert!(column_blocks.iter().all(fits), "columns are the rows', and have room");
         #[cfg(target_arch = "x86_64")]
@@ -105,9 +106,9 @@ impl<'a> RowBlock<'a> {
         for r in 0..self.count {
             for column_block in column_blocks {
                 let row = self.row(r, column_block.first as usize);
-                let into = &mut into[(column_block.first - base) as usize * BLOCK..];
+                let into = &mut into[(column_block.first - base) as usize * ROW_BLOCK..];
                 for c in (0..BLOCK_COLUMNS).filter(|c| column_block.wanted >> c & 1 == 1) {
-                    into[c * BLOCK + r] = row[c];
+                    into[c * ROW_BLOCK + r] = row[c];
                 }
             }
         }
@@ -131,7 +132,7 @@ impl<'a> RowBlock<'a> {
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: the assertion above checks that the column block begins within the rows, `most` is the
-            // number of its columns that they have, and `reached` has a place for every layer.
+            // number of its columns that they have, and `reached` has an element for every layer.
             // `RowBlock::new` has checked the rows.
             let done = unsafe {
                 crate::cpu::arch::x86::layers::reach(&self.rows, most, column_block, layers, missing, reached)
@@ -142,8 +143,8 @@ impl<'a> RowBlock<'a> {
             }
         }
         for (layer, reached) in layers.iter().zip(&mut *reached) {
-            reached.0 = [[0; BLOCK]; 2];
-            for r in 0..BLOCK {
+            reached.0 = [[0; ROW_BLOCK]; 2];
+            for r in 0..ROW_BLOCK {
                 for (c, (value, threshold)) in
                     self.row(r, column_block.first as usize)[..most].iter().zip(layer.0).enumerate()
                 {
@@ -154,7 +155,7 @@ impl<'a> RowBlock<'a> {
         }
         for few in columns {
             let (lane, count) = (usize::from(few.lane), usize::from(few.count));
-            let out = &mut out[few.column as usize * apart..][..BLOCK];
+            let out = &mut out[few.column as usize * apart..][..ROW_BLOCK];
             for (r, out) in out.iter_mut().enumerate() {
                 *out = reached[..count].iter().map(|layer| layer.0[lane / 8][r] >> (lane % 8) & 1).sum();
             }
@@ -178,7 +179,7 @@ mod tests {
         for (count, columns) in [(1, 1), (16, 15), (17, 24), (64, 16), (40, 53), (64, 40)] {
             let values = rows(count, columns);
             let rows = Rows::new(&values, columns).expect("rows");
-            let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
+            let block = RowBlock::new(&rows, 0, ROW_BLOCK).expect("a block");
             let column_blocks: Vec<ColumnBlock> = (0..columns as u32)
                 .step_by(BLOCK_COLUMNS)
                 .map(|first| {
@@ -186,10 +187,10 @@ mod tests {
                     ColumnBlock { first, wanted: there & 0x9bd7, ahead: Some(first / 2) }
                 })
                 .collect();
-            let mut into = vec![77.0; columns.next_multiple_of(BLOCK_COLUMNS) * BLOCK];
+            let mut into = vec![77.0; columns.next_multiple_of(BLOCK_COLUMNS) * ROW_BLOCK];
             block.columns(&column_blocks, &mut into);
             for (i, found) in into.iter().enumerate() {
-                let (c, r) = (i / BLOCK, i % BLOCK);
+                let (c, r) = (i / ROW_BLOCK, i % ROW_BLOCK);
                 let wanted =
                     c < columns && column_blocks[c / BLOCK_COLUMNS].wanted >> (c % BLOCK_COLUMNS) & 1 == 1;
                 match wanted {
@@ -205,9 +206,11 @@ mod tests {
     #[should_panic(expected = "columns are the rows'")]
     fn no_column_is_copied_that_rows_have_not() {
         let rows = Rows::new(&[1.0; 17], 17).expect("rows");
-        let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
-        block
-            .columns(&[ColumnBlock { first: 16, wanted: 2, ahead: None }], &mut [0.0; BLOCK_COLUMNS * BLOCK]);
+        let block = RowBlock::new(&rows, 0, ROW_BLOCK).expect("a block");
+        block.columns(
+            &[ColumnBlock { first: 16, wanted: 2, ahead: None }],
+            &mut [0.0; BLOCK_COLUMNS * ROW_BLOCK],
+        );
     }
 
     #[test]
@@ -217,7 +220,7 @@ mod tests {
         for (count, columns) in [(1, 1), (64, 9), (20, 15), (64, 16), (40, 17), (64, 24), (33, 27)] {
             let values = rows(count, columns);
             let rows = Rows::new(&values, columns).expect("rows");
-            let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
+            let block = RowBlock::new(&rows, 0, ROW_BLOCK).expect("a block");
             for first in (0..columns as u32).step_by(BLOCK_COLUMNS) {
                 for of in 0..=MOST_LAYERS {
                     let layer = |j: usize| CacheLine(std::array::from_fn(|c| (j * 2 + c % 5) as f32 - 5.0));
@@ -232,7 +235,7 @@ mod tests {
                         })
                         .collect();
                     for missing in [Missing::Least, Missing::Most] {
-                        let apart = BLOCK + 3;
+                        let apart = ROW_BLOCK + 3;
                         let mut out = vec![0xee; BLOCK_COLUMNS * apart];
                         let column_block = ColumnBlock { first, wanted: 0, ahead: Some(first) };
                         block.layered(column_block, (&layers, missing), &own, &mut room, &mut out, apart);
@@ -250,7 +253,7 @@ mod tests {
                             }
                         }
                         assert!(
-                            out.chunks(apart).all(|out| out[BLOCK..] == [0xee; 3]),
+                            out.chunks(apart).all(|out| out[ROW_BLOCK..] == [0xee; 3]),
                             "written past a block"
                         );
                     }

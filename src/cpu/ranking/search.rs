@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Rows that are ranked together.
-pub(crate) use super::column_block::BLOCK;
+pub(crate) use super::column_block::ROW_BLOCK;
 /// Levels of the largest search, which has 255 thresholds.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
@@ -68,7 +68,7 @@ impl<C: Compare> ZeroAside<C> {
 
     /// Writes for each value 1 if it goes right, and 0 if it goes left.
     #[inline(always)]
-    pub(crate) fn answer(&self, values: &[C; BLOCK], out: &mut [u8; BLOCK]) {
+    pub(crate) fn answer(&self, values: &[C; ROW_BLOCK], out: &mut [u8; ROW_BLOCK]) {
         for (out, value) in out.iter_mut().zip(values) {
             *out = self.goes_right(*value).into();
         }
@@ -87,37 +87,37 @@ const PAIR: usize = 2 * FAN;
 ///
 /// A value is below a pivot if and only if `value - pivot` has its sign bit set. A pivot of 0 is stored as
 /// -0, so no difference is -0. Pivots are finite, so an infinite value leaves an infinite difference and not
-/// NaN. Places past the last threshold hold `NONE`, whose difference has its sign bit set for every value.
+/// NaN. Entries past the last threshold hold `NONE`, whose difference has its sign bit set for every value.
 ///
-/// All levels but the last are full. The last level has pivots in its first places only, if that saves a
+/// All levels but the last are full. The last level has pivots at its beginning only, if that saves a
 /// kernel registers of pivots: see [`Search::rank`].
 pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>) -> Option<Search> {
     if thresholds.len() > usize::from(u8::MAX) || !thresholds.iter().all(|t| t.is_finite()) {
         return None;
     }
     let levels = (thresholds.len() + 1).next_power_of_two().ilog2();
-    // The number of places on the last level, and how many of them need a pivot.
-    let places = (1usize << levels) / 2;
-    let needed = thresholds.len() + 1 - places;
+    // The number of pivots of a full last level, and how many it needs.
+    let full = (1usize << levels) / 2;
+    let needed = thresholds.len() + 1 - full;
     let pairs = needed.div_ceil(PAIR).next_power_of_two();
-    let count = if pairs * PAIR < places { thresholds.len() } else { (1 << levels) - 1 };
+    let count = if pairs * PAIR < full { thresholds.len() } else { (1 << levels) - 1 };
     let begin = lines.len();
     lines.resize(begin + cache_lines_of(levels), CacheLine([NONE; FAN]));
     let own = |t: f32| if t == 0.0 { -0.0 } else { t };
     let from_greatest = |i: usize| thresholds.get(count - 1 - i).map_or(NONE, |t| own(*t));
-    let last = count + 1 - places;
+    let last = count + 1 - full;
     for level in 0..levels {
-        // `number` is a place of the last level: on the last level the pivot's own place, on any other level
-        // the first place after the pivot.
-        let step = places >> level;
-        for place in 0..1usize << level {
-            let number = place * step + step / 2;
-            let pivot = match step {
+        // `number` is an index on the last level: on the last level the pivot's own index, on any other level
+        // the first index after the pivot.
+        let stride = full >> level;
+        for index in 0..1usize << level {
+            let number = index * stride + stride / 2;
+            let pivot = match stride {
                 1 if number >= last => NONE,
                 1 => from_greatest(2 * number),
                 _ => from_greatest(number + number.min(last) - 1),
             };
-            let at = first_pivot(level) + place;
+            let at = first_pivot(level) + index;
             lines[begin + at / FAN].0[at % FAN] = pivot;
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>
 /// A binary search of the thresholds of one column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// The index of its first cache line of pivots, as [`lay_out`] placed it.
+    /// The index of its first cache line of pivots, where [`lay_out`] put it.
     #[cfg_attr(
         not(any(target_arch = "x86_64", target_arch = "aarch64")),
         allow(dead_code, reason = "only kernels for an instruction set read it")
@@ -159,7 +159,7 @@ impl Search {
     }
 
     /// Returns `[count, double]`, from which kernels compute a rank as `count - min(p, u)`. Here `p` is the
-    /// value's place below the last level, counted from the right, and `u` is `(p + double + 1) / 2`, rounded
+    /// value's index below the last level, counted from the right, and `u` is `(p + double + 1) / 2`, rounded
     /// down.
     ///
     /// If the value meets a pivot on the last level, `p` pivots are above the value, and `u` is at least `p`.
@@ -193,7 +193,7 @@ impl ColumnSearch {
     }
 
     /// Sets the length of the run that begins at each search. A processor predicts the end of a run whose
-    /// length is loaded, but not of one whose length is counted on the way.
+    /// length is loaded, but not of one whose length is counted at the same time.
     pub(crate) fn count_runs(columns: &mut [Self]) {
         let mut next: Option<Self> = None;
         for column in columns.iter_mut().rev() {
@@ -213,15 +213,15 @@ pub(crate) struct Columns<V> {
 }
 
 impl<'v> Columns<&'v [f32]> {
-    pub(crate) fn column(&self, c: u32) -> &'v [f32; BLOCK] {
-        self.of[c as usize * self.apart..].first_chunk().expect("a block of values")
+    pub(crate) fn column(&self, c: u32) -> &'v [f32; ROW_BLOCK] {
+        self.of[c as usize * self.apart..].first_chunk().expect("64 values")
     }
 }
 
 impl Columns<&mut [u8]> {
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
-    pub(in crate::cpu) fn column(&mut self, c: u32) -> &mut [u8; BLOCK] {
-        self.of[c as usize * self.apart..].first_chunk_mut().expect("a block of room")
+    pub(in crate::cpu) fn column(&mut self, c: u32) -> &mut [u8; ROW_BLOCK] {
+        self.of[c as usize * self.apart..].first_chunk_mut().expect("room for 64 ranks")
     }
 }
 
@@ -297,13 +297,13 @@ pub(crate) fn bit(table: &[u8; 32], code: u8) -> u8 {
 /// The codes of 64 values, each as a byte's index in a table of 256 bits and a mask of one bit in that byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CategoryBits {
-    pub(in crate::cpu) byte: [u8; BLOCK],
-    pub(in crate::cpu) bit: [u8; BLOCK],
+    pub(in crate::cpu) byte: [u8; ROW_BLOCK],
+    pub(in crate::cpu) bit: [u8; ROW_BLOCK],
 }
 
 impl CategoryBits {
     /// Encodes 64 values.
-    pub(crate) fn new<C: Compare>(rule: CategoryRule, values: &[C; BLOCK]) -> Self {
+    pub(crate) fn new<C: Compare>(rule: CategoryRule, values: &[C; ROW_BLOCK]) -> Self {
         let codes = values.map_inline(|value| code(rule, value));
         Self { byte: codes.map_inline(|code| code / 8), bit: codes.map_inline(|code| 1 << (code % 8)) }
     }
@@ -331,7 +331,7 @@ mod tests {
         ColumnSearch::count_runs(&mut []);
     }
 
-    type Kernel<C> = fn(&ZeroAside<C>, &[C; BLOCK], &mut [u8; BLOCK]);
+    type Kernel<C> = fn(&ZeroAside<C>, &[C; ROW_BLOCK], &mut [u8; ROW_BLOCK]);
 
     /// Compares the answers for values of one type with those of the reference, through every kernel.
     fn zeros_aside_are_answered_as<C: Compare + reference::Input>(values: &[f64], cast: impl Fn(f64) -> C) {
@@ -340,11 +340,13 @@ mod tests {
             for missing in [Side::Left, Side::Right] {
                 let split = ZeroAside::<C>::new(threshold, missing);
                 let predicate = Predicate::LessZeroAside { threshold: threshold.into() };
-                let ways: [Kernel<C>; 2] = [ZeroAside::answer, kernels::zero_aside];
-                for (way, block) in ways.into_iter().flat_map(|w| values.chunks(BLOCK).map(move |b| (w, b))) {
-                    let block: [C; BLOCK] = std::array::from_fn(|i| block[i % block.len()]);
-                    let mut answers = [9; BLOCK];
-                    way(&split, &block, &mut answers);
+                let all: [Kernel<C>; 2] = [ZeroAside::answer, kernels::zero_aside];
+                for (kernel, block) in
+                    all.into_iter().flat_map(|k| values.chunks(ROW_BLOCK).map(move |b| (k, b)))
+                {
+                    let block: [C; ROW_BLOCK] = std::array::from_fn(|i| block[i % block.len()]);
+                    let mut answers = [9; ROW_BLOCK];
+                    kernel(&split, &block, &mut answers);
                     let right = |x: C| side_of_cast(&[], predicate, missing, x.into()) == Side::Right;
                     assert_eq!(
                         answers,
@@ -367,7 +369,7 @@ mod tests {
                 values.extend([(x as f32).next_up(), (x as f32).next_down()].map(f64::from));
             }
         }
-        assert_ne!(values.len() % BLOCK, 0);
+        assert_ne!(values.len() % ROW_BLOCK, 0);
         zeros_aside_are_answered_as::<f64>(&values, |x| x);
         zeros_aside_are_answered_as::<f32>(&values, |x| x as f32);
     }

@@ -1,8 +1,8 @@
 //! Counts, for many values at once, the thresholds that are less than or equal to each value.
 //!
-//! A sorted table is a tree of blocks of sixteen thresholds. All values of a row block are compared with the
+//! A sorted table is a tree of groups of sixteen thresholds. All values of a row block are compared with the
 //! root's thresholds together, a vector of rows at a time. Below the root, each value is compared with the
-//! one block it belongs to, a vector of thresholds at a time. No branch depends on a value.
+//! one group it belongs to, a vector of thresholds at a time. No branch depends on a value.
 
 use super::{
     super::{cache_line::CacheLine, nodes::Compare},
@@ -17,8 +17,8 @@ const MOST_LEVELS: usize = 4;
 /// The thresholds of many columns.
 #[derive(Clone, Debug)]
 pub(super) struct Tables<C> {
-    /// The blocks of all tables. Places past a level's last threshold hold NaN, which no compare counts.
-    blocks: Vec<[C; FAN]>,
+    /// The groups of all tables. Entries past a level's last threshold hold NaN, which no compare counts.
+    groups: Vec<[C; FAN]>,
     /// The pivots of all binary searches.
     pivots: Vec<CacheLine<[f32; FAN]>>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Tables<C> {
 /// The thresholds of one column, in [`Tables`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
-    /// The index of each level's first block, the root's level first.
+    /// The index of each level's first group, the root's level first.
     levels: [u32; MOST_LEVELS],
     depth: u8,
     /// The number of thresholds in the root.
@@ -38,7 +38,7 @@ pub(super) struct Table {
 
 impl<C: Compare> Tables<C> {
     pub(super) fn new() -> Self {
-        Self { blocks: Vec::new(), pivots: Vec::new() }
+        Self { groups: Vec::new(), pivots: Vec::new() }
     }
 
     /// Adds a table of ascending thresholds, at most 65 535. NaN may stand at their end.
@@ -47,22 +47,22 @@ impl<C: Compare> Tables<C> {
         table.pivots = C::singles(thresholds).and_then(|own| lay_out(own, &mut self.pivots));
         let mut level = thresholds.to_vec();
         loop {
-            let begin = self.blocks.len();
+            let begin = self.groups.len();
             table.levels.rotate_right(1);
             table.levels[0] = begin as u32;
             table.depth += 1;
-            self.blocks.extend(level.chunks(FAN).map(|chunk| {
-                let mut block = [C::NAN; FAN];
-                block[..chunk.len()].copy_from_slice(chunk);
-                block
+            self.groups.extend(level.chunks(FAN).map(|chunk| {
+                let mut group = [C::NAN; FAN];
+                group[..chunk.len()].copy_from_slice(chunk);
+                group
             }));
             if level.len() <= FAN {
                 table.root = level.len() as u8;
                 return table;
             }
-            // A value at or above a block's last threshold belongs to a later block. No block comes after the
+            // A value at or above a group's last threshold belongs to a later group. No group comes after the
             // last one, so the level above needs no copy of its last threshold.
-            level = self.blocks[begin..self.blocks.len() - 1].iter().map(|block| block[FAN - 1]).collect();
+            level = self.groups[begin..self.groups.len() - 1].iter().map(|group| group[FAN - 1]).collect();
         }
     }
 
@@ -91,7 +91,7 @@ impl<C: Compare> Tables<C> {
             return;
         }
         let levels = &table.levels[..usize::from(table.depth)];
-        count_at_most(&self.blocks, levels, usize::from(table.root), values, found);
+        count_at_most(&self.groups, levels, usize::from(table.root), values, found);
     }
 }
 
@@ -99,7 +99,7 @@ impl<C: Compare> Tables<C> {
 mod tests {
     use super::*;
     use crate::{
-        cpu::ranking::search::BLOCK,
+        cpu::ranking::search::ROW_BLOCK,
         isa::{Isa, isa},
     };
 
@@ -107,16 +107,16 @@ mod tests {
     fn ranked(
         tables: &Tables<f32>,
         table: Table,
-        values: &[f32; BLOCK],
+        values: &[f32; ROW_BLOCK],
         missing: Missing,
-        out: &mut [u8; BLOCK],
+        out: &mut [u8; ROW_BLOCK],
     ) -> bool {
         let (values, out) = (Columns { of: &values[..], apart: 0 }, Columns { of: &mut out[..], apart: 0 });
         let column = tables.search(table, missing).map(|search| ColumnSearch::new(search, 0, 0));
         column.is_some_and(|column| tables.searched(&[column], values, out))
     }
 
-    /// Every size near a block's and a level's, with values on, below and above each threshold.
+    /// Every size near a group's and a level's, with values on, below and above each threshold.
     #[test]
     fn counts_what_a_loop_counts() {
         let sizes = (0..258).chain([271, 272, 273, 300, 4095, 4096, 4097, 4112, 4400, 65_535]);
@@ -141,11 +141,11 @@ mod tests {
                 wide.count(wide_table, &values.map(f64::from), &mut in_doubles);
                 assert_eq!(found, in_doubles);
                 for (missing, rank) in [(Missing::Least, 0), (Missing::Most, size)] {
-                    let mut bytes = [0; BLOCK];
+                    let mut bytes = [0; ROW_BLOCK];
                     let done = ranked(&tables, table, values, missing, &mut bytes);
                     assert_eq!(done, size < 256 && isa() != Isa::Portable, "{size} thresholds");
                     if done {
-                        let expected: [u8; BLOCK] = std::array::from_fn(
+                        let expected: [u8; ROW_BLOCK] = std::array::from_fn(
                             |i| if values[i].is_nan() { rank } else { found[i] as usize } as u8,
                         );
                         assert_eq!(bytes, expected, "among {size}");
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Searches of one kernel and of several, alone and in runs, with any places for their values and ranks.
+    /// Searches of one kernel and of several, alone and in runs, with values and ranks in any columns.
     #[test]
     fn columns_are_ranked_together_as_alone() {
         let sizes =
@@ -178,7 +178,7 @@ mod tests {
             })
             .collect();
         let value = |i: usize| if i % 17 == 3 { f32::NAN } else { (i * 7919 % 2003) as f32 * 0.5 - 60.0 };
-        let (between, apart) = (BLOCK + 5, BLOCK + 1);
+        let (between, apart) = (ROW_BLOCK + 5, ROW_BLOCK + 1);
         let values: Vec<f32> = (0..sizes.len() * between).map(value).collect();
         for sorted in [false, true] {
             if sorted {
@@ -203,8 +203,8 @@ mod tests {
                         assert_eq!(usize::from(*rank), expected, "{value:e} among {}", sizes[c]);
                     }
                 }
-                let written = out.chunks(apart).filter(|out| out[..BLOCK] != [0xee; BLOCK]).count();
-                assert!(written == some.len() && out.chunks(apart).all(|out| out[BLOCK] == 0xee));
+                let written = out.chunks(apart).filter(|out| out[..ROW_BLOCK] != [0xee; ROW_BLOCK]).count();
+                assert!(written == some.len() && out.chunks(apart).all(|out| out[ROW_BLOCK] == 0xee));
             }
         }
     }
@@ -215,7 +215,7 @@ mod tests {
         let line =
             [f32::NEG_INFINITY, f32::MIN, -1.0, -2e-38, -1e-45, -0.0, 0.0, 1e-45, 2e-38, 1.0, f32::MAX];
         let line: Vec<f32> = line.into_iter().chain([f32::INFINITY]).collect();
-        let mut values = [f32::NAN; BLOCK];
+        let mut values = [f32::NAN; ROW_BLOCK];
         values[..line.len()].copy_from_slice(&line);
         values[line.len()] = -f32::NAN;
         values[line.len() + 1] = f32::from_bits(0x7f80_0001);
@@ -225,7 +225,7 @@ mod tests {
                 let mut tables = Tables::new();
                 let table = tables.push(thresholds);
                 for (missing, rank) in [(Missing::Least, 0), (Missing::Most, thresholds.len())] {
-                    let mut found = [0; BLOCK];
+                    let mut found = [0; ROW_BLOCK];
                     let done = ranked(&tables, table, &values, missing, &mut found);
                     let finite = thresholds.iter().all(|t| t.is_finite());
                     assert_eq!(done, finite && isa() != Isa::Portable, "{thresholds:?}");

@@ -29,10 +29,11 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
         };
         let x = new.operand(node.operands[0]);
         let width = forest.features.len();
-        let mut input = ForestInput { forest: Arc::clone(forest), pieces: vec![Piece { operand: x, width }] };
+        let mut input =
+            ForestInput { forest: Arc::clone(forest), spans: vec![ColumnSpan { operand: x, width }] };
         let mut folded = false;
         for _ in 0..MOST_STEPS {
-            if !input.step(&mut new)? {
+            if !input.fold(&mut new)? {
                 break;
             }
             folded = true;
@@ -41,7 +42,7 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
             new.keep(node)?;
             continue;
         }
-        let operands: Vec<Operand> = input.pieces.iter().map(|piece| piece.operand).collect();
+        let operands: Vec<Operand> = input.spans.iter().map(|span| span.operand).collect();
         let operand = match &operands[..] {
             [only] => *only,
             _ => new.node(&node.name, Operator::Concat { axis: 1 }, operands)?[0],
@@ -53,7 +54,7 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
 
 /// Adjacent columns that come from one tensor.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct ColumnSpan {
     operand: Operand,
     width: usize,
 }
@@ -61,29 +62,29 @@ struct Piece {
 /// A forest, and the tensors whose columns, side by side, are its rows.
 struct ForestInput {
     forest: Arc<Forest>,
-    pieces: Vec<Piece>,
+    spans: Vec<ColumnSpan>,
 }
 
 impl ForestInput {
     /// Folds one step into the forest. Returns whether there was one.
-    fn step(&mut self, new: &mut Rebuild) -> Result<bool, GraphError> {
+    fn fold(&mut self, new: &mut Rebuild) -> Result<bool, GraphError> {
         if self.join(new) {
             return Ok(true);
         }
-        for at in 0..self.pieces.len() {
-            if self.split(new, at) || self.piece_step(new, at) || self.one_hot(new, at)? {
+        for at in 0..self.spans.len() {
+            if self.separate(new, at) || self.fold_span(new, at) || self.one_hot(new, at)? {
                 return Ok(true);
             }
         }
         Ok(self.joint_cast(new))
     }
 
-    fn columns_before(&self, piece: usize) -> usize {
-        self.pieces[..piece].iter().map(|piece| piece.width).sum()
+    fn columns_before(&self, span: usize) -> usize {
+        self.spans[..span].iter().map(|span| span.width).sum()
     }
 
     fn width(&self) -> usize {
-        self.columns_before(self.pieces.len())
+        self.columns_before(self.spans.len())
     }
 
     /// Returns the type in which rows of a tensor are compared, or `None` for texts. Integers and truth
@@ -108,14 +109,14 @@ impl ForestInput {
         }
     }
 
-    /// Replaces pieces that are selections of one tensor by that tensor, if this helps. Returns whether it
+    /// Replaces spans that are selections of one tensor by that tensor, if this helps. Returns whether it
     /// did.
     fn join(&mut self, new: &Rebuild) -> bool {
         let mut columns: Vec<u32> = Vec::with_capacity(self.width());
         let mut source = None;
-        for piece in &self.pieces {
-            let (from, chosen) = selection(new, piece.operand)
-                .unwrap_or_else(|| (piece.operand, (0..piece.width).collect::<Vec<_>>()));
+        for span in &self.spans {
+            let (from, chosen) = selection(new, span.operand)
+                .unwrap_or_else(|| (span.operand, (0..span.width).collect::<Vec<_>>()));
             if *source.get_or_insert(from) != from {
                 return false;
             }
@@ -125,9 +126,9 @@ impl ForestInput {
         let Some(width) = new.type_of(source).width().filter(|width| *width <= MOST_COLUMNS) else {
             return false;
         };
-        let is_itself = self.pieces.len() == 1 && self.pieces[0].operand == source;
+        let is_itself = self.spans.len() == 1 && self.spans[0].operand == source;
         // If a node computes the columns, another pass moves the selection before that node.
-        let pays = self.pieces.len() > 1 || matches!(source, Operand::Input(_)) || self.can_step(new, source);
+        let pays = self.spans.len() > 1 || matches!(source, Operand::Input(_)) || self.can_fold(new, source);
         if is_itself || !pays {
             return false;
         }
@@ -135,12 +136,12 @@ impl ForestInput {
         if Self::compare(dtype).is_none() || !self.after(Prologue::Columns { columns, width }, dtype) {
             return false;
         }
-        self.pieces = vec![Piece { operand: source, width }];
+        self.spans = vec![ColumnSpan { operand: source, width }];
         true
     }
 
     /// Returns whether a node is of a kind that can be folded.
-    fn can_step(&self, new: &Rebuild, operand: Operand) -> bool {
+    fn can_fold(&self, new: &Rebuild, operand: Operand) -> bool {
         new.node_of(operand).is_some_and(|node| match &node.operator {
             Operator::Cast(_) | Operator::Where | Operator::Unary(Unary::Relu) => true,
             Operator::Binary(_) => {
@@ -150,10 +151,10 @@ impl ForestInput {
         })
     }
 
-    /// Replaces a piece that joins tensors side by side by a piece for each tensor. Returns whether it did.
-    fn split(&mut self, new: &Rebuild, at: usize) -> bool {
-        let piece = self.pieces[at];
-        let Some(mut node) = new.node_of(piece.operand) else { return false };
+    /// Replaces a span that joins tensors side by side by a span for each tensor. Returns whether it did.
+    fn separate(&mut self, new: &Rebuild, at: usize) -> bool {
+        let span = self.spans[at];
+        let Some(mut node) = new.node_of(span.operand) else { return false };
         // `[rows, 1, k]` becomes `[rows, k]`.
         let mut middle = false;
         if let Operator::Reshape(lengths) = &node.operator {
@@ -171,27 +172,27 @@ impl ForestInput {
             let found = new.type_of(*operand);
             let fits = found.dimensions() == Some(last as usize + 1)
                 && (!middle || one_hot(new, *operand).is_some());
-            Some(Piece { operand: *operand, width: found.width().filter(|_| fits)? })
+            Some(ColumnSpan { operand: *operand, width: found.width().filter(|_| fits)? })
         };
-        let Some(pieces) = node.operands.iter().map(wide).collect::<Option<Vec<_>>>() else { return false };
+        let Some(spans) = node.operands.iter().map(wide).collect::<Option<Vec<_>>>() else { return false };
         // The widths must add up, because inputs may claim any width.
-        let widths = pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.width));
-        if widths != Some(piece.width) {
+        let widths = spans.iter().try_fold(0usize, |sum, span| sum.checked_add(span.width));
+        if widths != Some(span.width) {
             return false;
         }
-        self.pieces.splice(at..=at, pieces);
+        self.spans.splice(at..=at, spans);
         true
     }
 
-    /// Folds arithmetic, a ReLU, an imputer or a selection before a piece, or a cast if there is only one
-    /// piece. Returns whether it did.
-    fn piece_step(&mut self, new: &Rebuild, at: usize) -> bool {
-        let piece = self.pieces[at];
-        let Some(node) = new.node_of(piece.operand) else { return false };
-        let dtype = new.type_of(piece.operand).dtype;
+    /// Folds arithmetic, a ReLU, an imputer or a selection before a span, or a cast if there is only one
+    /// span. Returns whether it did.
+    fn fold_span(&mut self, new: &Rebuild, at: usize) -> bool {
+        let span = self.spans[at];
+        let Some(node) = new.node_of(span.operand) else { return false };
+        let dtype = new.type_of(span.operand).dtype;
         let first = self.columns_before(at);
         match (&node.operator, &node.operands[..]) {
-            (Operator::Cast(to), [x]) if self.pieces.len() == 1 => {
+            (Operator::Cast(to), [x]) if self.spans.len() == 1 => {
                 let compare = match to {
                     Dtype::F32 => CompareType::F32,
                     Dtype::F64 => CompareType::F64,
@@ -200,18 +201,18 @@ impl ForestInput {
                 let from = new.type_of(*x).dtype;
                 let done = self.after(Prologue::Cast(compare), from);
                 if done {
-                    self.pieces[at].operand = *x;
+                    self.spans[at].operand = *x;
                 }
                 done
             }
             (Operator::Binary(how), [a, b]) => {
-                let Some((x, steps)) = arithmetic(new, *how, *a, *b, piece.width) else { return false };
+                let Some((x, steps)) = arithmetic(new, *how, *a, *b, span.width) else { return false };
                 let precision = match dtype {
                     Dtype::F32 => CompareType::F32,
                     Dtype::F64 => CompareType::F64,
                     _ => return false,
                 };
-                if new.type_of(x).width() != Some(piece.width) || new.type_of(x).dimensions() != Some(2) {
+                if new.type_of(x).width() != Some(span.width) || new.type_of(x).dimensions() != Some(2) {
                     return false;
                 }
                 let before = Arc::clone(&self.forest);
@@ -222,35 +223,35 @@ impl ForestInput {
                         Operation::Multiply | Operation::Divide => 1.0,
                     };
                     let mut all = vec![neutral; self.width()];
-                    all[first..first + piece.width].copy_from_slice(&numbers);
+                    all[first..first + span.width].copy_from_slice(&numbers);
                     let step = Prologue::Arithmetic { operation, numbers: all, precision };
                     if !self.after(step, dtype) {
                         self.forest = before;
                         return false;
                     }
                 }
-                self.pieces[at].operand = x;
+                self.spans[at].operand = x;
                 true
             }
             (Operator::Unary(Unary::Relu), [x]) => {
-                let done = self.rectify(first, piece.width);
+                let done = self.rectify(first, span.width);
                 if done {
-                    self.pieces[at].operand = *x;
+                    self.spans[at].operand = *x;
                 }
                 done
             }
             (Operator::Where, [condition, yes, no]) => {
-                let Some(values) = imputed(new, *condition, *yes, *no, piece.width) else { return false };
+                let Some(values) = imputed(new, *condition, *yes, *no, span.width) else { return false };
                 self.impute(first, &values);
-                self.pieces[at].operand = *no;
+                self.spans[at].operand = *no;
                 true
             }
             _ => {
                 // A selection is folded if a step before it is, so that it does not come back.
-                let Some((source, chosen)) = selection(new, piece.operand) else { return false };
+                let Some((source, chosen)) = selection(new, span.operand) else { return false };
                 let Some(width) = new.type_of(source).width() else { return false };
-                let total = self.width() - piece.width + width;
-                if !self.can_step(new, source) || total > MOST_COLUMNS {
+                let total = self.width() - span.width + width;
+                if !self.can_fold(new, source) || total > MOST_COLUMNS {
                     return false;
                 }
                 let columns = (0..first)
@@ -260,16 +261,16 @@ impl ForestInput {
                     .collect();
                 let done = self.after(Prologue::Columns { columns, width: total }, dtype);
                 if done {
-                    self.pieces[at] = Piece { operand: source, width };
+                    self.spans[at] = ColumnSpan { operand: source, width };
                 }
                 done
             }
         }
     }
 
-    /// Folds a cast of every piece from one type to another. Returns whether it did.
+    /// Folds a cast of every span from one type to another. Returns whether it did.
     fn joint_cast(&mut self, new: &Rebuild) -> bool {
-        let cast = |piece: &Piece| match new.node_of(piece.operand) {
+        let cast = |span: &ColumnSpan| match new.node_of(span.operand) {
             Some(node) => match node.operator {
                 Operator::Cast(to @ (Dtype::F32 | Dtype::F64)) => {
                     Some((node.operands[0], to, new.type_of(node.operands[0]).dtype))
@@ -278,14 +279,14 @@ impl ForestInput {
             },
             None => None,
         };
-        let Some(casts) = self.pieces.iter().map(cast).collect::<Option<Vec<_>>>() else { return false };
+        let Some(casts) = self.spans.iter().map(cast).collect::<Option<Vec<_>>>() else { return false };
         let (_, to, from) = casts[0];
         let compare = if to == Dtype::F32 { CompareType::F32 } else { CompareType::F64 };
         let alike = casts.iter().all(|(_, other, before)| (*other, *before) == (to, from));
-        if self.pieces.len() == 1 || !alike || !self.after(Prologue::Cast(compare), from) {
+        if self.spans.len() == 1 || !alike || !self.after(Prologue::Cast(compare), from) {
             return false;
         }
-        self.pieces.iter_mut().zip(casts).for_each(|(piece, (operand, ..))| piece.operand = operand);
+        self.spans.iter_mut().zip(casts).for_each(|(span, (operand, ..))| span.operand = operand);
         true
     }
 
@@ -339,15 +340,15 @@ impl ForestInput {
 
     /// Folds a one-hot encoder: a split on a column of 0 and 1 asks whether the category is the column's.
     fn one_hot(&mut self, new: &mut Rebuild, at: usize) -> Result<bool, GraphError> {
-        let piece = self.pieces[at];
-        let Some(encoder) = one_hot(new, piece.operand) else { return Ok(false) };
-        let others = self.pieces.iter().enumerate().filter(|(other, _)| *other != at);
-        let dtype = new.type_of(piece.operand).dtype;
-        // Other pieces keep their type, and this one must have it.
+        let span = self.spans[at];
+        let Some(encoder) = one_hot(new, span.operand) else { return Ok(false) };
+        let others = self.spans.iter().enumerate().filter(|(other, _)| *other != at);
+        let dtype = new.type_of(span.operand).dtype;
+        // Other spans keep their type, and this one must have it.
         let column_dtype = new.type_of(encoder.column).dtype;
-        let is_alone = self.pieces.len() == 1;
+        let is_alone = self.spans.len() == 1;
         let others_fit = others.into_iter().all(|(_, other)| new.type_of(other.operand).dtype == dtype);
-        if !others_fit || encoder.categories.len() != piece.width {
+        if !others_fit || encoder.categories.len() != span.width {
             return Ok(false);
         }
         // A forest that rounds doubles to `f32` would round the column, too, which the encoder does not.
@@ -368,7 +369,7 @@ impl ForestInput {
             let Some(at) = (*feature as usize).checked_sub(first) else { continue };
             let Some(category) = encoder.categories.get(at) else {
                 // Columns after the encoder's have lower numbers now.
-                *feature -= piece.width as u32 - 1;
+                *feature -= span.width as u32 - 1;
                 continue;
             };
             let side =
@@ -395,12 +396,12 @@ impl ForestInput {
         added.sort_unstable();
         let set = |(_, category): (u32, u32)| CategorySet::new([category], CategoryRule::Truncated);
         forest.sets.extend(added.into_iter().map(set));
-        forest.features.splice(first..first + piece.width, [Feature::default()]);
+        forest.features.splice(first..first + span.width, [Feature::default()]);
         // Categories of doubles are compared as doubles. No other column has a threshold here.
         if is_alone && column_dtype == Dtype::F64 {
             forest.compare = CompareType::F64;
         }
-        self.pieces[at] = Piece { operand, width: 1 };
+        self.spans[at] = ColumnSpan { operand, width: 1 };
         Ok(true)
     }
 }

@@ -112,7 +112,7 @@ impl KnownIntegers {
         let first = self.first_result(new, &node.operator, &node.operands);
         found[0] = first.and_then(|bounds| bounds.held_by(result(0))).or_else(|| of_dtype(result(0)));
         if let Operator::TopK { axis, .. } = node.operator {
-            found[1] = places(new, node.operands[0], axis);
+            found[1] = of_indices(new, node.operands[0], axis);
         }
         found
     }
@@ -121,7 +121,7 @@ impl KnownIntegers {
     fn first_result(&mut self, new: &Rebuild, operator: &Operator, operands: &[Operand]) -> Option<Integers> {
         let (x, second) = (operands[0], operands.get(1).copied());
         match operator {
-            Operator::ArgExtreme { axis, .. } => places(new, x, *axis),
+            Operator::ArgExtreme { axis, .. } => of_indices(new, x, *axis),
             Operator::Fill(with) => Integers::of(with),
             Operator::Lookup { values, other, .. } => {
                 let other = Integers::of(other)?;
@@ -247,7 +247,7 @@ fn of_dtype(dtype: Dtype) -> Option<Integers> {
 }
 
 /// Returns the bounds of indices along an axis.
-fn places(new: &Rebuild, x: Operand, axis: i64) -> Option<Integers> {
+fn of_indices(new: &Rebuild, x: Operand, axis: i64) -> Option<Integers> {
     let shape = new.type_of(x).shape.as_ref()?;
     let length = shape[axis_of(axis, shape.len()).ok()?]?;
     Some(Integers { least: 0.0, greatest: length.saturating_sub(1) as f64 }).filter(|_| length > 0)

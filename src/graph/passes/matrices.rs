@@ -188,8 +188,8 @@ impl Matrices {
                                 values.for_each(|value| found.values[slot * outputs + output] = value);
                             }
                             Targets::All => {
-                                let place = &mut found.values[slot * outputs..][..outputs];
-                                place.iter_mut().zip(values).for_each(|(place, value)| *place = value);
+                                let of_leaf = &mut found.values[slot * outputs..][..outputs];
+                                of_leaf.iter_mut().zip(values).for_each(|(to, value)| *to = value);
                             }
                         }
                     }

@@ -127,15 +127,15 @@ impl Graph {
     pub fn used(&self) -> Self {
         let mut nodes = vec![false; self.nodes.len()];
         let mut weights = vec![false; self.weights.len()];
-        let mut mark = |operand: Operand, nodes: &mut [bool]| match operand {
+        let mut keep = |operand: Operand, nodes: &mut [bool]| match operand {
             Operand::Node(at, _) => nodes[at as usize] = true,
             Operand::Weight(at) => weights[at as usize] = true,
             Operand::Input(_) => {}
         };
-        self.outputs.iter().for_each(|output| mark(output.operand, &mut nodes));
+        self.outputs.iter().for_each(|output| keep(output.operand, &mut nodes));
         for (at, node) in self.nodes.iter().enumerate().rev() {
             if nodes[at] {
-                node.operands.iter().for_each(|operand| mark(*operand, &mut nodes));
+                node.operands.iter().for_each(|operand| keep(*operand, &mut nodes));
             }
         }
         // The new index of each node or weight that stays.

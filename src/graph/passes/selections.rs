@@ -15,7 +15,7 @@ use crate::forest::{Forest, Node};
 /// The maximum number of columns of a tensor from which columns are selected. A file may claim any number.
 const MOST_COLUMNS: usize = 1 << 24;
 /// The maximum number of operators that one selection moves before.
-const MOST_STEPS: usize = 64;
+const MOST_MOVES: usize = 64;
 
 /// If an operand selects columns of a tensor of rows, returns that tensor and the columns.
 pub(super) fn selection(new: &Rebuild, operand: Operand) -> Option<(Operand, Vec<usize>)> {
@@ -28,16 +28,16 @@ pub(super) fn selection(new: &Rebuild, operand: Operand) -> Option<(Operand, Vec
     let width = read.width().filter(|width| *width <= MOST_COLUMNS)?;
     match &node.operator {
         Operator::Gather { axis: -1 | 1 } => {
-            let places = new.graph.weight_of(node.operands[1]).filter(|weight| weight.shape().len() == 1)?;
-            let places = super::super::arrange::integers(places.view()).ok()?;
+            let indices = new.graph.weight_of(node.operands[1]).filter(|weight| weight.shape().len() == 1)?;
+            let indices = super::super::arrange::integers(indices.view()).ok()?;
             let columns: Option<Vec<usize>> =
-                places.into_iter().map(|place| axis_of(place, width).ok()).collect();
+                indices.into_iter().map(|index| axis_of(index, width).ok()).collect();
             Some((source, columns?))
         }
         Operator::Slice { axis: -1 | 1, start, end, step } => {
             let (first, count) = super::super::arrange::sliced(*start, *end, *step, width).ok()?;
-            let place = |at: usize| usize::try_from(first + at as i64 * step).ok();
-            Some((source, (0..count).map(place).collect::<Option<_>>()?))
+            let column = |at: usize| usize::try_from(first + at as i64 * step).ok();
+            Some((source, (0..count).map(column).collect::<Option<_>>()?))
         }
         _ => None,
     }
@@ -81,7 +81,7 @@ impl Selections {
         let operands = self.new.operands(node);
         let as_it_is = self.new.node(&node.name, node.operator.clone(), operands)?;
         let found = match selection(&self.new, as_it_is[0]) {
-            Some((source, columns)) => self.select(source, &columns, MOST_STEPS)?,
+            Some((source, columns)) => self.select(source, &columns, MOST_MOVES)?,
             None => None,
         };
         self.new.becomes(found.map_or(as_it_is, |operand| vec![operand]));
@@ -103,13 +103,13 @@ impl Selections {
         if columns.len() == used.len() || columns.is_empty() || selection(&self.new, x).is_some() {
             return Ok(false);
         }
-        let Some(chosen) = self.select(x, &columns, MOST_STEPS)? else { return Ok(false) };
+        let Some(chosen) = self.select(x, &columns, MOST_MOVES)? else { return Ok(false) };
         let mut narrow = Forest::clone(forest);
         narrow.features = columns.iter().map(|column| forest.features[*column].clone()).collect();
-        let place: HashMap<u32, u32> = columns.iter().map(|column| *column as u32).zip(0..).collect();
+        let renumbered: HashMap<u32, u32> = columns.iter().map(|column| *column as u32).zip(0..).collect();
         for split in narrow.trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
             if let Node::Split { feature, .. } = split {
-                *feature = place[&*feature];
+                *feature = renumbered[&*feature];
             }
         }
         self.new.replace(&node.name, Operator::Forest(Arc::new(narrow)), vec![chosen])?;
@@ -121,18 +121,18 @@ impl Selections {
         &mut self,
         source: Operand,
         columns: &[usize],
-        steps: usize,
+        moves: usize,
     ) -> Result<Option<Operand>, GraphError> {
         let Some(width) = self.new.type_of(source).width() else { return Ok(None) };
         if columns.iter().copied().eq(0..width) {
             return Ok(Some(source));
         }
-        if steps == 0 {
+        if moves == 0 {
             return Ok(None);
         }
         if let Some((earlier, chosen)) = selection(&self.new, source) {
             let columns: Vec<usize> = columns.iter().map(|column| chosen[*column]).collect();
-            return match self.select(earlier, &columns, steps - 1)? {
+            return match self.select(earlier, &columns, moves - 1)? {
                 Some(found) => Ok(Some(found)),
                 None => self.gather(earlier, &columns).map(Some),
             };
@@ -166,7 +166,7 @@ impl Selections {
                 let mut operands = Vec::with_capacity(wide.len());
                 for (operand, wide) in node.operands.iter().zip(wide) {
                     operands.push(if wide {
-                        self.columns_of(*operand, columns, steps - 1)?
+                        self.columns_of(*operand, columns, moves - 1)?
                     } else {
                         *operand
                     });
@@ -179,11 +179,11 @@ impl Selections {
                 if self.new.graph.weight_of(weight).is_none_or(|weight| weight.shape().len() != 2) {
                     return Ok(None);
                 }
-                let weight = self.columns_of(weight, columns, steps - 1)?;
+                let weight = self.columns_of(weight, columns, moves - 1)?;
                 Ok(self.new.node(&node.name, Operator::MatMul, vec![x, weight])?.first().copied())
             }
             Operator::Concat { axis: -1 | 1 } => {
-                let mut pieces: Vec<(Operand, Vec<usize>)> = Vec::new();
+                let mut selected: Vec<(Operand, Vec<usize>)> = Vec::new();
                 let mut first = 0;
                 let mut rest = columns;
                 for operand in &node.operands {
@@ -192,17 +192,17 @@ impl Selections {
                         rest.iter().take_while(|column| (first..first + width).contains(*column)).count();
                     let (own, others) = rest.split_at(here);
                     if here > 0 {
-                        pieces.push((*operand, own.iter().map(|column| column - first).collect()));
+                        selected.push((*operand, own.iter().map(|column| column - first).collect()));
                     }
                     (rest, first) = (others, first + width);
                 }
-                // Columns in another order than the pieces stay together.
-                if !rest.is_empty() || pieces.is_empty() {
+                // Columns in another order than the operands stay together.
+                if !rest.is_empty() || selected.is_empty() {
                     return Ok(None);
                 }
-                let mut operands = Vec::with_capacity(pieces.len());
-                for (operand, columns) in pieces {
-                    operands.push(self.columns_of(operand, &columns, steps - 1)?);
+                let mut operands = Vec::with_capacity(selected.len());
+                for (operand, columns) in selected {
+                    operands.push(self.columns_of(operand, &columns, moves - 1)?);
                 }
                 match operands[..] {
                     [only] => Ok(Some(only)),
@@ -218,13 +218,13 @@ impl Selections {
         &mut self,
         source: Operand,
         columns: &[usize],
-        steps: usize,
+        moves: usize,
     ) -> Result<Operand, GraphError> {
         if let Some(weight) = self.new.graph.weight_of(source) {
             let width = weight.shape().last().copied().unwrap_or(1);
             let rows = weight.elements().len().checked_div(width).unwrap_or(0);
-            let places = (0..rows).flat_map(|row| columns.iter().map(move |column| row * width + column));
-            let elements = weight.elements().view().at(places);
+            let indices = (0..rows).flat_map(|row| columns.iter().map(move |column| row * width + column));
+            let elements = weight.elements().view().at(indices);
             let mut shape = weight.shape().to_vec();
             shape.pop();
             shape.push(columns.len());
@@ -232,16 +232,16 @@ impl Selections {
                 return Ok(self.new.weight(tensor));
             }
         }
-        match self.select(source, columns, steps)? {
+        match self.select(source, columns, moves)? {
             Some(found) => Ok(found),
             None => self.gather(source, columns),
         }
     }
 
     fn gather(&mut self, source: Operand, columns: &[usize]) -> Result<Operand, GraphError> {
-        let places = Elements::I64(columns.iter().map(|column| *column as i64).collect());
-        let places = Tensor::new([columns.len()], places).expect("a list");
-        let places = self.new.weight(places);
-        Ok(self.new.node("columns", Operator::Gather { axis: 1 }, vec![source, places])?[0])
+        let indices = Elements::I64(columns.iter().map(|column| *column as i64).collect());
+        let indices = Tensor::new([columns.len()], indices).expect("a list");
+        let indices = self.new.weight(indices);
+        Ok(self.new.node("columns", Operator::Gather { axis: 1 }, vec![source, indices])?[0])
     }
 }

@@ -141,9 +141,9 @@ pub(super) fn redundant(old: &Graph) -> Result<Graph, GraphError> {
         match simpler(&new, &node.operator, &operands, alone) {
             Some(Simpler::Operand(operand)) => new.becomes(vec![operand]),
             Some(Simpler::Node(operator, operand)) => new.replace(&node.name, operator, vec![operand])?,
-            Some(Simpler::Choice(axis, weight, places)) => {
+            Some(Simpler::Choice(axis, weight, indices)) => {
                 let weight = new.weight(weight);
-                new.replace(&node.name, Operator::Gather { axis }, vec![weight, places])?;
+                new.replace(&node.name, Operator::Gather { axis }, vec![weight, indices])?;
             }
             None => new.keep(node)?,
         }

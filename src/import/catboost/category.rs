@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{ErrorKind, ImportError, Place, RAW_CATEGORIES};
+use super::super::{ErrorKind, ImportError, Location, RAW_CATEGORIES};
 use super::at;
 use super::schema::CategoryName;
 use crate::forest::{MOST_CATEGORIES, category_hash as hash};
@@ -29,10 +29,10 @@ pub(super) enum Codes {
     Text,
 }
 
-/// Returns the codes of each hash. `hashes` maps each hash to the place that asks for it. Refuses a hash
-/// whose category is no number, unless rows are made from `raw` strings.
+/// Returns the codes of each hash. `hashes` maps each hash to the location of the tree that asks for it. Refuses a
+/// hash whose category is no number, unless rows are made from `raw` strings.
 pub(super) fn codes(
-    hashes: HashMap<u32, Place>,
+    hashes: HashMap<u32, Location>,
     named: &[CategoryName],
     raw: bool,
 ) -> Result<HashMap<u32, Codes>, ImportError> {
@@ -42,14 +42,14 @@ pub(super) fn codes(
     let names: HashMap<u32, &str> = named.iter().map(|n| (n.hash, n.value.as_str())).collect();
     let mut found = search(hashes.keys().copied(), |hash| raw || names.contains_key(&hash));
     // The order of the hashes is fixed, so that the same file always gives the same error.
-    let mut hashes: Vec<(u32, Place)> = hashes.into_iter().collect();
+    let mut hashes: Vec<(u32, Location)> = hashes.into_iter().collect();
     hashes.sort_by_key(|(hash, _)| *hash);
-    let refuse = |place: &Place, cause: String| {
+    let refuse = |location: &Location, cause: String| {
         let remedy = format!("{REMEDY} {RAW_CATEGORIES}");
-        Err(ImportError::new(ErrorKind::Unsupported, place.clone(), cause).with_remedy(remedy))
+        Err(ImportError::new(ErrorKind::Unsupported, location.clone(), cause).with_remedy(remedy))
     };
     let mut codes = HashMap::with_capacity(hashes.len());
-    for (hash, place) in hashes {
+    for (hash, location) in hashes {
         let numbers = found.remove(&hash).unwrap_or_default();
         let near: Vec<i32> =
             numbers.iter().copied().filter(|code| i64::from(code.unsigned_abs()) < NEAR).collect();
@@ -61,7 +61,7 @@ pub(super) fn codes(
         let known = match (names.get(&hash), &near[..]) {
             (Some(name), _) => match code(name) {
                 None if !raw => {
-                    return refuse(&place, format!("category `{name}` is no whole number below 2^24"));
+                    return refuse(&location, format!("category `{name}` is no whole number below 2^24"));
                 }
                 _ if self::hash(name.as_bytes()) != hash => {
                     let cause = format!("category {name} is said to have the hash {hash}, which it has not");
@@ -74,10 +74,16 @@ pub(super) fn codes(
                 }
             },
             (None, []) => {
-                return refuse(&place, format!("category with hash {hash} is no whole number below 65536"));
+                return refuse(
+                    &location,
+                    format!("category with hash {hash} is no whole number below 65536"),
+                );
             }
             (None, [first, second, ..]) if *first < 0 || *second < 0 => {
-                return refuse(&place, format!("categories {first} and {second} have the same hash {hash}"));
+                return refuse(
+                    &location,
+                    format!("categories {first} and {second} have the same hash {hash}"),
+                );
             }
             (None, [first, ..]) => *first,
         };
@@ -124,7 +130,7 @@ fn search(hashes: impl ExactSizeIterator<Item = u32>, named: impl Fn(u32) -> boo
         if code > 0 && i64::from(code) < NEAR {
             test(-code, digits.negative());
         }
-        digits.step();
+        digits.increment();
     }
     found
 }
@@ -150,13 +156,13 @@ impl Decimal {
         &self.text[9 - self.length..]
     }
 
-    fn step(&mut self) {
-        for (place, digit) in self.text.iter_mut().rev().enumerate() {
+    fn increment(&mut self) {
+        for (i, digit) in self.text.iter_mut().rev().enumerate() {
             match *digit {
                 b'9' => *digit = b'0',
                 b'-' => {
                     *digit = b'1';
-                    self.length = place + 1;
+                    self.length = i + 1;
                     return;
                 }
                 _ => {
@@ -200,12 +206,12 @@ mod tests {
             if code > 0 {
                 assert_eq!(digits.negative(), (-code).to_string().as_bytes());
             }
-            digits.step();
+            digits.increment();
         }
     }
 
     fn resolve(texts: &[&str], named: &[CategoryName]) -> Result<Vec<Codes>, ImportError> {
-        let hashes = texts.iter().map(|t| (hash(t.as_bytes()), Place::File)).collect();
+        let hashes = texts.iter().map(|t| (hash(t.as_bytes()), Location::File)).collect();
         let found = codes(hashes, named, false)?;
         Ok(texts.iter().map(|t| found[&hash(t.as_bytes())].clone()).collect())
     }
@@ -232,13 +238,13 @@ mod tests {
             assert!(error.cause().contains(&format!("category `{text}`")), "{error}");
             for named in [vec![], vec![name(text)]] {
                 let hash = hash(text.as_bytes());
-                let found = codes(HashMap::from([(hash, Place::File)]), &named, true);
+                let found = codes(HashMap::from([(hash, Location::File)]), &named, true);
                 assert_eq!(found.unwrap_or_else(|e| panic!("{e}"))[&hash], Codes::Text);
             }
         }
         let wrong = CategoryName { hash: hash(b"blue"), value: "red".into() };
-        let error =
-            codes(HashMap::from([(hash(b"blue"), Place::File)]), &[wrong], true).expect_err("a wrong name");
+        let error = codes(HashMap::from([(hash(b"blue"), Location::File)]), &[wrong], true)
+            .expect_err("a wrong name");
         assert_eq!(error.kind(), ErrorKind::Value, "{error}");
     }
 }

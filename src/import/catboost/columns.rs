@@ -1,17 +1,17 @@
-//! The columns of a row, and the question that a split asks of a column.
+//! The columns of a row, and the condition that a split tests.
 
 use std::collections::{HashMap, HashSet};
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::schema::{Features, FloatFeature, Split};
 use crate::forest::{Feature, Side};
 
-/// The question of a split. In an oblivious tree, the answer yes sets the split's bit of the leaf id. In a
+/// The condition of a split. In an oblivious tree, the answer yes sets the split's bit of the leaf id. In a
 /// nested tree, it selects the right child.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Question {
+pub(super) enum Condition {
     /// Whether `x > border`, compared in `f32`. A missing value goes to the side `missing`: left means no.
     Over { column: u32, border: f32, missing: Side },
     /// Whether the category's string has this hash.
@@ -45,16 +45,20 @@ impl Columns {
             [(info.text_features.len(), "text"), (info.embedding_features.len(), "embedding")]
         {
             if count > 0 {
-                let place = format!("{path}.{sort}_features");
-                return Err(at(ErrorKind::Unsupported, place, format!("{sort} features are not supported"))
-                    .with_remedy(format!("compute numbers from the {sort} features before training")));
+                let location = format!("{path}.{sort}_features");
+                return Err(at(
+                    ErrorKind::Unsupported,
+                    location,
+                    format!("{sort} features are not supported"),
+                )
+                .with_remedy(format!("compute numbers from the {sort} features before training")));
             }
         }
         let flat = info.float_features.iter().map(|f| f.flat_feature_index);
         let flat = flat.chain(info.categorical_features.iter().map(|f| f.flat_feature_index));
         let width = flat.max().map_or(0, |last| last.saturating_add(1));
         let width = usize::try_from(width).unwrap_or(usize::MAX);
-        budget.features(width, || Place::Field(path.into()))?;
+        budget.features(width, || Location::Field(path.into()))?;
         let mut columns = Self {
             features: vec![Feature::default(); width],
             numeric: HashMap::new(),
@@ -63,35 +67,35 @@ impl Columns {
         let mut taken = HashSet::new();
         let mut first = 0;
         for (i, feature) in info.float_features.into_iter().enumerate() {
-            let place = format!("{path}.float_features[{i}]");
-            let column = columns.place(feature.flat_feature_index, &mut taken, &place)?;
+            let location = format!("{path}.float_features[{i}]");
+            let column = columns.take(feature.flat_feature_index, &mut taken, &location)?;
             columns.name(column, &feature.feature_id, feature.feature_name.as_deref());
-            let missing = missing(&feature, &place)?;
+            let missing = missing(&feature, &location)?;
             let next = first + feature.borders.len() as u64;
             let numeric = Numeric { column, missing, borders: feature.borders, first };
             if columns.numeric.insert(feature.feature_index, numeric).is_some() {
-                return Err(listed_twice(feature.feature_index, &place));
+                return Err(listed_twice(feature.feature_index, &location));
             }
             first = next;
         }
         for (i, feature) in info.categorical_features.into_iter().enumerate() {
-            let place = format!("{path}.categorical_features[{i}]");
-            let column = columns.place(feature.flat_feature_index, &mut taken, &place)?;
+            let location = format!("{path}.categorical_features[{i}]");
+            let column = columns.take(feature.flat_feature_index, &mut taken, &location)?;
             columns.name(column, &feature.feature_id, feature.feature_name.as_deref());
             let next = first + feature.values.len() as u64;
             let categorical = Categorical { column, hashes: feature.values, first };
             if columns.categorical.insert(feature.feature_index, categorical).is_some() {
-                return Err(listed_twice(feature.feature_index, &place));
+                return Err(listed_twice(feature.feature_index, &location));
             }
             first = next;
         }
         Ok(columns)
     }
 
-    fn place(&self, flat: u64, taken: &mut HashSet<u64>, place: &str) -> Result<u32, ImportError> {
+    fn take(&self, flat: u64, taken: &mut HashSet<u64>, location: &str) -> Result<u32, ImportError> {
         if !taken.insert(flat) {
             let cause = format!("column {flat} belongs to another feature");
-            return Err(at(ErrorKind::Structure, format!("{place}.flat_feature_index"), cause));
+            return Err(at(ErrorKind::Structure, format!("{location}.flat_feature_index"), cause));
         }
         // `Budget::features` has checked that the column is below the limit on features.
         Ok(u32::try_from(flat).unwrap_or(u32::MAX))
@@ -104,15 +108,15 @@ impl Columns {
         }
     }
 
-    /// Returns what a split asks. `place` returns the place of one of the split's fields in the file.
-    pub(super) fn question(
+    /// Returns what a split asks. `location` returns the location of one of the split's fields in the file.
+    pub(super) fn condition(
         &self,
         split: &Split,
-        place: impl Fn(&str) -> Place,
-    ) -> Result<Question, ImportError> {
-        let fail = |kind, field: &str, cause: String| Err(ImportError::new(kind, place(field), cause));
+        location: impl Fn(&str) -> Location,
+    ) -> Result<Condition, ImportError> {
+        let fail = |kind, field: &str, cause: String| Err(ImportError::new(kind, location(field), cause));
         let missing = |field: &str| {
-            ImportError::new(ErrorKind::Schema, place(field), format!("missing field `{field}`"))
+            ImportError::new(ErrorKind::Schema, location(field), format!("missing field `{field}`"))
         };
         match split.split_type.as_str() {
             "FloatFeature" => {
@@ -130,7 +134,7 @@ impl Columns {
                     let cause = format!("the split's border {border:?} is not the one of that number");
                     return fail(ErrorKind::Structure, "split_index", cause);
                 }
-                Ok(Question::Over { column: feature.column, border, missing: feature.missing })
+                Ok(Condition::Over { column: feature.column, border, missing: feature.missing })
             }
             "OneHotFeature" => {
                 let index = split.cat_feature_index.ok_or_else(|| missing("cat_feature_index"))?;
@@ -144,11 +148,11 @@ impl Columns {
                     let cause = format!("the split's value {value} is not the one of that number");
                     return fail(ErrorKind::Structure, "split_index", cause);
                 }
-                Ok(Question::Category { column: feature.column, hash: value.cast_unsigned() })
+                Ok(Condition::Category { column: feature.column, hash: value.cast_unsigned() })
             }
             "OnlineCtr" => Err(ImportError::new(
                 ErrorKind::Unsupported,
-                place("split_type"),
+                location("split_type"),
                 "a split on a counter (CTR) of a categorical feature is not supported",
             )
             .with_remedy(
@@ -156,7 +160,7 @@ impl Columns {
             )),
             other => Err(ImportError::new(
                 ErrorKind::Unsupported,
-                place("split_type"),
+                location("split_type"),
                 format!("a split of type `{other}` is not supported"),
             )
             .with_remedy(
@@ -170,19 +174,19 @@ fn at_index(index: u64, first: u64, listed: impl Fn(usize) -> bool) -> bool {
     index.checked_sub(first).and_then(|i| usize::try_from(i).ok()).is_some_and(listed)
 }
 
-fn listed_twice(index: u64, place: &str) -> ImportError {
+fn listed_twice(index: u64, location: &str) -> ImportError {
     let cause = format!("feature {index} is listed twice");
-    at(ErrorKind::Structure, format!("{place}.feature_index"), cause)
+    at(ErrorKind::Structure, format!("{location}.feature_index"), cause)
 }
 
 /// Returns the side that a missing value takes. `AsIs` compares the NaN itself, which is over no border.
-fn missing(feature: &FloatFeature, place: &str) -> Result<Side, ImportError> {
+fn missing(feature: &FloatFeature, location: &str) -> Result<Side, ImportError> {
     match feature.nan_value_treatment.as_deref() {
         None | Some("AsIs" | "AsFalse") => Ok(Side::Left),
         Some("AsTrue") => Ok(Side::Right),
         Some(other) => {
             let cause = format!("`{other}` is none of AsIs, AsFalse, AsTrue");
-            Err(at(ErrorKind::Value, format!("{place}.nan_value_treatment"), cause))
+            Err(at(ErrorKind::Value, format!("{location}.nan_value_treatment"), cause))
         }
     }
 }

@@ -14,10 +14,10 @@ use std::ops::Range;
 use super::budget::Budget;
 use super::decode::{Encoding, decode};
 use super::error::SAVE_AGAIN;
-use super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::{ErrorKind, ImportError, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::ForestBuilder;
-use columns::{Columns, Question};
+use columns::{Columns, Condition};
 use objective::Objective;
 use predicates::{CategoryHashes, Predicates};
 use schema::{Document, Numbers, ScaleAndBias};
@@ -28,7 +28,7 @@ const SAVE_CATBOOST_AGAIN: &str = "the file is damaged or incomplete: save the m
 
 /// Returns an error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Place::Field(path.into()), cause)
+    ImportError::new(kind, Location::Field(path.into()), cause)
 }
 
 /// Returns the forest that a file describes.
@@ -59,7 +59,7 @@ fn read(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     };
     let ScaleAndBias(scale, Numbers(bias)) = scale_and_bias.unwrap_or(ScaleAndBias(1.0, Numbers::default()));
     let outputs = told.unwrap_or(bias.len().max(1));
-    budget.outputs(outputs, || Place::Field(path.into()))?;
+    budget.outputs(outputs, || Location::Field(path.into()))?;
     let mut bias = self::bias(bias, outputs)?;
     let chosen = chosen(options.iteration_range.as_ref(), trees.count())?;
     // If CatBoost's `ntree_start` leaves out the first tree, CatBoost leaves out the bias too.
@@ -95,7 +95,7 @@ fn oblivious(
     columns: &Columns,
     budget: &mut Budget<'_>,
 ) -> Result<(Trees, Option<usize>), ImportError> {
-    budget.trees(trees.len(), || Place::Field("oblivious_trees".into()))?;
+    budget.trees(trees.len(), || Location::Field("oblivious_trees".into()))?;
     let values = |tree: &schema::Oblivious| tree.leaf_values.len().checked_shr(tree.splits.len() as u32);
     // `Tree::read` refuses a tree whose leaf values can't be divided evenly among its leaves.
     let outputs = trees.first().map(|tree| values(tree).unwrap_or(0).max(1));
@@ -129,9 +129,9 @@ impl Trees {
     /// Collects the category hashes that splits ask for.
     fn hashes(&self, path: &str) -> CategoryHashes {
         let mut hashes = CategoryHashes::default();
-        let mut note = |t: usize, question: Question| {
-            if let Question::Category { column, hash } = question {
-                hashes.places.entry(hash).or_insert_with(|| Place::Field(format!("{path}[{t}]")));
+        let mut note = |t: usize, condition: Condition| {
+            if let Condition::Category { column, hash } = condition {
+                hashes.locations.entry(hash).or_insert_with(|| Location::Field(format!("{path}[{t}]")));
                 hashes.columns.entry(column).or_default().insert(hash);
             }
         };
@@ -140,10 +140,10 @@ impl Trees {
                 trees
                     .iter()
                     .enumerate()
-                    .for_each(|(t, tree)| tree.questions.iter().for_each(|q| note(t, *q)));
+                    .for_each(|(t, tree)| tree.conditions.iter().for_each(|c| note(t, *c)));
             }
             Self::Nested(trees) => {
-                trees.iter().enumerate().for_each(|(t, tree)| tree.questions().for_each(|q| note(t, q)));
+                trees.iter().enumerate().for_each(|(t, tree)| tree.conditions().for_each(|c| note(t, c)));
             }
         }
         hashes
@@ -192,7 +192,7 @@ fn chosen(range: Option<&Range<u32>>, trees: usize) -> Result<Range<usize>, Impo
 
 /// Extracts CatBoost's version from the file's notes on its build.
 fn version(info: &str) -> String {
-    let after = |mark: &str| info.split_once(mark).map(|(_, rest)| rest);
+    let after = |prefix: &str| info.split_once(prefix).map(|(_, rest)| rest);
     let rest = after("tags/v").or_else(|| after("CatBoost release ")).unwrap_or_default();
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
     rest[..end.min(16)].trim_end_matches('.').to_owned()

@@ -7,8 +7,8 @@ use super::super::budget::Budget;
 use super::super::decode::DecodeError;
 use super::super::document::{self, NestedValue};
 use super::super::json::{self, Reader};
-use super::super::{ErrorKind, ImportError, Limits, Place};
-use super::columns::{Columns, Question};
+use super::super::{ErrorKind, ImportError, Limits, Location};
+use super::columns::{Columns, Condition};
 use super::predicates::Predicates;
 use super::schema::{Numbers, Split};
 use crate::forest::ForestBuilder;
@@ -22,7 +22,7 @@ pub(super) struct Tree {
 #[derive(Clone, Copy)]
 enum Node {
     Split {
-        question: Question,
+        condition: Condition,
         children: [u32; 2],
     },
     /// A leaf, with the index of its first value in `Tree::values`.
@@ -37,7 +37,7 @@ enum Node {
 struct OpenNode {
     start: usize,
     first: bool,
-    question: Option<Question>,
+    condition: Option<Condition>,
     children: [Option<u32>; 2],
     values: Option<usize>,
     weight: f64,
@@ -71,7 +71,7 @@ impl<'f> Trees<'f> {
                 return Ok(trees);
             }
             let start = self.reader.offset();
-            budget.trees(trees.len() + 1, || self.place(start))?;
+            budget.trees(trees.len() + 1, || self.location(start))?;
             trees.push(self.tree(budget)?);
         }
     }
@@ -82,7 +82,7 @@ impl<'f> Trees<'f> {
         while let Some(mut node) = open.pop() {
             let at = self.reader.offset();
             if !self.reader.next_item(b'}', &mut node.first).map_err(|e| self.located(e, at))? {
-                budget.nodes(1, || self.place(node.start))?;
+                budget.nodes(1, || self.location(node.start))?;
                 let (number, side) = (tree.nodes.len() as u32, node.side);
                 tree.nodes.push(self.close(node)?);
                 if let Some(parent) = open.last_mut() {
@@ -98,7 +98,7 @@ impl<'f> Trees<'f> {
                 "split" => {
                     let start = self.reader.offset();
                     let split: Split = self.value()?;
-                    node.question = Some(self.columns.question(&split, |_| self.place(start))?);
+                    node.condition = Some(self.columns.condition(&split, |_| self.location(start))?);
                     open.push(node);
                     continue;
                 }
@@ -133,7 +133,7 @@ impl<'f> Trees<'f> {
         Ok(OpenNode {
             start,
             first: true,
-            question: None,
+            condition: None,
             children: [None; 2],
             values: None,
             weight: -1.0,
@@ -142,10 +142,10 @@ impl<'f> Trees<'f> {
     }
 
     fn close(&self, node: OpenNode) -> Result<Node, ImportError> {
-        match (node.values, node.question, node.children) {
+        match (node.values, node.condition, node.children) {
             (Some(values), None, [None, None]) => Ok(Node::Leaf { values, weight: node.weight }),
-            (None, Some(question), [Some(left), Some(right)]) => {
-                Ok(Node::Split { question, children: [left, right] })
+            (None, Some(condition), [Some(left), Some(right)]) => {
+                Ok(Node::Split { condition, children: [left, right] })
             }
             (None, ..) => {
                 Err(self.structure(node.start, "a node needs a `value`, or `left`, `right` and `split`"))
@@ -165,7 +165,7 @@ impl<'f> Trees<'f> {
         if let Some(value) = values.iter().find(|value| !value.is_finite()) {
             return Err(ImportError::new(
                 ErrorKind::Value,
-                self.place(start),
+                self.location(start),
                 format!("a leaf of {value:?}"),
             ));
         }
@@ -179,28 +179,28 @@ impl<'f> Trees<'f> {
         T::deserialize(document::Value::Json(&mut self.reader)).map_err(|e| self.located(e, start))
     }
 
-    fn place(&self, at: usize) -> Place {
-        json::place(self.bytes, at)
+    fn location(&self, at: usize) -> Location {
+        json::location(self.bytes, at)
     }
 
     fn structure(&self, at: usize, cause: impl AsRef<str>) -> ImportError {
-        ImportError::new(ErrorKind::Structure, self.place(at), cause)
+        ImportError::new(ErrorKind::Structure, self.location(at), cause)
     }
 
-    /// Turns a failure in the value that begins at `start` into an error with a place.
+    /// Turns a failure in the value that begins at `start` into an error with a location.
     fn located(&self, error: DecodeError, start: usize) -> ImportError {
         match error.offset {
-            Some(offset) => ImportError::new(ErrorKind::Syntax, self.place(offset), &error.message),
-            None => ImportError::new(ErrorKind::Schema, self.place(start), &error.message),
+            Some(offset) => ImportError::new(ErrorKind::Syntax, self.location(offset), &error.message),
+            None => ImportError::new(ErrorKind::Schema, self.location(start), &error.message),
         }
     }
 }
 
 impl Tree {
-    /// Returns all questions of the tree.
-    pub(super) fn questions(&self) -> impl Iterator<Item = Question> + '_ {
+    /// Returns all conditions of the tree.
+    pub(super) fn conditions(&self) -> impl Iterator<Item = Condition> + '_ {
         self.nodes.iter().filter_map(|node| match node {
-            Node::Split { question, .. } => Some(*question),
+            Node::Split { condition, .. } => Some(*condition),
             Node::Leaf { .. } => None,
         })
     }
@@ -254,8 +254,8 @@ impl Tree {
         let mut leaves = 0;
         for n in order {
             match self.nodes[n as usize] {
-                Node::Split { question, children: [no, yes] } => {
-                    let level = predicates.of(question);
+                Node::Split { condition, children: [no, yes] } => {
+                    let level = predicates.of(condition);
                     let [no, yes] = [no, yes].map(|child| at[child as usize]);
                     let [left, right] = if level.yes_left { [yes, no] } else { [no, yes] };
                     tree.split(level.column, level.predicate, level.missing, left, right);

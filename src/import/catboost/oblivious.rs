@@ -1,10 +1,10 @@
-//! Oblivious trees, which ask one question on each level, expanded into binary trees. The root asks the first
-//! question.
+//! Oblivious trees, which test one condition on each level, expanded into binary trees. The root tests the first
+//! condition.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
-use super::columns::{Columns, Question};
+use super::columns::{Columns, Condition};
 use super::predicates::Predicates;
 use super::schema;
 use crate::forest::ForestBuilder;
@@ -14,8 +14,8 @@ const MOST_LEVELS: usize = 31;
 
 /// An oblivious tree whose counts fit each other and the limits.
 pub(super) struct Tree {
-    /// Question `l` decides bit `l` of the leaf id.
-    pub questions: Vec<Question>,
+    /// Condition `l` decides bit `l` of the leaf id.
+    pub conditions: Vec<Condition>,
     values: Vec<f64>,
     /// The weight of the training rows in each leaf. Empty if the file has none.
     weights: Vec<f64>,
@@ -37,7 +37,7 @@ impl Tree {
             return Err(at(ErrorKind::Structure, format!("{path}.leaf_values"), cause));
         }
         let nodes = leaves.and_then(|leaves| leaves.checked_mul(2)).map_or(usize::MAX, |twice| twice - 1);
-        budget.nodes(nodes, || Place::Field(path.to_owned()))?;
+        budget.nodes(nodes, || Location::Field(path.to_owned()))?;
         if let Some(i) = tree.leaf_values.iter().position(|value| !value.is_finite()) {
             let cause = format!("a leaf of {:?}", tree.leaf_values[i]);
             return Err(at(ErrorKind::Value, format!("{path}.leaf_values[{i}]"), cause));
@@ -47,11 +47,11 @@ impl Tree {
             let cause = format!("{} weights for 2^{levels} leaves", weights.len());
             return Err(at(ErrorKind::Structure, format!("{path}.leaf_weights"), cause));
         }
-        let question = |(l, split): (usize, &schema::Split)| {
-            columns.question(split, |field| Place::Field(format!("{path}.splits[{l}].{field}")))
+        let condition = |(l, split): (usize, &schema::Split)| {
+            columns.condition(split, |field| Location::Field(format!("{path}.splits[{l}].{field}")))
         };
-        let questions = tree.splits.iter().enumerate().map(question).collect::<Result<_, _>>()?;
-        Ok(Self { questions, values: tree.leaf_values, weights })
+        let conditions = tree.splits.iter().enumerate().map(condition).collect::<Result<_, _>>()?;
+        Ok(Self { conditions, values: tree.leaf_values, weights })
     }
 
     /// Adds the tree to the forest, with its leaf values multiplied by `scale`.
@@ -62,7 +62,7 @@ impl Tree {
         scale: f64,
         predicates: &Predicates,
     ) {
-        let levels: Vec<_> = self.questions.iter().map(|question| predicates.of(*question)).collect();
+        let levels: Vec<_> = self.conditions.iter().map(|condition| predicates.of(*condition)).collect();
         let mut tree = if outputs == 1 { forest.tree(0) } else { forest.vector_tree() };
         tree.reserve((2 << levels.len()) - 1);
         // The children of node `n` of a level are the nodes `2n` and `2n + 1` of the next level.

@@ -1,15 +1,15 @@
-//! Turns CatBoost's questions into predicates of the HIR.
+//! Turns CatBoost's conditions into predicates of the HIR.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::budget::Budget;
-use super::super::{ImportError, Place};
+use super::super::{ImportError, Location};
 use super::category::{self, Codes};
-use super::columns::Question;
+use super::columns::Condition;
 use super::schema::CategoryName;
 use crate::forest::{CategoryRule, Coding, CompareType, ForestBuilder, Predicate, Real, Side};
 
-/// A question as a split of the HIR.
+/// A condition as a split of the HIR.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub column: u32,
@@ -22,8 +22,8 @@ pub(super) struct Level {
 /// The category hashes that splits ask for.
 #[derive(Debug, Default)]
 pub(super) struct CategoryHashes {
-    /// Each hash, with the place of the first tree that asks for it.
-    pub places: HashMap<u32, Place>,
+    /// Each hash, with the location of the first tree that asks for it.
+    pub locations: HashMap<u32, Location>,
     /// Each column, with the hashes that splits ask of it.
     pub columns: BTreeMap<u32, BTreeSet<u32>>,
 }
@@ -41,16 +41,16 @@ impl Predicates {
         forest: &mut ForestBuilder,
         budget: &mut Budget<'_>,
     ) -> Result<Self, ImportError> {
-        let codes = category::codes(asked.places, named, raw)?;
+        let codes = category::codes(asked.locations, named, raw)?;
         let names: HashMap<u32, &str> = named.iter().map(|n| (n.hash, n.value.as_str())).collect();
         let mut sets: HashMap<u32, Predicate> = HashMap::new();
         let mut predicates = HashMap::new();
         for (column, hashes) in asked.columns {
             let texts = hashes.iter().any(|hash| codes.get(hash) == Some(&Codes::Text));
             let mut numbers = Vec::with_capacity(hashes.len());
-            for (place, hash) in hashes.iter().enumerate() {
+            for (i, hash) in hashes.iter().enumerate() {
                 // The number of a text has a half, so that a row with a whole number is in no known category.
-                let of_text = Real(place as f64 + 0.5);
+                let of_text = Real(i as f64 + 0.5);
                 let (number, predicate) = match codes.get(hash) {
                     Some(Codes::One(code)) if !texts => {
                         let number = Real(f64::from(*code));
@@ -62,7 +62,7 @@ impl Predicates {
                             None => {
                                 let words = codes.last().map_or(0, |last| *last as usize / 32 + 1);
                                 budget.category_words(words, || {
-                                    Place::Field("features_info.categorical_features".into())
+                                    Location::Field("features_info.categorical_features".into())
                                 })?;
                                 let set = forest.set(codes.iter().copied(), CategoryRule::Whole);
                                 Predicate::InSet { set, inside: Side::Left }
@@ -88,13 +88,13 @@ impl Predicates {
         Ok(Self(predicates))
     }
 
-    pub(super) fn of(&self, question: Question) -> Level {
-        match question {
-            Question::Over { column, border, missing } => {
+    pub(super) fn of(&self, condition: Condition) -> Level {
+        match condition {
+            Condition::Over { column, border, missing } => {
                 let predicate = CompareType::F32.at_most(border.into());
                 Level { column, predicate, missing, yes_left: false }
             }
-            Question::Category { column, hash } => {
+            Condition::Category { column, hash } => {
                 // `new` has looked up every hash. The fallback asks for infinity, which is no category.
                 let none = Predicate::Equal { value: f64::INFINITY.into() };
                 let predicate = self.0.get(&(column, hash)).copied().unwrap_or(none);

@@ -1,4 +1,4 @@
-//! The parts of a CatBoost JSON model that the importer reads. It ignores all other keys.
+//! The fields of a CatBoost JSON model that the importer reads. It ignores all other keys.
 //!
 //! CatBoost writes a list without entries as `null`, and the keys of an object in alphabetical order.
 
@@ -18,7 +18,7 @@ pub(crate) struct Document {
     pub features_info: Features,
     #[serde(default, deserialize_with = "object")]
     pub model_info: ModelInfo,
-    /// Oblivious trees, which ask one question on each level.
+    /// Oblivious trees, which test one condition on each level.
     #[serde(default, deserialize_with = "present")]
     pub oblivious_trees: Option<Vec<Oblivious>>,
     /// Trees of any shape (`Depthwise`, `Lossguide`), whose nodes are objects inside objects.
@@ -87,7 +87,7 @@ pub(crate) struct Oblivious {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Split {
     pub split_type: String,
-    /// The split's number among all questions of the model. CatBoost itself reads a split by it.
+    /// The split's number among all conditions of the model. CatBoost itself reads a split by it.
     pub split_index: Option<u64>,
     pub float_feature_index: Option<u64>,
     pub border: Option<f32>,

@@ -92,7 +92,7 @@ impl Contents {
 
 /// Values in the section `code`: kinds of coding, and flags.
 mod coding {
-    pub const PLACES: u32 = 1;
+    pub const INDICES: u32 = 1;
     pub const HASHES: u32 = 2;
     /// Flag: categories are numbers or truth values.
     pub const NUMBERS: u32 = 1;

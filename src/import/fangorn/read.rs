@@ -6,7 +6,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, Format, ImportError, LoadOptions, Place, RAW_CATEGORIES};
+use super::super::{ErrorKind, Format, ImportError, LoadOptions, Location, RAW_CATEGORIES};
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, NamedText, SECTION_BYTES, VERSION, coding, kind};
 use crate::forest::{
     Aggregate, CategoryRule, CategorySet, ClassRule, Classes, Coding, CompareType, EarlyStop, Forest,
@@ -16,12 +16,12 @@ use crate::{Error, import};
 
 const SAVE_AGAIN: &str = "the file is damaged: make it again with `fangorn convert`";
 
-fn error(kind: ErrorKind, place: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Place::Field(place.into()), cause).with_remedy(SAVE_AGAIN)
+fn error(kind: ErrorKind, location: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
+    ImportError::new(kind, Location::Field(location.into()), cause).with_remedy(SAVE_AGAIN)
 }
 
 fn damaged(at: usize, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(ErrorKind::Syntax, Place::Byte(at), cause).with_remedy(SAVE_AGAIN)
+    ImportError::new(ErrorKind::Syntax, Location::Byte(at), cause).with_remedy(SAVE_AGAIN)
 }
 
 /// The sections of a file. All bytes of the file have been checked.
@@ -53,7 +53,7 @@ impl<'a> Sections<'a> {
         let version = u32_at(bytes, 8).ok_or_else(short)?;
         if version > VERSION {
             let cause = format!("the file is of format {version}, this program reads up to {VERSION}");
-            return Err(ImportError::new(ErrorKind::Unsupported, Place::Byte(8), cause)
+            return Err(ImportError::new(ErrorKind::Unsupported, Location::Byte(8), cause)
                 .with_remedy("use the fangorn that wrote it, or a newer one"));
         }
         if version == 0 {
@@ -80,23 +80,24 @@ impl<'a> Sections<'a> {
             let shown = name.escape_ascii().to_string();
             if !name[0].is_ascii_lowercase() && !KNOWN_SECTIONS.contains(&&name) {
                 let cause = format!("section `{shown}` is not known");
-                return Err(ImportError::new(ErrorKind::Unsupported, Place::Byte(at), cause)
+                return Err(ImportError::new(ErrorKind::Unsupported, Location::Byte(at), cause)
                     .with_remedy("use the fangorn that wrote it, or a newer one"));
             }
             if table.iter().any(|(n, ..)| *n == name) {
                 return Err(damaged(at, format!("section `{shown}` is there twice")));
             }
-            let places = [8, 16].map(|at| u64_at(entry, at).and_then(|n| usize::try_from(n).ok()));
-            let (Some(sum), [Some(place), Some(length)]) = (u32_at(entry, 4), places) else {
+            let range = [8, 16].map(|at| u64_at(entry, at).and_then(|n| usize::try_from(n).ok()));
+            let (Some(sum), [Some(offset), Some(length)]) = (u32_at(entry, 4), range) else {
                 return Err(damaged(at, format!("section `{shown}` is past the end")));
             };
-            let inside = place.checked_add(length).is_some_and(|end| end <= bytes.len());
-            if !inside || !place.is_multiple_of(ALIGN) {
-                let cause =
-                    format!("section `{shown}`, {length} bytes from byte {place} on, is not inside the file");
+            let inside = offset.checked_add(length).is_some_and(|end| end <= bytes.len());
+            if !inside || !offset.is_multiple_of(ALIGN) {
+                let cause = format!(
+                    "section `{shown}`, {length} bytes from byte {offset} on, is not inside the file"
+                );
                 return Err(damaged(at, cause));
             }
-            table.push((name, sum, place, length));
+            table.push((name, sum, offset, length));
         }
         let sections = Self { bytes, table };
         sections.check(end + 4)?;
@@ -106,17 +107,17 @@ impl<'a> Sections<'a> {
     /// Checks every section against its checksum, and that all bytes between sections are zero.
     fn check(&self, header: usize) -> Result<(), ImportError> {
         let mut order: Vec<_> = self.table.iter().collect();
-        order.sort_unstable_by_key(|(_, _, place, length)| (*place, *length));
+        order.sort_unstable_by_key(|(_, _, offset, length)| (*offset, *length));
         let mut end = header;
-        for (name, sum, place, length) in order {
+        for (name, sum, offset, length) in order {
             let name = name.escape_ascii();
-            if *place < end {
-                return Err(damaged(*place, format!("section `{name}` begins inside another")));
+            if *offset < end {
+                return Err(damaged(*offset, format!("section `{name}` begins inside another")));
             }
-            self.zeros(end..*place)?;
-            end = place + length;
-            if crc32fast::hash(&self.bytes[*place..end]) != *sum {
-                return Err(damaged(*place, format!("section `{name}` does not match its checksum")));
+            self.zeros(end..*offset)?;
+            end = offset + length;
+            if crc32fast::hash(&self.bytes[*offset..end]) != *sum {
+                return Err(damaged(*offset, format!("section `{name}` does not match its checksum")));
             }
         }
         self.zeros(end..self.bytes.len())
@@ -130,8 +131,8 @@ impl<'a> Sections<'a> {
     }
 
     fn find(&self, name: &[u8; 4]) -> Option<Section<'a>> {
-        let (_, _, place, length) = self.table.iter().find(|(n, ..)| n == name)?;
-        let bytes = &self.bytes[*place..place + length];
+        let (_, _, offset, length) = self.table.iter().find(|(n, ..)| n == name)?;
+        let bytes = &self.bytes[*offset..offset + length];
         Some(Section { name: name.escape_ascii().to_string(), bytes, at: 0 })
     }
 
@@ -187,7 +188,7 @@ impl<'a> Section<'a> {
 
     fn text(&mut self, budget: &Budget<'_>) -> Result<&'a str, ImportError> {
         let length = self.count(1)?;
-        budget.string(length, || Place::Field(self.name.clone()))?;
+        budget.string(length, || Location::Field(self.name.clone()))?;
         let bytes = self.bytes.get(self.at..self.at + length).ok_or_else(|| self.short())?;
         self.at += length;
         std::str::from_utf8(bytes).map_err(|_| error(ErrorKind::Value, &self.name, "a text is not UTF-8"))
@@ -223,14 +224,14 @@ impl<'a> Section<'a> {
         value.ok_or_else(|| {
             ImportError::new(
                 ErrorKind::Unsupported,
-                Place::Field(self.name.clone()),
+                Location::Field(self.name.clone()),
                 format!("{what} `{name}` is not known"),
             )
             .with_remedy("use the fangorn that wrote it, or a newer one")
         })
     }
 
-    /// Reads the indices at which parts of another section begin, each of which also ends the part before.
+    /// Reads the indices at which ranges of another section begin, each of which also ends the range before.
     /// Checks that they start at 0, never fall, and finish at `end` if it is given.
     fn starts(&self, end: Option<usize>) -> Result<Vec<usize>, ImportError> {
         let array = self.array::<8>()?;
@@ -277,7 +278,7 @@ impl Contents {
     pub fn from_bytes(bytes: &[u8], options: &LoadOptions) -> Result<Self, ImportError> {
         if options.iteration_range.is_some() {
             let cause = "a .fangorn file does not know rounds of boosting";
-            return Err(ImportError::new(ErrorKind::Options, Place::File, cause)
+            return Err(ImportError::new(ErrorKind::Options, Location::File, cause)
                 .with_remedy("give the range when the producer's own file is converted"));
         }
         let sections = Sections::new(bytes)?;
@@ -323,16 +324,16 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
     }
     sets(sections, &mut builder, &mut budget)?;
 
-    let place = |name: &'static str| move || Place::Field(name.into());
+    let location = |name: &'static str| move || Location::Field(name.into());
     let asks = sections.get(b"ASKS")?;
     let asks = asks.array::<4>()?;
-    budget.nodes(asks.len(), place("ASKS"))?;
+    budget.nodes(asks.len(), location("ASKS"))?;
     let words = |name: &[u8; 4]| sections.get(name)?.array_of::<4>(asks.len());
     let [left, right, ids] = [words(b"LEFT")?, words(b"RGHT")?, words(b"NUMB")?];
     let what = sections.get(b"WHAT")?.array_of::<8>(asks.len())?;
     let starts = sections.get(b"TREE")?.starts(Some(asks.len()))?;
     let trees = starts.len() - 1;
-    budget.trees(trees, place("TREE"))?;
+    budget.trees(trees, location("TREE"))?;
     let targets = match sections.find(b"TARG") {
         Some(section) => Some(section.array_of::<4>(trees)?),
         None => None,
@@ -389,9 +390,9 @@ fn head(section: &mut Section<'_>, words: bool, budget: &Budget<'_>) -> Result<F
     let mut text = || section.text(budget).map(str::to_owned);
     let [library, version, objective] = [text()?, text()?, text()?];
     let outputs = section.u32()?;
-    budget.outputs(outputs as usize, || Place::Field("HEAD".into()))?;
+    budget.outputs(outputs as usize, || Location::Field("HEAD".into()))?;
     let columns = usize::try_from(section.u64()?).unwrap_or(usize::MAX);
-    budget.features(columns, || Place::Field("HEAD".into()))?;
+    budget.features(columns, || Location::Field("HEAD".into()))?;
     let name = section.text(budget)?;
     let compare = CompareType::ALL.into_iter().find(|c| c.name() == name);
     let compare = section.one_of("compare type", name, compare)?;
@@ -456,7 +457,7 @@ fn codings(
         let needed = is(coding::NEEDED);
         let unseen = if is(coding::REFUSED) { Unseen::Refused } else { Unseen::Missing };
         let coding = match sort {
-            coding::PLACES => Coding::Places { numbers: is(coding::NUMBERS), unseen, needed },
+            coding::INDICES => Coding::Indices { numbers: is(coding::NUMBERS), unseen, needed },
             coding::HASHES if codes.is_sorted_by_key(|(hash, _)| *hash) => Coding::Hashes { codes, needed },
             _ => {
                 return Err(error(
@@ -468,7 +469,7 @@ fn codings(
         };
         if needed && !options.raw_categories {
             let cause = format!("categories of column {column} are texts");
-            return Err(ImportError::new(ErrorKind::Unsupported, Place::Field("code".into()), cause)
+            return Err(ImportError::new(ErrorKind::Unsupported, Location::Field("code".into()), cause)
                 .with_remedy(RAW_CATEGORIES));
         }
         let feature = usize::try_from(column).ok().and_then(|c| builder.features_mut().get_mut(c));
@@ -492,7 +493,7 @@ fn sets(
     let Some(starts) = sections.find(b"SETS") else { return Ok(()) };
     let words = sections.get(b"WORD")?;
     let words = words.array::<4>()?;
-    budget.category_words(words.len(), || Place::Field("WORD".into()))?;
+    budget.category_words(words.len(), || Location::Field("WORD".into()))?;
     let starts = starts.starts(Some(words.len()))?;
     let rules = sections.get(b"RULE")?.array_of::<1>(starts.len() - 1)?;
     for (i, [rule]) in rules.iter().enumerate() {

@@ -103,9 +103,9 @@ impl Contents {
 fn assemble_file(sections: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
     let head = HEADER_BYTES + sections.len() * SECTION_BYTES + 4;
     let mut at = head.next_multiple_of(ALIGN);
-    let mut places = Vec::new();
+    let mut offsets = Vec::new();
     for (_, bytes) in sections {
-        places.push(at);
+        offsets.push(at);
         at = (at + bytes.len()).next_multiple_of(ALIGN);
     }
     let mut out = Buffer(Vec::with_capacity(at));
@@ -113,16 +113,16 @@ fn assemble_file(sections: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
     out.u32(VERSION);
     out.u32(sections.len() as u32);
     out.u64(at as u64);
-    for ((name, bytes), place) in sections.iter().zip(&places) {
+    for ((name, bytes), offset) in sections.iter().zip(&offsets) {
         out.0.extend(name);
         out.u32(crc32fast::hash(bytes));
-        out.u64(*place as u64);
+        out.u64(*offset as u64);
         out.u64(bytes.len() as u64);
         out.u64(0);
     }
     out.u32(crc32fast::hash(&out.0));
-    for ((_, bytes), place) in sections.iter().zip(places) {
-        out.0.resize(place, 0);
+    for ((_, bytes), offset) in sections.iter().zip(offsets) {
+        out.0.resize(offset, 0);
         out.0.extend(bytes);
     }
     out.0.resize(at, 0);
@@ -176,9 +176,9 @@ fn codings(b: &mut Buffer, forest: &Forest) {
         b.u64(column as u64);
         match &feature.coding {
             Coding::Numbers => {}
-            Coding::Places { numbers, unseen, needed } => {
+            Coding::Indices { numbers, unseen, needed } => {
                 let refused = flag(*unseen == Unseen::Refused, coding::REFUSED);
-                b.u32(coding::PLACES);
+                b.u32(coding::INDICES);
                 b.u32(flag(*numbers, coding::NUMBERS) | refused | flag(*needed, coding::NEEDED));
                 b.u64(0);
             }

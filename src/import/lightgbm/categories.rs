@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use super::super::document;
 use super::super::json::Reader;
-use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::super::{ErrorKind, ImportError, Limits, Location};
 use super::damaged;
 use super::lines::{Line, Value};
 use crate::forest::{Coding, Feature, Unseen};
@@ -42,7 +42,7 @@ pub(super) fn name(
         for (column, names) in first.into_iter().zip(lists) {
             if let Some(feature) = features.get_mut(column) {
                 let numbers = names.iter().all(|name| !name.is_text);
-                feature.coding = Coding::Places { numbers, unseen: Unseen::Missing, needed: false };
+                feature.coding = Coding::Indices { numbers, unseen: Unseen::Missing, needed: false };
                 feature.categories = names.into_iter().map(|name| name.text).collect();
             }
         }
@@ -84,7 +84,11 @@ fn read(json: &[u8], line: Line<'_>, limits: &Limits) -> Result<Option<Vec<Vec<N
     lists.map_err(|error| {
         let kind = if error.offset.is_some() { ErrorKind::Syntax } else { ErrorKind::Schema };
         let column = 1 + KEY.len() + error.offset.unwrap_or(0);
-        damaged(kind, Place::Text { line: line.number, column }, format!("the names of categories: {error}"))
+        damaged(
+            kind,
+            Location::Text { line: line.number, column },
+            format!("the names of categories: {error}"),
+        )
     })
 }
 

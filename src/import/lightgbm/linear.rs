@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::super::{ErrorKind, ImportError, LoadOptions, Location};
 use super::lines::Fields;
 use super::{damaged, tree};
 use crate::forest::{ClassRule, Classes, Real, Transform};
@@ -40,7 +40,7 @@ pub(super) fn read_models(
         0 => None,
         _ => Some((fields.list("leaf_features", terms)?, fields.list("leaf_coeff", terms)?)),
     };
-    budget.leaf_models(leaves, terms, || fields.place())?;
+    budget.leaf_models(leaves, terms, || fields.location())?;
     let (mut features, mut coefficients) = lists.unzip();
     for leaf in 0..leaves {
         let (constant, at) = constants.next::<f64>()?;
@@ -72,7 +72,7 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     if models.columns.is_empty() {
         let cause = "no leaf has a linear model: the file is a forest and no graph";
         return Err(
-            ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy("load it as a forest")
+            ImportError::new(ErrorKind::Format, Location::File, cause).with_remedy("load it as a forest")
         );
     }
     // Operators after the trees do what a forest's epilogue does.
@@ -81,7 +81,7 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     let classes = std::mem::take(&mut forest.classes);
     let columns = forest.features.len();
     let leaves = LinearLeaves::new(Arc::new(forest), models)
-        .map_err(|cause| damaged(ErrorKind::Structure, Place::File, cause))?;
+        .map_err(|cause| damaged(ErrorKind::Structure, Location::File, cause))?;
     let mut graph = Graph::default();
     let rows = graph.input("rows", Dtype::F64, [None, Some(columns)]);
     let margins = graph.node("trees", Operator::LinearLeaves(Arc::new(leaves)), [rows]);
@@ -93,7 +93,7 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     let values = epilogue.transform(transform, scaled)?;
     epilogue.outputs(&classes, values);
     let graph = epilogue.graph;
-    graph.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Place::File, e.to_string()))?;
+    graph.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Location::File, e.to_string()))?;
     Ok(graph)
 }
 
@@ -139,7 +139,7 @@ impl Epilogue {
             other => {
                 let cause =
                     format!("linear models in leaves with the transform {other:?}, which is not supported");
-                return Err(ImportError::new(ErrorKind::Unsupported, Place::File, cause)
+                return Err(ImportError::new(ErrorKind::Unsupported, Location::File, cause)
                     .with_remedy("train with linear_tree=false"));
             }
         })

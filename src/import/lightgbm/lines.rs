@@ -1,9 +1,9 @@
 //! The lines of a LightGBM file, the fields on them, and the lists of numbers in the fields, each with its
-//! place.
+//! location.
 
 use std::str::FromStr;
 
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::{ENDS, damaged};
 
 /// The lines of a file, without the `\n` or `\r\n` that ends them.
@@ -27,8 +27,8 @@ impl<'f> Lines<'f> {
 
     /// Returns the error of a file that ends too soon.
     pub(super) fn cut(&self) -> ImportError {
-        let place = Place::Text { line: self.number.max(1), column: 1 };
-        damaged(ErrorKind::Syntax, place, "the file ends before `end of trees`")
+        let location = Location::Text { line: self.number.max(1), column: 1 };
+        damaged(ErrorKind::Syntax, location, "the file ends before `end of trees`")
     }
 }
 
@@ -53,7 +53,7 @@ impl<'f> Line<'f> {
     }
 
     pub(super) fn error(&self, kind: ErrorKind, cause: impl AsRef<str>) -> ImportError {
-        damaged(kind, Place::Text { line: self.number, column: 1 }, cause)
+        damaged(kind, Location::Text { line: self.number, column: 1 }, cause)
     }
 
     /// Returns at most 80 bytes of the line for messages, with bytes that are not UTF-8 replaced.
@@ -70,7 +70,7 @@ impl<'f> Line<'f> {
     }
 }
 
-/// The value of a field, with its place.
+/// The value of a field, with its location.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'f> {
     line: usize,
@@ -79,12 +79,12 @@ pub(super) struct Value<'f> {
 }
 
 impl<'f> Value<'f> {
-    pub(super) fn place(&self) -> Place {
-        Place::Text { line: self.line, column: self.column }
+    pub(super) fn location(&self) -> Location {
+        Location::Text { line: self.line, column: self.column }
     }
 
     pub(super) fn error(&self, kind: ErrorKind, cause: impl AsRef<str>) -> ImportError {
-        damaged(kind, self.place(), cause)
+        damaged(kind, self.location(), cause)
     }
 
     /// Returns the words of the value, which spaces separate.
@@ -107,7 +107,7 @@ impl<'f> Value<'f> {
     }
 }
 
-/// The words of a value, each with its own place.
+/// The words of a value, each with its own location.
 pub(super) struct ValueWords<'f> {
     value: Value<'f>,
     at: usize,
@@ -182,9 +182,9 @@ impl<'f> Fields<'f> {
         }
     }
 
-    /// Returns the place at which the fields begin.
-    pub(super) fn place(&self) -> Place {
-        Place::Text { line: self.line.number, column: 1 }
+    /// Returns the location at which the fields begin.
+    pub(super) fn location(&self) -> Location {
+        Location::Text { line: self.line.number, column: 1 }
     }
 
     /// Returns the value of a field, or `None` if the field is missing.
@@ -216,7 +216,7 @@ impl<'f> Fields<'f> {
 pub(super) struct List<'f>(ValueWords<'f>);
 
 impl<'f> List<'f> {
-    /// Reads the next number. Returns the number and its place.
+    /// Reads the next number. Returns the number and its location.
     pub(super) fn next<T: FromStr>(&mut self) -> Result<(T, Value<'f>), ImportError> {
         let ends = self.0.value;
         let word = self.0.next().ok_or_else(|| ends.error(ErrorKind::Structure, "the list ends too soon"))?;

@@ -1,4 +1,4 @@
-//! Reads LightGBM's text format: a header, trees as lists of numbers, and a last part, of which the importer
+//! Reads LightGBM's text format: a header, trees as lists of numbers, and a last section, of which the importer
 //! reads only the names of categories.
 //!
 //! | file | subject |
@@ -19,7 +19,7 @@ mod tree;
 mod tests;
 
 use super::budget::Budget;
-use super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::{ErrorKind, ImportError, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::{Classes, CompareType, ForestBuilder};
 use crate::graph::LeafModels;
@@ -48,8 +48,8 @@ const IGNORED: [&str; 2] = ["label_index", "monotone_constraints"];
 const ENDS: [&[u8]; 2] = [b"end of trees", b"feature importances:"];
 
 /// Returns an error whose remedy is to save the model again.
-fn damaged(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, place, cause).with_remedy(
+fn damaged(kind: ErrorKind, location: Location, cause: impl AsRef<str>) -> ImportError {
+    ImportError::new(kind, location, cause).with_remedy(
         "the file is damaged or incomplete: save the model again with Booster.save_model('model.txt')",
     )
 }
@@ -74,7 +74,7 @@ fn read(bytes: &[u8], options: &LoadOptions, models: Option<&mut LeafModels>) ->
         .transform(header.objective.transform)
         .classes(Classes { rule: header.objective.classes, ..Classes::default() });
     for (feature, name) in builder.features_mut().iter_mut().zip(header.names.words()) {
-        budget.string(name.text.len(), || name.place())?;
+        budget.string(name.text.len(), || name.location())?;
         // A name that is not UTF-8 is left out.
         feature.name = std::str::from_utf8(name.text).ok().map(str::to_owned);
     }
@@ -94,7 +94,7 @@ fn read(bytes: &[u8], options: &LoadOptions, models: Option<&mut LeafModels>) ->
     };
     let forest = budget.finish(builder.scale(header.objective.slope / rounds as f64));
     forest.map_err(|error| match error.kind() {
-        ErrorKind::Structure => damaged(ErrorKind::Structure, error.place().clone(), error.cause()),
+        ErrorKind::Structure => damaged(ErrorKind::Structure, error.location().clone(), error.cause()),
         _ => error,
     })
 }
@@ -142,14 +142,14 @@ impl<'f> Header<'f> {
         let classes = fields.need("num_class")?;
         let per_iteration = fields.get("num_tree_per_iteration").unwrap_or(classes);
         let outputs = count(per_iteration, 1)?;
-        budget.outputs(outputs, || per_iteration.place())?;
+        budget.outputs(outputs, || per_iteration.location())?;
         if count(classes, 1)? != outputs {
             let cause = format!("{outputs} trees an iteration for `num_class={}`", count(classes, 1)?);
             return Err(per_iteration.error(ErrorKind::Structure, cause));
         }
         let last = fields.need("max_feature_idx")?;
         let columns = count(last, 0)? + 1;
-        budget.features(columns, || last.place())?;
+        budget.features(columns, || last.location())?;
         let list = |name| {
             let value = fields.need(name)?;
             match value.words().count() {
@@ -200,9 +200,9 @@ impl<'f> Trees<'_, 'f> {
                     format!("`{}`, but `Tree={}` or `end of trees` is expected", line.shown(), self.count);
                 return Err(line.error(ErrorKind::Syntax, cause));
             }
-            let (fields, next) = block(line, lines)?;
+            let (fields, next) = tree_fields(line, lines)?;
             self.count += 1;
-            budget.trees(self.count, || Place::Text { line: line.number, column: 1 })?;
+            budget.trees(self.count, || Location::Text { line: line.number, column: 1 })?;
             let output = (self.count - 1) % self.header.outputs;
             if self.is_chosen((self.count - 1) / self.header.outputs) {
                 let (models, gains) = (self.models.as_deref_mut(), self.options.gains);
@@ -243,13 +243,13 @@ impl<'f> Trees<'_, 'f> {
         }
         let cause = format!("rounds {}..{} of a model with {rounds}", range.start, range.end);
         let remedy = format!("choose a range within 0..{rounds}, or an end of 0 for the last round");
-        Err(ImportError::new(ErrorKind::Options, Place::Field("iteration_range".into()), cause)
+        Err(ImportError::new(ErrorKind::Options, Location::Field("iteration_range".into()), cause)
             .with_remedy(remedy))
     }
 }
 
 /// Reads the fields of a tree. Returns the fields and the line after them.
-fn block<'f>(first: Line<'f>, lines: &mut Lines<'f>) -> Result<(Fields<'f>, Line<'f>), ImportError> {
+fn tree_fields<'f>(first: Line<'f>, lines: &mut Lines<'f>) -> Result<(Fields<'f>, Line<'f>), ImportError> {
     let mut fields = Fields::new(first, &tree::READ, &tree::IGNORED);
     let next = fields.fill(lines)?;
     Ok((fields, next))

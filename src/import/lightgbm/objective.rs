@@ -71,7 +71,7 @@ fn plain<'f>(line: Value<'f>, mut words: impl Iterator<Item = Value<'f>>) -> Res
 }
 
 fn unsupported(at: Value<'_>, cause: String) -> ImportError {
-    ImportError::new(ErrorKind::Unsupported, at.place(), cause).with_remedy(
+    ImportError::new(ErrorKind::Unsupported, at.location(), cause).with_remedy(
         "train with an objective of LightGBM 4, or remove the line `objective=…` to read the raw scores",
     )
 }

@@ -36,11 +36,11 @@ fn rows_in_f64_end_in_their_producers_leaves() {
         let margins: Vec<f64> = array(&folder, "margin64.npy");
         let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
         for (r, row) in rows.chunks(forest.features.len()).enumerate() {
-            let place = format!("{}, row {r}: {row:?}", folder.display());
+            let location = format!("{}, row {r}: {row:?}", folder.display());
             let ids: Vec<i32> = reference::leaf_ids(&forest, row).into_iter().map(|id| id as i32).collect();
-            assert_eq!(ids, leaves[r * trees..][..trees], "{place}");
+            assert_eq!(ids, leaves[r * trees..][..trees], "{location}");
             // LightGBM adds up the same numbers in the same order.
-            assert_eq!(reference::margins(&forest, row), margins[r * outputs..][..outputs], "{place}");
+            assert_eq!(reference::margins(&forest, row), margins[r * outputs..][..outputs], "{location}");
         }
     }
 }
@@ -65,7 +65,7 @@ fn read(text: &str) -> Result<Forest, ImportError> {
 }
 
 #[test]
-fn before_2_2_nothing_stands_between_the_trees_and_the_next_part() {
+fn before_2_2_nothing_stands_between_the_trees_and_the_next_section() {
     let old = |end: &str| {
         stumps(&[("0.5".into(), 8)], "num_cat=0\n")
             .replace("version=v4", "version=v2")

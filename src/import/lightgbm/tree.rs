@@ -54,7 +54,7 @@ pub(super) fn grow(
         return Err(stated.error(ErrorKind::Value, cause));
     }
     let leaves = leaves as u32;
-    budget.nodes(2 * leaves as usize - 1, || stated.place())?;
+    budget.nodes(2 * leaves as usize - 1, || stated.location())?;
     // Before memory is allocated, this checks that the file has a value for each leaf.
     let mut values = match models {
         None => leaf_values(fields, leaves as usize)?,
@@ -192,7 +192,7 @@ fn category_sets(
     }
     let total = start as usize;
     let mut words = fields.list("cat_threshold", total)?;
-    budget.category_words(total, || stated.place())?;
+    budget.category_words(total, || stated.location())?;
     let mut range = 0..0;
     for (i, size) in sizes.into_iter().enumerate() {
         let mut set = CategorySet { words: Vec::with_capacity(size), rule: CategoryRule::Truncated };

@@ -4,9 +4,9 @@ use super::super::{ErrorKind, ImportError};
 use super::at;
 use super::proto::{self, AttributeProto, Bytes, TensorProto};
 
-/// The attributes of an operator; `place` is its path in the file.
+/// The attributes of an operator; `location` is its path in the file.
 pub(super) struct Attributes {
-    place: String,
+    location: String,
     all: Vec<AttributeProto>,
 }
 
@@ -21,33 +21,34 @@ pub(super) struct Numbers {
 
 impl Attributes {
     /// Decodes the attributes whose names are in `wanted` and skips all others.
-    pub(super) fn read(raw: &[Bytes], place: String, wanted: &[&str]) -> Result<Self, ImportError> {
+    pub(super) fn read(raw: &[Bytes], location: String, wanted: &[&str]) -> Result<Self, ImportError> {
         let mut all: Vec<AttributeProto> = Vec::new();
         for (i, bytes) in raw.iter().enumerate() {
-            let attribute: AttributeProto = proto::decode(bytes.clone(), &format!("{place}.attribute[{i}]"))?;
+            let attribute: AttributeProto =
+                proto::decode(bytes.clone(), &format!("{location}.attribute[{i}]"))?;
             if !wanted.contains(&attribute.name.as_str()) {
                 continue;
             }
             if all.iter().any(|a| a.name == attribute.name) {
                 let cause = format!("attribute `{}` is there twice", attribute.name);
-                return Err(at(ErrorKind::Structure, place, cause));
+                return Err(at(ErrorKind::Structure, location, cause));
             }
             all.push(attribute);
         }
-        Ok(Self { place, all })
+        Ok(Self { location, all })
     }
 
     /// Decodes all attributes.
-    pub(super) fn all(raw: &[Bytes], place: String) -> Result<Self, ImportError> {
+    pub(super) fn all(raw: &[Bytes], location: String) -> Result<Self, ImportError> {
         let decode =
-            |(i, bytes): (usize, &Bytes)| proto::decode(bytes.clone(), &format!("{place}.attribute[{i}]"));
+            |(i, bytes): (usize, &Bytes)| proto::decode(bytes.clone(), &format!("{location}.attribute[{i}]"));
         let all = raw.iter().enumerate().map(decode).collect::<Result<_, _>>()?;
-        Ok(Self { place, all })
+        Ok(Self { location, all })
     }
 
     /// Returns the path of an attribute.
     pub(super) fn path(&self, name: &str) -> String {
-        format!("{}.{name}", self.place)
+        format!("{}.{name}", self.location)
     }
 
     fn take(&mut self, name: &str) -> Option<AttributeProto> {
@@ -103,10 +104,10 @@ impl Attributes {
     /// Returns the numbers of a tensor; empty if the attribute is absent.
     pub(super) fn tensor(&mut self, name: &str) -> Result<Numbers, ImportError> {
         let Some(attribute) = self.take(name) else { return Ok(Numbers::default()) };
-        let place = self.path(name);
-        let tensor: TensorProto = proto::decode(attribute.t, &place)?;
+        let location = self.path(name);
+        let tensor: TensorProto = proto::decode(attribute.t, &location)?;
         let double = tensor.data_type == 11;
-        Ok(Numbers { values: proto::numbers(&tensor, &place)?, double, name: name.into() })
+        Ok(Numbers { values: proto::numbers(&tensor, &location)?, double, name: name.into() })
     }
 
     /// Returns the list of floats called `name`, or the tensor called `name_as_tensor` that may replace it.

@@ -2,7 +2,7 @@
 //! node, and a node is named by its tree's id and its own id.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{Ensemble, Fold, Mode, Node, check_finite, check_length, feature, missing};
@@ -41,7 +41,7 @@ pub(super) const ATTRIBUTES: [&str; 26] = [
     "target_weights_as_tensor",
 ];
 
-/// The parts that only a classifier has.
+/// The fields that only a classifier has.
 pub(super) struct Classifier {
     /// The names of the classes.
     pub(super) labels: Labels,
@@ -56,7 +56,7 @@ pub(super) struct Classifier {
 pub(super) fn read(
     mut attributes: Attributes,
     classifier: bool,
-    place: String,
+    location: String,
     budget: &mut Budget<'_>,
 ) -> Result<(Ensemble, Option<Classifier>), ImportError> {
     let prefix = if classifier { "class" } else { "target" };
@@ -65,7 +65,7 @@ pub(super) fn read(
         Some(labels) => labels.texts.len(),
         None => targets(&mut attributes)?,
     };
-    budget.outputs(outputs, || Place::Field(attributes.path("n_targets")))?;
+    budget.outputs(outputs, || Location::Field(attributes.path("n_targets")))?;
     let base = attributes.floats_or_tensor("base_values")?;
     check_finite(&attributes, &base)?;
     let (fold, post) = (fold(&mut attributes)?, post(&mut attributes)?);
@@ -82,7 +82,7 @@ pub(super) fn read(
     });
     let (votes, starts) = votes.by_leaf(&attributes, &trees, &nodes)?;
     let ensemble = Ensemble {
-        place,
+        location,
         nodes,
         ids,
         roots: trees.runs.iter().map(|run| run.begin).collect(),

@@ -43,7 +43,7 @@ pub(super) struct Fold {
 /// A tree operator as the file describes it.
 pub(super) struct Ensemble {
     /// The path of the operator in the file.
-    pub(super) place: String,
+    pub(super) location: String,
     /// Inner nodes and leaves.
     pub(super) nodes: Vec<Node>,
     /// The file's own id of each node. For a leaf it is the leaf id.
@@ -75,7 +75,7 @@ impl Ensemble {
 
     /// Returns an error at entry `n` of a field.
     pub(super) fn at(&self, kind: ErrorKind, field: &str, n: u32, cause: impl AsRef<str>) -> ImportError {
-        at(kind, format!("{}.{field}[{n}]", self.place), cause)
+        at(kind, format!("{}.{field}[{n}]", self.location), cause)
     }
 }
 

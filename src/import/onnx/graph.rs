@@ -36,7 +36,7 @@ enum Value {
 
 #[derive(Debug)]
 struct Unknown {
-    place: String,
+    location: String,
     operator: String,
 }
 
@@ -56,16 +56,16 @@ pub(super) struct Rows {
 }
 
 /// The tree operator, its input, and the graph's steps on its scores and its label.
-pub(super) struct GraphParts {
+pub(super) struct TreeGraph {
     pub(super) operator: NodeProto,
-    pub(super) place: String,
+    pub(super) location: String,
     pub(super) rows: Rows,
     pub(super) scores: Option<Steps>,
     pub(super) label: Option<Label>,
 }
 
 /// Follows the graph from its inputs to its outputs.
-pub(super) fn follow(model: ModelProto) -> Result<GraphParts, ImportError> {
+pub(super) fn follow(model: ModelProto) -> Result<TreeGraph, ImportError> {
     let version = |domain: &str| {
         let found = model
             .opset_import
@@ -93,14 +93,14 @@ pub(super) fn follow(model: ModelProto) -> Result<GraphParts, ImportError> {
     }
     let mut first_other = None;
     for (i, bytes) in graph.node.iter().enumerate() {
-        let place = format!("graph.node[{i}]");
-        let node: NodeProto = proto::decode(bytes.clone(), &place)?;
+        let location = format!("graph.node[{i}]");
+        let node: NodeProto = proto::decode(bytes.clone(), &location)?;
         if first_other.is_none() {
             first_other = Some(node.op_type.clone());
         }
-        follower.node(node, place)?;
+        follower.node(node, location)?;
     }
-    let Some((operator, place, rows)) = follower.trees.take() else {
+    let Some((operator, location, rows)) = follower.trees.take() else {
         let among =
             first_other.map_or_else(String::new, |op| format!(" (the first of its operators is {op})"));
         let cause =
@@ -108,11 +108,11 @@ pub(super) fn follow(model: ModelProto) -> Result<GraphParts, ImportError> {
         return Err(at(ErrorKind::Unsupported, "graph.node", cause)
             .with_remedy("convert a model of trees; other models are not read"));
     };
-    let mut followed = GraphParts { operator, place, rows, scores: None, label: None };
+    let mut followed = TreeGraph { operator, location, rows, scores: None, label: None };
     for (i, bytes) in graph.output.iter().enumerate() {
-        let place = format!("graph.output[{i}]");
-        let output: ValueInfoProto = proto::decode(bytes.clone(), &place)?;
-        followed.output(follower.values.remove(&output.name), &output.name, place)?;
+        let location = format!("graph.output[{i}]");
+        let output: ValueInfoProto = proto::decode(bytes.clone(), &location)?;
+        followed.output(follower.values.remove(&output.name), &output.name, location)?;
     }
     if followed.scores.is_none() && followed.label.is_none() {
         return Err(at(ErrorKind::Structure, "graph.output", "the graph has no output"));
@@ -120,11 +120,15 @@ pub(super) fn follow(model: ModelProto) -> Result<GraphParts, ImportError> {
     Ok(followed)
 }
 
-impl GraphParts {
-    fn output(&mut self, value: Option<Value>, name: &str, place: String) -> Result<(), ImportError> {
+impl TreeGraph {
+    fn output(&mut self, value: Option<Value>, name: &str, location: String) -> Result<(), ImportError> {
         let twice = |what: &str| {
-            Err(at(ErrorKind::Unsupported, place.as_str(), format!("`{name}` is a second output of {what}"))
-                .with_remedy("keep one output of scores and one of labels"))
+            Err(at(
+                ErrorKind::Unsupported,
+                location.as_str(),
+                format!("`{name}` is a second output of {what}"),
+            )
+            .with_remedy("keep one output of scores and one of labels"))
         };
         match value {
             Some(Value::Scores(_)) if self.scores.is_some() => twice("scores"),
@@ -137,14 +141,15 @@ impl GraphParts {
                 self.label = Some(label);
                 Ok(())
             }
-            Some(Value::Unknown(what)) => Err(unsupported(what.place.as_str(), &what.operator, "")),
+            Some(Value::Unknown(what)) => Err(unsupported(what.location.as_str(), &what.operator, "")),
             Some(Value::Rows(_) | Value::Constant(_)) => {
                 let cause = format!("output `{name}` does not come from the trees");
-                Err(at(ErrorKind::Unsupported, place, cause).with_remedy("remove the output from the graph"))
+                Err(at(ErrorKind::Unsupported, location, cause)
+                    .with_remedy("remove the output from the graph"))
             }
             None => Err(at(
                 ErrorKind::Structure,
-                place,
+                location,
                 format!("no operator gives the output `{name}`, or it is there twice"),
             )),
         }
@@ -152,9 +157,9 @@ impl GraphParts {
 }
 
 /// Returns the error that refuses an operator. `why` continues the sentence.
-pub(super) fn unsupported(place: impl Into<String>, operator: &str, why: &str) -> ImportError {
+pub(super) fn unsupported(location: impl Into<String>, operator: &str, why: &str) -> ImportError {
     let cause = format!("operator {operator} is not supported{why}");
-    at(ErrorKind::Unsupported, place, cause).with_remedy(
+    at(ErrorKind::Unsupported, location, cause).with_remedy(
         "convert the trees alone, without the steps before and after them (skl2onnx: options={'zipmap': False})",
     )
 }
@@ -165,11 +170,11 @@ struct GraphReader {
 }
 
 impl GraphReader {
-    fn input(&mut self, bytes: Bytes, place: &str) -> Result<(), ImportError> {
-        let input: ValueInfoProto = proto::decode(bytes, place)?;
+    fn input(&mut self, bytes: Bytes, location: &str) -> Result<(), ImportError> {
+        let input: ValueInfoProto = proto::decode(bytes, location)?;
         let tensor = input.r#type.and_then(|t| t.tensor_type);
         let Some(tensor) = tensor else {
-            self.values.insert(input.name, unknown_at(place, "input that is no tensor".into()));
+            self.values.insert(input.name, unknown_at(location, "input that is no tensor".into()));
             return Ok(());
         };
         let given = ElementType::of(tensor.elem_type);
@@ -184,41 +189,41 @@ impl GraphReader {
         Ok(())
     }
 
-    fn node(&mut self, node: NodeProto, place: String) -> Result<(), ImportError> {
+    fn node(&mut self, node: NodeProto, location: String) -> Result<(), ImportError> {
         if node.domain == ML && node.op_type.starts_with("TreeEnsemble") {
-            return self.trees(node, place);
+            return self.trees(node, location);
         }
-        let value = self.step(&node, &place)?;
+        let value = self.result(&node, &location)?;
         let output = |i: usize| node.output.get(i).filter(|name| !name.is_empty()).cloned();
         if let Some(name) = output(0) {
             self.values.insert(name, value);
         }
         for name in (1..node.output.len()).filter_map(output) {
-            self.values.insert(name, unknown(&node, &place));
+            self.values.insert(name, unknown(&node, &location));
         }
         Ok(())
     }
 
-    fn trees(&mut self, node: NodeProto, place: String) -> Result<(), ImportError> {
+    fn trees(&mut self, node: NodeProto, location: String) -> Result<(), ImportError> {
         let classifier = match node.op_type.as_str() {
             "TreeEnsembleClassifier" => true,
             "TreeEnsembleRegressor" | "TreeEnsemble" => false,
-            _ => return Err(unsupported(place, &named(&node), "")),
+            _ => return Err(unsupported(location, &named(&node), "")),
         };
         if let Some((_, first, _)) = &self.trees {
             let cause = format!("{} is a second tree ensemble, after {first}", named(&node));
-            return Err(at(ErrorKind::Unsupported, place, cause).with_remedy(
+            return Err(at(ErrorKind::Unsupported, location, cause).with_remedy(
                 "a graph of one tree ensemble is read: convert a model that is one (onnxmltools: without split=; AdaBoost, bagging, isolation forests and several outputs of a classifier make many)",
             ));
         }
         let rows = match node.input.first().map(|name| self.values.get(name)) {
             Some(Some(Value::Rows(rows))) => rows.clone(),
             Some(Some(Value::Unknown(what))) => {
-                return Err(unsupported(what.place.as_str(), &what.operator, " before the trees"));
+                return Err(unsupported(what.location.as_str(), &what.operator, " before the trees"));
             }
             _ => {
                 let cause = "the trees' input is no input of the graph";
-                return Err(at(ErrorKind::Structure, format!("{place}.input"), cause));
+                return Err(at(ErrorKind::Structure, format!("{location}.input"), cause));
             }
         };
         let [scores, label] = if classifier { [1, 0] } else { [0, usize::MAX] };
@@ -229,12 +234,12 @@ impl GraphReader {
         if let Some(name) = node.output.get(scores).filter(|name| !name.is_empty()) {
             self.values.insert(name.clone(), Value::Scores(Steps::default()));
         }
-        self.trees = Some((node, place, rows));
+        self.trees = Some((node, location, rows));
         Ok(())
     }
 
     /// Returns the result of a node.
-    fn step(&self, node: &NodeProto, place: &str) -> Result<Value, ImportError> {
+    fn result(&self, node: &NodeProto, location: &str) -> Result<Value, ImportError> {
         let first = node.input.first().and_then(|name| self.values.get(name));
         let second = node.input.get(1).and_then(|name| self.values.get(name));
         // Pass an unknown input on, so that the message names the first operator that is not followed.
@@ -244,15 +249,15 @@ impl GraphReader {
             }
         }
         let own = node.domain.is_empty() || node.domain == "ai.onnx";
-        if let Some(rows) = self.prepare(node, place, own, first, second)? {
+        if let Some(rows) = self.prepare(node, location, own, first, second)? {
             return Ok(Value::Rows(rows));
         }
         let wanted = ["value", "to", "axis", "keepdims", "select_last_index", "norm", "alpha"];
         let lists = ["keys_int64s", "values_int64s", "values_strings"];
         let wanted: Vec<&str> = wanted.into_iter().chain(lists).collect();
-        let mut attributes = Attributes::read(&node.attribute, place.into(), &wanted)?;
+        let mut attributes = Attributes::read(&node.attribute, location.into(), &wanted)?;
         let value = match (own, node.op_type.as_str(), first, second) {
-            (true, "Constant", None, None) => constant(node, place)?,
+            (true, "Constant", None, None) => constant(node, location)?,
             (true, "Identity", Some(value), None) => Some(value.clone()),
             (true, "Cast", Some(value), None) => {
                 cast(value, ElementType::of(attributes.int("to").unwrap_or(0) as i32))
@@ -263,7 +268,7 @@ impl GraphReader {
             }
             (true, "ArgMax", Some(Value::Scores(steps)), None) => argmax(steps, &mut attributes),
             (true, "Mul" | "Div" | "Add" | "Sub", Some(_), Some(_)) => {
-                self.arithmetic(node, place, first, second)?
+                self.arithmetic(node, location, first, second)?
             }
             (true, op @ ("Exp" | "Sigmoid" | "Softmax"), Some(Value::Scores(steps)), None) => {
                 let axis = attributes.int("axis").unwrap_or(1);
@@ -273,7 +278,7 @@ impl GraphReader {
                     _ => ScoreOperation::Softmax,
                 };
                 let by_row = op != "Softmax" || axis == 1 || axis == -1;
-                by_row.then(|| self.then(steps, node, place, does)).transpose()?
+                by_row.then(|| self.then(steps, node, location, does)).transpose()?
             }
             (true, "Gather", Some(Value::Constant(names)), Some(Value::Label(label))) => {
                 renamed(label, Names::Tensor(names.clone()))
@@ -285,18 +290,18 @@ impl GraphReader {
             (false, "ZipMap", Some(Value::Scores(steps)), None) => Some(Value::Scores(steps.clone())),
             (false, "Normalizer", Some(Value::Scores(steps)), None) => {
                 let l1 = attributes.string("norm").as_deref() == Some("L1");
-                l1.then(|| self.then(steps, node, place, ScoreOperation::NormalizeL1)).transpose()?
+                l1.then(|| self.then(steps, node, location, ScoreOperation::NormalizeL1)).transpose()?
             }
             _ => None,
         };
-        Ok(value.unwrap_or_else(|| unknown(node, place)))
+        Ok(value.unwrap_or_else(|| unknown(node, location)))
     }
 
     /// Returns the rows after one more step, or `None` if the node is not one that can precede the trees.
     fn prepare(
         &self,
         node: &NodeProto,
-        place: &str,
+        location: &str,
         own: bool,
         first: Option<&Value>,
         second: Option<&Value>,
@@ -307,13 +312,13 @@ impl GraphReader {
             (Some(Value::Constant(c)), Some(Value::Rows(rows))) => (rows, Some(c), true),
             _ => return Ok(None),
         };
-        let Some(prepares) = Preparation::of(place, own, node, constant, swapped, rows.given)? else {
+        let Some(prepares) = Preparation::of(location, own, node, constant, swapped, rows.given)? else {
             return Ok(None);
         };
         if rows.prepared.len() >= LONGEST_CHAIN {
-            return Err(unsupported(place, &named(node), &format!(" after {LONGEST_CHAIN} others")));
+            return Err(unsupported(location, &named(node), &format!(" after {LONGEST_CHAIN} others")));
         }
-        let prepared = rows.prepared.then(place, named(node), prepares);
+        let prepared = rows.prepared.then(location, named(node), prepares);
         // A Scaler gives floats whatever its input's type.
         let given = if node.op_type == "Scaler" { ElementType::Float } else { rows.given };
         let single = given == ElementType::Float;
@@ -325,20 +330,20 @@ impl GraphReader {
         &self,
         steps: &Steps,
         node: &NodeProto,
-        place: &str,
+        location: &str,
         does: ScoreOperation,
     ) -> Result<Value, ImportError> {
         if steps.len() >= LONGEST_CHAIN {
-            return Err(unsupported(place, &named(node), &format!(" after {LONGEST_CHAIN} others")));
+            return Err(unsupported(location, &named(node), &format!(" after {LONGEST_CHAIN} others")));
         }
-        Ok(Value::Scores(steps.then(Step { place: place.into(), operator: named(node), does })))
+        Ok(Value::Scores(steps.then(Step { location: location.into(), operator: named(node), does })))
     }
 
     /// Returns the scores after arithmetic with a constant, or `None` if the node is not such a step.
     fn arithmetic(
         &self,
         node: &NodeProto,
-        place: &str,
+        location: &str,
         first: Option<&Value>,
         second: Option<&Value>,
     ) -> Result<Option<Value>, ImportError> {
@@ -354,7 +359,7 @@ impl GraphReader {
             ("Sub", false) => Sign::Subtract,
             _ => return Ok(None),
         };
-        self.then(steps, node, place, ScoreOperation::Arithmetic(sign, constant.clone())).map(Some)
+        self.then(steps, node, location, ScoreOperation::Arithmetic(sign, constant.clone())).map(Some)
     }
 }
 
@@ -366,17 +371,17 @@ pub(super) fn named(node: &NodeProto) -> String {
     }
 }
 
-fn unknown(node: &NodeProto, place: &str) -> Value {
-    unknown_at(place, named(node))
+fn unknown(node: &NodeProto, location: &str) -> Value {
+    unknown_at(location, named(node))
 }
 
-fn unknown_at(place: &str, operator: String) -> Value {
-    Value::Unknown(Rc::new(Unknown { place: place.into(), operator }))
+fn unknown_at(location: &str, operator: String) -> Value {
+    Value::Unknown(Rc::new(Unknown { location: location.into(), operator }))
 }
 
-fn constant(node: &NodeProto, place: &str) -> Result<Option<Value>, ImportError> {
+fn constant(node: &NodeProto, location: &str) -> Result<Option<Value>, ImportError> {
     for (i, bytes) in node.attribute.iter().enumerate() {
-        let attribute: AttributeProto = proto::decode(bytes.clone(), &format!("{place}.attribute[{i}]"))?;
+        let attribute: AttributeProto = proto::decode(bytes.clone(), &format!("{location}.attribute[{i}]"))?;
         if attribute.name == "value" {
             return Ok(Some(Value::Constant(attribute.t)));
         }

@@ -1,7 +1,7 @@
 //! The names of a classifier's classes.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::attributes::Attributes;
 
@@ -24,7 +24,7 @@ pub(super) fn read(attributes: &mut Attributes, budget: &Budget<'_>) -> Result<L
     if !strings.is_empty() {
         let path = attributes.path("classlabels_strings");
         let label = |(i, s): (usize, &super::proto::Bytes)| {
-            budget.string(s.len(), || Place::Field(format!("{path}[{i}]")))?;
+            budget.string(s.len(), || Location::Field(format!("{path}[{i}]")))?;
             Ok(String::from_utf8_lossy(s).into_owned())
         };
         let texts = strings.iter().enumerate().map(label).collect::<Result<_, _>>()?;

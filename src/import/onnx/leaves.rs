@@ -2,9 +2,9 @@
 
 use super::super::{ErrorKind, ImportError};
 use super::ensemble::{Ensemble, Mode};
-use super::walk::Walk;
+use super::reached::ReachedTrees;
 
-impl Walk<'_> {
+impl ReachedTrees<'_> {
     /// Returns the only output that all of a tree's leaves vote for, if each leaf has exactly one vote and
     /// all are for the same output.
     pub(super) fn target(&self, tree: usize) -> Option<u32> {

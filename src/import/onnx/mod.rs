@@ -10,7 +10,7 @@
 //! | `unified` | `TreeEnsemble` |
 //! | `ensemble` | the common form of the three tree operators |
 //! | `classical` | whole graphs of classical operators |
-//! | `walk`, `leaves` | the trees from their roots, and facts about the leaves that rows can reach |
+//! | `reached`, `leaves` | the trees from their roots, and facts about the leaves that rows can reach |
 //! | `scores` | outputs, values and classes, as ONNX Runtime computes them |
 //!
 //! ONNX Runtime decides what the standard leaves open. If it gives other values than the standard, the
@@ -31,26 +31,26 @@ mod messages;
 mod operator;
 mod prepare;
 mod proto;
+mod reached;
 mod scores;
 mod steps;
 mod trees;
 mod unified;
 mod votes;
-mod walk;
 
 pub use operator::{Tensor, TreeOperator};
 
 use super::budget::Budget;
-use super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::{ErrorKind, ImportError, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::{Aggregate, Classes, CompareType, ForestBuilder};
 use attributes::Attributes;
 use classic::Classifier;
 use ensemble::Ensemble;
-use graph::{GraphParts, Rows};
+use graph::{Rows, TreeGraph};
 use proto::ElementType;
+use reached::ReachedTrees;
 use scores::{Margins, Scores};
-use walk::Walk;
 
 /// The remedy for a damaged file.
 const CONVERT_AGAIN: &str = "the file is damaged or incomplete: convert the model to ONNX again";
@@ -59,7 +59,7 @@ pub(super) use classical::graph as classical_graph;
 
 /// Returns an error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Place::Field(path.into()), cause).with_remedy(CONVERT_AGAIN)
+    ImportError::new(kind, Location::Field(path.into()), cause).with_remedy(CONVERT_AGAIN)
 }
 
 /// Reads the forest that a file describes.
@@ -73,7 +73,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     for (field, text) in
         [("producer_name", &model.producer_name), ("producer_version", &model.producer_version)]
     {
-        budget.string(text.len(), || Place::Field(field.into()))?;
+        budget.string(text.len(), || Location::Field(field.into()))?;
     }
     // CatBoost writes its whole build record as the version, so a version of several lines is left out.
     let version = model.producer_version.lines().next().filter(|line| *line == model.producer_version);
@@ -83,7 +83,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
 }
 
 /// Builds the forest of a tree operator, with the graph's steps on its scores and its label.
-fn followed(mut followed: GraphParts, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
+fn followed(mut followed: TreeGraph, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
     let operator = followed.operator.op_type.clone();
     let (ensemble, classifier) = read(&followed, &mut budget)?;
     leaves::check(&ensemble)?;
@@ -91,19 +91,19 @@ fn followed(mut followed: GraphParts, producer: &str, mut budget: Budget<'_>) ->
     let lengths = [0, ensemble.outputs, if of_two_classes { 1 } else { 0 }];
     if !lengths.contains(&ensemble.base.len()) {
         let cause = format!("{} base values for {} outputs", ensemble.base.len(), ensemble.outputs);
-        return Err(at(ErrorKind::Structure, format!("{}.base_values", ensemble.place), cause));
+        return Err(at(ErrorKind::Structure, format!("{}.base_values", ensemble.location), cause));
     }
-    let compare = compare(&followed.rows, ensemble.double, &ensemble.place)?;
+    let compare = compare(&followed.rows, ensemble.double, &ensemble.location)?;
     let prologue = followed.rows.prepared.read(followed.rows.raw.1, &mut budget)?;
     if let Some(read) = &prologue {
         followed.rows.columns = read.columns;
     }
     let features = features(&followed.rows, &ensemble, &budget)?;
-    let walk = Walk::new(&ensemble, &mut budget)?;
+    let reached = ReachedTrees::new(&ensemble, &mut budget)?;
 
     let before = match &classifier {
-        Some(classifier) => Scores::of_classes(&ensemble, classifier, &walk)?,
-        None => Scores::of_targets(&ensemble, &walk)?,
+        Some(classifier) => Scores::of_classes(&ensemble, classifier, &reached)?,
+        None => Scores::of_targets(&ensemble, &reached)?,
     };
     let mut scores = before.clone();
     followed.scores.iter().try_for_each(|steps| scores.take(steps))?;
@@ -119,33 +119,33 @@ fn followed(mut followed: GraphParts, producer: &str, mut budget: Budget<'_>) ->
         .scale(scores.scale)
         .transform(scores.transform)
         .classes(Classes { rule, labels: labels.texts, words: labels.words });
-    build(&walk, &ensemble, scores.margins, compare, &mut builder, &mut budget)?;
+    build(&reached, &ensemble, scores.margins, compare, &mut builder, &mut budget)?;
     let forest = budget
         .finish(builder)
         .map_err(|e| if e.kind() == ErrorKind::Limit { e } else { e.with_remedy(CONVERT_AGAIN) })?;
     let Some(read) = prologue else { return Ok(forest) };
     let raw = if followed.rows.raw.0 == ElementType::Double { CompareType::F64 } else { CompareType::F32 };
     forest.after(&read.steps, raw).map_err(|e| {
-        let cause = format!("what precedes the trees can't be folded into them: {}: {}", e.place, e.cause);
+        let cause = format!("what precedes the trees can't be folded into them: {}: {}", e.location, e.cause);
         let remedy = "convert the trees alone, and prepare the rows before them";
-        at(ErrorKind::Unsupported, ensemble.place.as_str(), cause).with_remedy(remedy)
+        at(ErrorKind::Unsupported, ensemble.location.as_str(), cause).with_remedy(remedy)
     })
 }
 
 fn read(
-    followed: &GraphParts,
+    followed: &TreeGraph,
     budget: &mut Budget<'_>,
 ) -> Result<(Ensemble, Option<Classifier>), ImportError> {
-    let place = followed.place.clone();
-    let attributes = |wanted| Attributes::read(&followed.operator.attribute, place.clone(), wanted);
+    let location = followed.location.clone();
+    let attributes = |wanted| Attributes::read(&followed.operator.attribute, location.clone(), wanted);
     match followed.operator.op_type.as_str() {
         "TreeEnsemble" => {
-            let ensemble = unified::read(attributes(&unified::ATTRIBUTES)?, place.clone(), budget)?;
+            let ensemble = unified::read(attributes(&unified::ATTRIBUTES)?, location.clone(), budget)?;
             Ok((ensemble, None))
         }
         op => {
             let classifier = op == "TreeEnsembleClassifier";
-            classic::read(attributes(&classic::ATTRIBUTES)?, classifier, place.clone(), budget)
+            classic::read(attributes(&classic::ATTRIBUTES)?, classifier, location.clone(), budget)
         }
     }
 }
@@ -153,7 +153,7 @@ fn read(
 /// Returns the type in which values are compared. Rows that were floats at some point are compared as f32,
 /// even with double thresholds: each threshold is narrowed in the direction that keeps every comparison
 /// exact.
-fn compare(rows: &Rows, double: bool, place: &str) -> Result<CompareType, ImportError> {
+fn compare(rows: &Rows, double: bool, location: &str) -> Result<CompareType, ImportError> {
     match rows.given {
         _ if rows.single => Ok(CompareType::F32),
         ElementType::Double => Ok(CompareType::F64),
@@ -163,7 +163,7 @@ fn compare(rows: &Rows, double: bool, place: &str) -> Result<CompareType, Import
         }
         other => {
             let cause = format!("the trees' input is of {}, which is not supported", other.name());
-            Err(at(ErrorKind::Unsupported, format!("{place}.input"), cause)
+            Err(at(ErrorKind::Unsupported, format!("{location}.input"), cause)
                 .with_remedy("convert the model with an input of float or double"))
         }
     }
@@ -174,12 +174,12 @@ fn compare(rows: &Rows, double: bool, place: &str) -> Result<CompareType, Import
 fn features(rows: &Rows, ensemble: &Ensemble, budget: &Budget<'_>) -> Result<usize, ImportError> {
     let inner = |n: &&ensemble::Node| n.mode != ensemble::Mode::Leaf;
     let asked = ensemble.nodes.iter().filter(inner).map(|n| n.feature as usize + 1).max().unwrap_or(0);
-    let place = || Place::Field("graph.input".into());
+    let location = || Location::Field("graph.input".into());
     let columns = match rows.columns {
         Some(columns) => usize::try_from(columns).unwrap_or(usize::MAX),
         None => asked,
     };
-    budget.features(columns, place)?;
+    budget.features(columns, location)?;
     match ensemble.nodes.iter().position(|n| inner(&n) && n.feature as usize >= columns) {
         Some(n) => {
             let cause = format!("feature {} of {columns}", asked - 1);
@@ -196,7 +196,7 @@ fn base_score(ensemble: &Ensemble, scores: &Scores) -> Vec<f64> {
 
 /// Builds the trees.
 fn build(
-    walk: &Walk<'_>,
+    reached: &ReachedTrees<'_>,
     ensemble: &Ensemble,
     margins: Margins,
     compare: CompareType,
@@ -204,15 +204,15 @@ fn build(
     budget: &mut Budget<'_>,
 ) -> Result<(), ImportError> {
     let targets: Option<Vec<u32>> = match margins {
-        Margins::Only(_) => Some(vec![0; walk.trees()]),
-        Margins::All => (0..walk.trees()).map(|tree| walk.target(tree)).collect(),
+        Margins::Only(_) => Some(vec![0; reached.trees()]),
+        Margins::All => (0..reached.trees()).map(|tree| reached.target(tree)).collect(),
     };
     if targets.is_none() {
-        check_vectors(walk, ensemble, budget)?;
+        check_vectors(reached, ensemble, budget)?;
     }
-    let divisor = if ensemble.fold.average { walk.trees().max(1) as f64 } else { 1.0 };
-    for tree in 0..walk.trees() {
-        let sets = walk.sets(tree, builder, budget)?;
+    let divisor = if ensemble.fold.average { reached.trees().max(1) as f64 } else { 1.0 };
+    for tree in 0..reached.trees() {
+        let sets = reached.sets(tree, builder, budget)?;
         match &targets {
             Some(targets) => {
                 let output = match margins {
@@ -223,7 +223,7 @@ fn build(
                     let vote = ensemble.votes(n).iter().find(|(o, _)| *o == output);
                     [vote.map_or(0.0, |(_, weight)| weight / divisor)].to_vec()
                 };
-                walk.build(tree, compare, &sets, &mut builder.tree(targets[tree]), value);
+                reached.build(tree, compare, &sets, &mut builder.tree(targets[tree]), value);
             }
             None => {
                 let values = |n| {
@@ -233,7 +233,7 @@ fn build(
                     }
                     values
                 };
-                walk.build(tree, compare, &sets, &mut builder.vector_tree(), values);
+                reached.build(tree, compare, &sets, &mut builder.vector_tree(), values);
             }
         }
     }
@@ -242,13 +242,17 @@ fn build(
 
 /// Checks trees whose leaves vote for several outputs, before memory is reserved for a full vector in each
 /// leaf.
-fn check_vectors(walk: &Walk<'_>, ensemble: &Ensemble, budget: &mut Budget<'_>) -> Result<(), ImportError> {
-    let leaves = walk.leaf_count();
-    budget.vector_leaves(leaves, ensemble.outputs, || Place::Field(ensemble.place.clone()))?;
+fn check_vectors(
+    reached: &ReachedTrees<'_>,
+    ensemble: &Ensemble,
+    budget: &mut Budget<'_>,
+) -> Result<(), ImportError> {
+    let leaves = reached.leaf_count();
+    budget.vector_leaves(leaves, ensemble.outputs, || Location::Field(ensemble.location.clone()))?;
     if ensemble.fold.aggregate == Aggregate::Sum {
         return Ok(());
     }
-    let mut all = (0..walk.trees()).flat_map(|tree| walk.leaves(tree));
+    let mut all = (0..reached.trees()).flat_map(|tree| reached.leaves(tree));
     match all.find(|n| ensemble.votes(*n).len() != ensemble.outputs) {
         Some(n) => {
             let cause = "MIN and MAX over leaves that speak for some of several targets are not supported";

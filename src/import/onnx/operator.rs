@@ -5,7 +5,7 @@ use prost::Message;
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, LoadOptions};
-use super::graph::{GraphParts, Rows};
+use super::graph::{Rows, TreeGraph};
 use super::prepare::PreparationSteps;
 use super::proto::{AttributeProto, ElementType, NodeProto, TensorProto};
 use super::steps::{Label, Steps};
@@ -53,18 +53,18 @@ pub enum Tensor<'t> {
 #[derive(Clone, Debug)]
 pub struct TreeOperator {
     node: NodeProto,
-    place: String,
+    location: String,
     columns: Option<u64>,
     labelled: bool,
 }
 
 impl TreeOperator {
     /// Returns an operator without attributes. `operator` is `TreeEnsembleRegressor`,
-    /// `TreeEnsembleClassifier` or `TreeEnsemble`; [`TreeOperator::forest`] refuses any other. `place` is the
+    /// `TreeEnsembleClassifier` or `TreeEnsemble`; [`TreeOperator::forest`] refuses any other. `location` is the
     /// operator's path in messages.
-    pub fn new(operator: &str, place: &str) -> Self {
+    pub fn new(operator: &str, location: &str) -> Self {
         let node = NodeProto { op_type: operator.into(), ..Default::default() };
-        Self { node, place: place.into(), columns: None, labelled: true }
+        Self { node, location: location.into(), columns: None, labelled: true }
     }
 
     /// Sets the number of columns of a row. Without it, a row is as wide as the largest feature number needs.
@@ -139,12 +139,12 @@ impl TreeOperator {
     /// # Errors
     /// Fails if [`parse`](super::super::parse) would refuse the same operator in a file.
     pub fn forest(self, options: &LoadOptions) -> Result<Forest, ImportError> {
-        let Self { node, place, columns, labelled } = self;
+        let Self { node, location, columns, labelled } = self;
         let known = ["TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble"];
         if !known.contains(&node.op_type.as_str()) {
             let cause = format!("operator {} is no tree ensemble", node.op_type);
             let remedy = format!("give {}, {} or {}", known[0], known[1], known[2]);
-            return Err(at(ErrorKind::Unsupported, place, cause).with_remedy(remedy));
+            return Err(at(ErrorKind::Unsupported, location, cause).with_remedy(remedy));
         }
         if options.iteration_range.is_some() {
             let cause = "an ONNX graph does not tell boosting rounds apart";
@@ -156,6 +156,10 @@ impl TreeOperator {
         let rows = Rows { given: float, single: true, columns, raw: (float, columns), prepared };
         let label = label.then_some(Label { largest_after: None, names: None });
         let scores = Some(Steps::default());
-        followed(GraphParts { operator: node, place, rows, scores, label }, "", Budget::new(&options.limits))
+        followed(
+            TreeGraph { operator: node, location, rows, scores, label },
+            "",
+            Budget::new(&options.limits),
+        )
     }
 }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::attributes::Attributes;
 use super::graph::unsupported;
@@ -18,7 +18,7 @@ pub(super) struct PreparationSteps(Option<Rc<(PreparationStep, Self)>>);
 
 #[derive(Clone, Debug)]
 struct PreparationStep {
-    place: String,
+    location: String,
     operator: String,
     does: Preparation,
 }
@@ -48,7 +48,7 @@ impl Preparation {
     /// whether the node is in ONNX's own domain, `constant` is its other input, and `swapped` says whether
     /// the constant is the first input.
     pub(super) fn of(
-        place: &str,
+        location: &str,
         own: bool,
         node: &NodeProto,
         constant: Option<&Bytes>,
@@ -72,7 +72,7 @@ impl Preparation {
             (false, "ArrayFeatureExtractor", false) => constant.cloned().map(Self::Columns),
             (true, "Gather", false) => {
                 // Axis 0, the default, selects rows.
-                let mut attributes = Attributes::read(&node.attribute, place.into(), &["axis"])?;
+                let mut attributes = Attributes::read(&node.attribute, location.into(), &["axis"])?;
                 let columns = matches!(attributes.int("axis"), Some(1 | -1));
                 constant.cloned().filter(|_| columns).map(Self::Columns)
             }
@@ -83,8 +83,8 @@ impl Preparation {
 
 impl PreparationSteps {
     /// Returns these steps and one more.
-    pub(super) fn then(&self, place: &str, operator: String, does: Preparation) -> Self {
-        Self(Some(Rc::new((PreparationStep { place: place.into(), operator, does }, self.clone()))))
+    pub(super) fn then(&self, location: &str, operator: String, does: Preparation) -> Self {
+        Self(Some(Rc::new((PreparationStep { location: location.into(), operator, does }, self.clone()))))
     }
 
     /// Returns these steps and a rounding to float. A second rounding in a row is left out, so that a file
@@ -131,14 +131,15 @@ impl PreparationStep {
                 self.arithmetic(read, *operation, numbers, *precision)?;
             }
             Preparation::Scaler(attributes, precision) => {
-                let mut attributes = Attributes::read(attributes, self.place.clone(), &["offset", "scale"])?;
+                let mut attributes =
+                    Attributes::read(attributes, self.location.clone(), &["offset", "scale"])?;
                 let [offset, scale] = ["offset", "scale"].map(|name| attributes.floats(name));
                 if offset.len() != scale.len() {
                     let cause = format!("{} offsets and {} scales", offset.len(), scale.len());
-                    return Err(at(ErrorKind::Structure, self.place.as_str(), cause));
+                    return Err(at(ErrorKind::Structure, self.location.as_str(), cause));
                 }
                 for numbers in [&offset, &scale] {
-                    budget.prologue(numbers.len(), || Place::Field(self.place.clone()))?;
+                    budget.prologue(numbers.len(), || Location::Field(self.location.clone()))?;
                 }
                 self.arithmetic(read, Operation::Subtract, offset, *precision)?;
                 self.arithmetic(read, Operation::Multiply, scale, *precision)?;
@@ -159,11 +160,11 @@ impl PreparationStep {
                 let columns: Option<Vec<u32>> = numbers.iter().map(column).collect();
                 let Some(columns) = columns else {
                     let cause = "a column number is below zero, or not below 2^24";
-                    return Err(at(ErrorKind::Value, self.place.as_str(), cause));
+                    return Err(at(ErrorKind::Value, self.location.as_str(), cause));
                 };
                 let asked = columns.iter().max().map_or(0, |c| u64::from(*c) + 1);
                 let width = usize::try_from(read.columns.unwrap_or(asked)).unwrap_or(usize::MAX);
-                budget.features(width, || Place::Field(self.place.clone()))?;
+                budget.features(width, || Location::Field(self.location.clone()))?;
                 read.columns = Some(columns.len() as u64);
                 read.steps.push(Prologue::Columns { columns, width });
             }
@@ -179,13 +180,13 @@ impl PreparationStep {
         precision: CompareType,
     ) -> Result<(), ImportError> {
         if numbers.is_empty() {
-            return Err(at(ErrorKind::Structure, self.place.as_str(), "no numbers to compute with"));
+            return Err(at(ErrorKind::Structure, self.location.as_str(), "no numbers to compute with"));
         }
         if numbers.len() > 1 {
             let columns = *read.columns.get_or_insert(numbers.len() as u64);
             if columns != numbers.len() as u64 {
                 let cause = format!("{} numbers for {columns} columns", numbers.len());
-                return Err(at(ErrorKind::Structure, self.place.as_str(), cause));
+                return Err(at(ErrorKind::Structure, self.location.as_str(), cause));
             }
         }
         read.steps.push(Prologue::Arithmetic { operation, numbers, precision });
@@ -196,18 +197,18 @@ impl PreparationStep {
     /// size to the budget, because many steps may name one tensor and so ask for more numbers than the file
     /// holds.
     fn numbers(&self, tensor: &Bytes, budget: &mut Budget<'_>) -> Result<Vec<f64>, ImportError> {
-        let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
+        let tensor: TensorProto = proto::decode(tensor.clone(), &self.location)?;
         let single = matches!(self.does, Preparation::Arithmetic(..));
         match tensor.dims.as_slice() {
             [_] | [1, _] => {}
             [] if single => {}
             _ => {
                 let why = " before the trees with a constant of that shape";
-                return Err(unsupported(self.place.as_str(), &self.operator, why));
+                return Err(unsupported(self.location.as_str(), &self.operator, why));
             }
         }
         let claimed = tensor.dims.last().map_or(1, |n| usize::try_from(*n).unwrap_or(0));
-        budget.prologue(claimed, || Place::Field(self.place.clone()))?;
-        proto::numbers(&tensor, &self.place)
+        budget.prologue(claimed, || Location::Field(self.location.clone()))?;
+        proto::numbers(&tensor, &self.location)
     }
 }

@@ -3,7 +3,7 @@
 use prost::Message;
 pub(super) use prost::bytes::Bytes;
 
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::{CONVERT_AGAIN, at};
 
 pub(super) use super::messages::{
@@ -51,16 +51,16 @@ impl ElementType {
     }
 }
 
-/// Decodes a message; `place` is its path in the file.
-pub(super) fn decode<M: Message + Default>(bytes: Bytes, place: &str) -> Result<M, ImportError> {
-    M::decode(bytes).map_err(|e| at(ErrorKind::Syntax, place, cause(&e)))
+/// Decodes a message; `location` is its path in the file.
+pub(super) fn decode<M: Message + Default>(bytes: Bytes, location: &str) -> Result<M, ImportError> {
+    M::decode(bytes).map_err(|e| at(ErrorKind::Syntax, location, cause(&e)))
 }
 
 /// Decodes the whole file.
 pub(super) fn decode_file(bytes: &[u8]) -> Result<ModelProto, ImportError> {
     ModelProto::decode(Bytes::copy_from_slice(bytes)).map_err(|e| {
-        let place = Place::Byte(last_field(bytes));
-        ImportError::new(ErrorKind::Syntax, place, cause(&e)).with_remedy(CONVERT_AGAIN)
+        let location = Location::Byte(last_field(bytes));
+        ImportError::new(ErrorKind::Syntax, location, cause(&e)).with_remedy(CONVERT_AGAIN)
     })
 }
 
@@ -87,42 +87,42 @@ fn last_field(bytes: &[u8]) -> usize {
 }
 
 /// Returns a tensor's numbers as doubles.
-pub(super) fn numbers(tensor: &TensorProto, place: &str) -> Result<Vec<f64>, ImportError> {
+pub(super) fn numbers(tensor: &TensorProto, location: &str) -> Result<Vec<f64>, ImportError> {
     if tensor.data_location != 0 {
         let cause = "a tensor whose numbers are in another file is not supported";
-        return Err(at(ErrorKind::Unsupported, place, cause).with_remedy(
+        return Err(at(ErrorKind::Unsupported, location, cause).with_remedy(
             "save the model into one file, with onnx.save_model(..., save_as_external_data=False)",
         ));
     }
     let raw = &tensor.raw_data;
     let numbers: Vec<f64> = match tensor.data_type {
         1 if raw.is_empty() => tensor.float_data.iter().map(|v| f64::from(*v)).collect(),
-        1 => raw_numbers(raw, place, |b| f64::from(f32::from_le_bytes(b)))?,
+        1 => raw_numbers(raw, location, |b| f64::from(f32::from_le_bytes(b)))?,
         // Floats of 16 bits are in the lower halves of integers.
         10 if raw.is_empty() => tensor.int32_data.iter().map(|bits| half(*bits as u16)).collect(),
-        10 => raw_numbers(raw, place, |b| half(u16::from_le_bytes(b)))?,
+        10 => raw_numbers(raw, location, |b| half(u16::from_le_bytes(b)))?,
         11 if raw.is_empty() => tensor.double_data.clone(),
-        11 => raw_numbers(raw, place, f64::from_le_bytes)?,
+        11 => raw_numbers(raw, location, f64::from_le_bytes)?,
         // Integers beyond 2^53 lose digits here, but none that large is a valid column or class.
         7 if raw.is_empty() => tensor.int64_data.iter().map(|v| *v as f64).collect(),
-        7 => raw_numbers(raw, place, |b| i64::from_le_bytes(b) as f64)?,
+        7 => raw_numbers(raw, location, |b| i64::from_le_bytes(b) as f64)?,
         2..=6 if raw.is_empty() => tensor.int32_data.iter().map(|v| f64::from(*v)).collect(),
-        6 => raw_numbers(raw, place, |b| f64::from(i32::from_le_bytes(b)))?,
-        2 => raw_numbers(raw, place, |b: [u8; 1]| f64::from(b[0]))?,
-        3 => raw_numbers(raw, place, |b: [u8; 1]| f64::from(b[0] as i8))?,
-        4 => raw_numbers(raw, place, |b| f64::from(u16::from_le_bytes(b)))?,
-        5 => raw_numbers(raw, place, |b| f64::from(i16::from_le_bytes(b)))?,
-        12 if !raw.is_empty() => raw_numbers(raw, place, |b| f64::from(u32::from_le_bytes(b)))?,
+        6 => raw_numbers(raw, location, |b| f64::from(i32::from_le_bytes(b)))?,
+        2 => raw_numbers(raw, location, |b: [u8; 1]| f64::from(b[0]))?,
+        3 => raw_numbers(raw, location, |b: [u8; 1]| f64::from(b[0] as i8))?,
+        4 => raw_numbers(raw, location, |b| f64::from(u16::from_le_bytes(b)))?,
+        5 => raw_numbers(raw, location, |b| f64::from(i16::from_le_bytes(b)))?,
+        12 if !raw.is_empty() => raw_numbers(raw, location, |b| f64::from(u32::from_le_bytes(b)))?,
         other => {
             let cause = format!("a tensor of {} is not supported here", ElementType::of(other).name());
-            return Err(at(ErrorKind::Schema, place, cause));
+            return Err(at(ErrorKind::Schema, location, cause));
         }
     };
     let count = tensor.dims.iter().try_fold(1u64, |n, d| n.checked_mul(u64::try_from(*d).ok()?));
     if count != Some(numbers.len() as u64) {
         let shape = tensor.dims.get(..8).unwrap_or(&tensor.dims);
         let cause = format!("{} numbers in a tensor of shape {shape:?}", numbers.len());
-        return Err(at(ErrorKind::Structure, place, cause));
+        return Err(at(ErrorKind::Structure, location, cause));
     }
     Ok(numbers)
 }
@@ -141,13 +141,13 @@ fn half(bits: u16) -> f64 {
 
 fn raw_numbers<const N: usize>(
     raw: &[u8],
-    place: &str,
+    location: &str,
     number: impl Fn([u8; N]) -> f64,
 ) -> Result<Vec<f64>, ImportError> {
     let (numbers, rest) = raw.as_chunks::<N>();
     if !rest.is_empty() {
         let cause = format!("{} bytes are no whole number of numbers", raw.len());
-        return Err(at(ErrorKind::Structure, place, cause));
+        return Err(at(ErrorKind::Structure, location, cause));
     }
     Ok(numbers.iter().map(|b| number(*b)).collect())
 }

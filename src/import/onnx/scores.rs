@@ -6,8 +6,8 @@ use super::classic::Classifier;
 use super::ensemble::Ensemble;
 use super::graph::unsupported;
 use super::labels::Labels;
+use super::reached::ReachedTrees;
 use super::steps::{Label, ScoreOperation, Sign, Step, Steps};
-use super::walk::Walk;
 use crate::forest::{Aggregate, ClassRule, Real, Transform};
 
 /// Which of the operator's outputs the forest has.
@@ -49,7 +49,7 @@ const BY_THE_SECOND: &str =
 
 impl Scores {
     /// Returns the scores of a regressor, before the graph's steps.
-    pub(super) fn of_targets(ensemble: &Ensemble, walk: &Walk<'_>) -> Result<Self, ImportError> {
+    pub(super) fn of_targets(ensemble: &Ensemble, reached: &ReachedTrees<'_>) -> Result<Self, ImportError> {
         let outputs = ensemble.outputs;
         let skipped =
             matches!(ensemble.post, Transform::Sigmoid | Transform::Softmax | Transform::SoftmaxZero);
@@ -57,17 +57,17 @@ impl Scores {
             let cause = "a post transform other than NONE and PROBIT of one target: the standard has it, ONNX Runtime leaves it out";
             return Err(super::at(
                 ErrorKind::Unsupported,
-                format!("{}.post_transform", ensemble.place),
+                format!("{}.post_transform", ensemble.location),
                 cause,
             )
             .with_remedy("write the post transform NONE, and a Sigmoid operator after the trees"));
         }
-        if walk.trees() == 0 && (outputs > 1 || ensemble.fold.average) {
+        if reached.trees() == 0 && (outputs > 1 || ensemble.fold.average) {
             let cause = "several targets, or an average, of no trees are not supported: ONNX Runtime leaves base values out";
-            return Err(super::at(ErrorKind::Unsupported, ensemble.place.clone(), cause)
+            return Err(super::at(ErrorKind::Unsupported, ensemble.location.clone(), cause)
                 .with_remedy("train the model with at least one tree"));
         }
-        let untold = walk
+        let untold = reached
             .always_voted()
             .iter()
             .zip(&ensemble.base)
@@ -76,8 +76,12 @@ impl Scores {
             let cause = format!(
                 "a row may reach no leaf with a weight for target {target}: ONNX Runtime then leaves out its base value, which the standard adds"
             );
-            return Err(super::at(ErrorKind::Unsupported, format!("{}.base_values", ensemble.place), cause)
-                .with_remedy("give each leaf a weight for the target, or convert a model a target"));
+            return Err(super::at(
+                ErrorKind::Unsupported,
+                format!("{}.base_values", ensemble.location),
+                cause,
+            )
+            .with_remedy("give each leaf a weight for the target, or convert a model a target"));
         }
         Ok(Self {
             margins: Margins::All,
@@ -85,7 +89,7 @@ impl Scores {
             scale: 1.0,
             offset: vec![0.0; outputs],
             rule: LabelRule::Largest,
-            is_probability: outputs > 1 && is_probability(ensemble, walk, false),
+            is_probability: outputs > 1 && is_probability(ensemble, reached, false),
             labels: Labels::default(),
         })
     }
@@ -94,10 +98,10 @@ impl Scores {
     pub(super) fn of_classes(
         ensemble: &Ensemble,
         classifier: &Classifier,
-        walk: &Walk<'_>,
+        reached: &ReachedTrees<'_>,
     ) -> Result<Self, ImportError> {
         let fail = |field: &str, cause: &str, remedy: &str| {
-            let path = format!("{}.{field}", ensemble.place);
+            let path = format!("{}.{field}", ensemble.location);
             Err(super::at(ErrorKind::Unsupported, path, cause).with_remedy(remedy))
         };
         let outputs = ensemble.outputs;
@@ -108,7 +112,7 @@ impl Scores {
             scale: 1.0,
             offset: vec![0.0; outputs],
             rule,
-            is_probability: is_probability(ensemble, walk, false),
+            is_probability: is_probability(ensemble, reached, false),
             labels,
         };
         if outputs == 1 {
@@ -118,7 +122,7 @@ impl Scores {
                 "train on data of two classes, or convert the model as a regressor",
             );
         }
-        if walk.trees() == 0 || classifier.voted == [false, false] && outputs == 2 {
+        if reached.trees() == 0 || classifier.voted == [false, false] && outputs == 2 {
             return fail(
                 "class_ids",
                 "a classifier without trees or scores is not supported",
@@ -126,8 +130,9 @@ impl Scores {
             );
         }
         if outputs > 2 {
-            let always_voted =
-                !ensemble.base.is_empty() || walk.always_voted().iter().all(|t| *t) || walk.always_positive();
+            let always_voted = !ensemble.base.is_empty()
+                || reached.always_voted().iter().all(|t| *t)
+                || reached.always_positive();
             let why = "rows may reach no leaf with a score for some class, which ONNX Runtime then leaves out of the comparison";
             return Ok(all(if always_voted { LabelRule::Largest } else { LabelRule::None(why) }, labels));
         }
@@ -137,7 +142,7 @@ impl Scores {
             scale,
             offset: vec![0.0],
             rule: LabelRule::Over(over),
-            is_probability: transform == Transform::ComplementPair && is_probability(ensemble, walk, true),
+            is_probability: transform == Transform::ComplementPair && is_probability(ensemble, reached, true),
             labels,
         };
         if ensemble.base.len() == 2 {
@@ -154,7 +159,7 @@ impl Scores {
                 "write the post transform NONE",
             );
         }
-        if !ensemble.base.is_empty() && !walk.always_voted()[0] {
+        if !ensemble.base.is_empty() && !reached.always_voted()[0] {
             return fail(
                 "base_values",
                 "a base value is not supported if a row may reach no leaf with a score",
@@ -175,12 +180,12 @@ impl Scores {
             ),
             ([false, true], post) => {
                 let always_voted =
-                    walk.always_voted()[1] && !classifier.all_positive && post != Transform::SoftmaxZero;
+                    reached.always_voted()[1] && !classifier.all_positive && post != Transform::SoftmaxZero;
                 let why = "scores are for the second of two classes alone";
                 Ok(all(if always_voted { LabelRule::Largest } else { LabelRule::None(why) }, labels))
             }
             (_, post)
-                if walk.votes_are_opposite()
+                if reached.votes_are_opposite()
                     && post != Transform::SoftmaxZero
                     && post != Transform::Probit =>
             {
@@ -202,14 +207,14 @@ impl Scores {
     /// Applies the graph's steps after the trees. Refuses a step that can't be expressed.
     pub(super) fn take(&mut self, steps: &Steps) -> Result<(), ImportError> {
         steps.in_order().into_iter().try_for_each(|step| {
-            let known = self.step(step)?;
+            let known = self.apply(step)?;
             let why = " for what the trees give here";
-            if known { Ok(()) } else { Err(unsupported(step.place.as_str(), &step.operator, why)) }
+            if known { Ok(()) } else { Err(unsupported(step.location.as_str(), &step.operator, why)) }
         })
     }
 
     /// Applies one step. Returns false if its result can't be expressed.
-    fn step(&mut self, step: &Step) -> Result<bool, ImportError> {
+    fn apply(&mut self, step: &Step) -> Result<bool, ImportError> {
         let columns = self.offset.len();
         match (&step.does, self.transform) {
             (ScoreOperation::Arithmetic(sign, tensor), _) => {
@@ -281,7 +286,7 @@ impl Scores {
     ) -> Result<(ClassRule, Labels), ImportError> {
         let refuse = |why: &str| {
             let cause = format!("the label can't be told: {why}");
-            Err(super::at(ErrorKind::Unsupported, ensemble.place.clone(), cause).with_remedy(
+            Err(super::at(ErrorKind::Unsupported, ensemble.location.clone(), cause).with_remedy(
                 "remove the output of labels from the graph, or make it of the scores with ArgMax",
             ))
         };
@@ -301,7 +306,7 @@ impl Scores {
                     _ if scores.offset.len() < 2 => LabelRule::None("the largest of one score"),
                     _ => LabelRule::Largest,
                 };
-                let names = names.as_ref().map(|names| names.read(&ensemble.place, budget)).transpose()?;
+                let names = names.as_ref().map(|names| names.read(&ensemble.location, budget)).transpose()?;
                 (scores, Some(names.unwrap_or_default()))
             }
         };
@@ -309,7 +314,7 @@ impl Scores {
         let classes = if matches!(scores.margins, Margins::Only(_)) { 2 } else { scores.offset.len() };
         if !labels.texts.is_empty() && labels.texts.len() != classes {
             let cause = format!("{} names for {classes} classes", labels.texts.len());
-            return Err(super::at(ErrorKind::Structure, ensemble.place.clone(), cause));
+            return Err(super::at(ErrorKind::Structure, ensemble.location.clone(), cause));
         }
         match scores.rule {
             // A graph without an output of labels needs no rule.
@@ -350,14 +355,15 @@ impl Scores {
 
 /// Returns whether a row's sums are always probabilities: non-negative, with the sum 1. With `of_one`, only
 /// the first of two classes has votes, and its sum must lie between 0 and 1.
-fn is_probability(ensemble: &Ensemble, walk: &Walk<'_>, of_one: bool) -> bool {
+fn is_probability(ensemble: &Ensemble, reached: &ReachedTrees<'_>, of_one: bool) -> bool {
     // The error that single precision may add to a sum of 1.
     const ROUNDING: f64 = 1e-6;
-    let trees = if ensemble.fold.average { walk.trees().max(1) as f64 } else { 1.0 };
+    let trees = if ensemble.fold.average { reached.trees().max(1) as f64 } else { 1.0 };
     let base: f64 = ensemble.base.iter().sum();
     let (mut least, mut largest) = (base, base);
-    for tree in 0..walk.trees() {
-        let sums = walk.leaves(tree).map(|n| ensemble.votes(n).iter().map(|(_, w)| w).sum::<f64>() / trees);
+    for tree in 0..reached.trees() {
+        let sums =
+            reached.leaves(tree).map(|n| ensemble.votes(n).iter().map(|(_, w)| w).sum::<f64>() / trees);
         let (low, high) =
             sums.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), s| (s.min(low), s.max(high)));
         (least, largest) = (least + low, largest + high);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::labels::Labels;
 use super::proto::{self, Bytes, TensorProto};
@@ -12,7 +12,7 @@ use super::proto::{self, Bytes, TensorProto};
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     /// The path of its operator in the file.
-    pub(super) place: String,
+    pub(super) location: String,
     pub(super) operator: String,
     pub(super) does: ScoreOperation,
 }
@@ -69,11 +69,11 @@ impl Step {
     /// Returns the numbers of the step's tensor: one, or one for each column. Returns `None` for a tensor of
     /// another shape.
     pub(super) fn numbers(&self, tensor: &Bytes, columns: usize) -> Result<Option<Vec<f64>>, ImportError> {
-        let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
+        let tensor: TensorProto = proto::decode(tensor.clone(), &self.location)?;
         // A tensor of several rows, or one that adds an axis to the scores, does not have one number for each
         // column.
         let of_columns = matches!(tensor.dims.as_slice(), [] | [_] | [1, _]);
-        let numbers = proto::numbers(&tensor, &self.place)?;
+        let numbers = proto::numbers(&tensor, &self.location)?;
         Ok(Some(numbers).filter(|n| of_columns && (n.len() == 1 || n.len() == columns)))
     }
 }
@@ -90,32 +90,32 @@ pub(super) enum Names {
 }
 
 impl Names {
-    pub(super) fn read(&self, place: &str, budget: &Budget<'_>) -> Result<Labels, ImportError> {
+    pub(super) fn read(&self, location: &str, budget: &Budget<'_>) -> Result<Labels, ImportError> {
         let (texts, words): (Vec<String>, bool) = match self {
             Self::List { names, words } => (names.to_vec(), *words),
             Self::Tensor(tensor) => {
-                let tensor: TensorProto = proto::decode(tensor.clone(), place)?;
+                let tensor: TensorProto = proto::decode(tensor.clone(), location)?;
                 match tensor.data_type {
                     8 => {
                         let names = tensor.string_data.iter();
                         (names.map(|s| String::from_utf8_lossy(s).into_owned()).collect(), true)
                     }
                     6 | 7 => {
-                        let numbers = proto::numbers(&tensor, place)?;
+                        let numbers = proto::numbers(&tensor, location)?;
                         (numbers.iter().map(|v| (*v as i64).to_string()).collect(), false)
                     }
                     _ => {
                         return Err(at(
                             ErrorKind::Schema,
-                            place,
+                            location,
                             "names of classes that are no strings or integers",
                         ));
                     }
                 }
             }
         };
-        budget.outputs(texts.len(), || Place::Field(place.into()))?;
-        texts.iter().try_for_each(|name| budget.string(name.len(), || Place::Field(place.into())))?;
+        budget.outputs(texts.len(), || Location::Field(location.into()))?;
+        texts.iter().try_for_each(|name| budget.string(name.len(), || Location::Field(location.into())))?;
         Ok(Labels { texts, words })
     }
 }

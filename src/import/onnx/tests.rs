@@ -412,7 +412,7 @@ fn a_chain_of_equals_that_share_their_true_branch_is_a_set() {
     assert_eq!([1.0, 33.0, 0.0, -0.0].map(leaf), [8; 4]);
     assert_eq!([2.0, 2.7, 1.5, 32.0, 34.0, -1.0, -0.5, 1e30, f32::NAN].map(leaf), [3; 9]);
 
-    // A question about another feature, or for a number that is not whole, ends the chain. The shared node
+    // A predicate of another feature, or with a number that is not whole, ends the chain. The shared node
     // then has two parents.
     for change in [(1, "BRANCH_EQ", 1, 33.0, 7, 2), (1, "BRANCH_EQ", 0, 0.5, 7, 2)] {
         let mut broken = chain;

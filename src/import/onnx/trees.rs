@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{check_count, check_length};
@@ -38,7 +38,7 @@ impl Trees {
         let node_ids = attributes.ints("nodes_nodeids");
         let count = tree_ids.len();
         check_length(attributes.path("nodes_nodeids"), node_ids.len(), count, "nodes")?;
-        budget.nodes(count, || Place::Field(attributes.path("nodes_treeids")))?;
+        budget.nodes(count, || Location::Field(attributes.path("nodes_treeids")))?;
         check_count(attributes.path("nodes_treeids"), count)?;
         let mut trees =
             Self { node_ids, runs: Vec::new(), by_id: HashMap::new(), table: Vec::new(), sorted: Vec::new() };
@@ -54,7 +54,7 @@ impl Trees {
             trees.push(begin, begin + same.len(), attributes)?;
             begin += same.len();
         }
-        budget.trees(trees.runs.len(), || Place::Field(attributes.path("nodes_treeids")))?;
+        budget.trees(trees.runs.len(), || Location::Field(attributes.path("nodes_treeids")))?;
         Ok(trees)
     }
 
@@ -74,11 +74,11 @@ impl Trees {
                 let start = self.table.len();
                 self.table.resize(start + length, u32::MAX);
                 for (n, id) in (begin as u32..).zip(ids) {
-                    let place = &mut self.table[start + (id - lowest) as usize];
-                    if *place != u32::MAX {
+                    let entry = &mut self.table[start + (id - lowest) as usize];
+                    if *entry != u32::MAX {
                         return Err(twice(n));
                     }
-                    *place = n;
+                    *entry = n;
                 }
                 Finder::Dense { lowest, begin: start, length }
             }

@@ -1,7 +1,7 @@
 //! Reads `TreeEnsemble`. Inner nodes and leaves are two lists, and children are indices into them.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{
@@ -32,7 +32,7 @@ pub(super) const ATTRIBUTES: [&str; 15] = [
 /// the leaves.
 pub(super) fn read(
     mut attributes: Attributes,
-    place: String,
+    location: String,
     budget: &mut Budget<'_>,
 ) -> Result<Ensemble, ImportError> {
     let path = attributes.path("n_targets");
@@ -42,7 +42,7 @@ pub(super) fn read(
         Some(_) => return Err(at(ErrorKind::Value, path, "the number of targets is not above zero")),
         None => return Err(at(ErrorKind::Schema, path, "missing attribute")),
     };
-    budget.outputs(outputs, || Place::Field(path))?;
+    budget.outputs(outputs, || Location::Field(path))?;
     let (fold, post) = (fold(&mut attributes)?, post(&mut attributes)?);
 
     let weights = attributes.tensor("leaf_weights")?;
@@ -52,13 +52,13 @@ pub(super) fn read(
     check_length(attributes.path("leaf_targetids"), targets.len(), leaves, "leaves")?;
     let splits = attributes.tensor("nodes_splits")?;
     let inner = splits.values.len();
-    budget.nodes(inner.saturating_add(leaves), || Place::Field(attributes.path("nodes_splits")))?;
+    budget.nodes(inner.saturating_add(leaves), || Location::Field(attributes.path("nodes_splits")))?;
     check_count(attributes.path("nodes_splits"), inner.saturating_add(leaves))?;
     let members = attributes.tensor("membership_values")?;
 
     let mut nodes = nodes(&mut attributes, &splits.values, &members.values, leaves)?;
     let roots = roots(&mut attributes, &nodes, inner)?;
-    budget.trees(roots.len(), || Place::Field(attributes.path("tree_roots")))?;
+    budget.trees(roots.len(), || Location::Field(attributes.path("tree_roots")))?;
     let leaf = Node { mode: Mode::Leaf, feature: 0, threshold: 0.0, missing_is_true: false, yes: 0, no: 0 };
     nodes.resize(inner + leaves, leaf);
     let mut starts = vec![0; inner + 1];
@@ -72,7 +72,7 @@ pub(super) fn read(
     };
     let votes = targets.into_iter().zip(weights.values).enumerate().map(vote).collect::<Result<_, _>>()?;
     Ok(Ensemble {
-        place,
+        location,
         ids: std::iter::repeat_n(0, inner).chain(0..leaves as u32).collect(),
         nodes,
         roots,

@@ -88,9 +88,9 @@ impl Votes {
         let mut next = starts.clone();
         for ((leaf, output), weight) in leaves.iter().zip(&self.outputs).zip(&self.weights.values) {
             if *leaf != u32::MAX {
-                let place = &mut next[*leaf as usize];
-                votes[*place as usize] = (*output, *weight);
-                *place += 1;
+                let index = &mut next[*leaf as usize];
+                votes[*index as usize] = (*output, *weight);
+                *index += 1;
             }
         }
         Ok((votes, starts))

@@ -8,7 +8,7 @@ use std::io::Read;
 
 use flate2::{Crc, read::DeflateDecoder};
 
-use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::super::{ErrorKind, ImportError, Limits, Location};
 use super::{EXPORT_AGAIN, error};
 
 /// The longest end record of an archive: 22 bytes, and a comment whose length has 16 bits.
@@ -41,7 +41,7 @@ fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
 }
 
 fn damaged(at: usize, cause: &str) -> ImportError {
-    ImportError::new(ErrorKind::Syntax, Place::Byte(at), cause).with_remedy(EXPORT_AGAIN)
+    ImportError::new(ErrorKind::Syntax, Location::Byte(at), cause).with_remedy(EXPORT_AGAIN)
 }
 
 impl<'b> Archive<'b> {
@@ -64,7 +64,7 @@ impl<'b> Archive<'b> {
                         "the arrays up to this one have {total} bytes, over the limit of {}",
                         limits.file_bytes
                     );
-                    return Err(ImportError::limit(Place::Field(name.into()), cause, "file_bytes"));
+                    return Err(ImportError::limit(Location::Field(name.into()), cause, "file_bytes"));
                 }
                 entries.push(entry);
             }

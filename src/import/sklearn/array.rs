@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::archive::{Archive, missing};
 use super::error;
 
@@ -68,8 +68,8 @@ fn each<T: TryFrom<i64>, const N: usize>(
     chunks.map(|(i, bytes)| number(*bytes).and_then(|n| T::try_from(n).ok()).ok_or(i)).collect()
 }
 
-/// Returns the range of each tree's part of an array, from the array of the parts' sizes.
-pub(super) fn parts(
+/// Returns the range of each tree's entries in an array, from the array of their numbers.
+pub(super) fn ranges(
     archive: &Archive<'_>,
     name: &str,
     count: Count,
@@ -77,7 +77,7 @@ pub(super) fn parts(
     let sizes_name = format!("{name}.sizes");
     let sizes: Vec<u64> = integers(archive, &sizes_name, count)?;
     let mut end = 0usize;
-    let part = |(i, size): (usize, u64)| {
+    let range = |(i, size): (usize, u64)| {
         let start = end;
         let next = usize::try_from(size).ok().and_then(|size| end.checked_add(size));
         end = next.ok_or_else(|| {
@@ -85,7 +85,7 @@ pub(super) fn parts(
         })?;
         Ok(start..end)
     };
-    sizes.into_iter().enumerate().map(part).collect()
+    sizes.into_iter().enumerate().map(range).collect()
 }
 
 /// A `.npy` file whose header has been checked.
@@ -154,7 +154,7 @@ fn too_many(name: &str, entries: usize, count: Count) -> ImportError {
         }
         Count::AtMost(most, field) => {
             let cause = format!("{entries} entries or more, over the limit of {most}");
-            ImportError::limit(Place::Field(name.into()), cause, field)
+            ImportError::limit(Location::Field(name.into()), cause, field)
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::array::{self, Count};
 use super::fitted::FittedTrees;
 use super::head::{TREES, class, is_sklearn};
@@ -85,21 +85,21 @@ fn votes(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<
     let mut budget = Budget::new(file.limits);
     for t in chosen {
         let width = values.widths[t];
-        to_shares(&mut values.all[values.parts[t].clone()], width);
-        let places = match width == outputs {
+        to_shares(&mut values.all[values.ranges[t].clone()], width);
+        let indices = match width == outputs {
             true => (0..outputs).collect(),
             // This tree of a bag has not seen all classes.
             false => {
                 let nodes = fitted.trees[t].len();
-                budget.vector_leaves(nodes, outputs, || Place::Field(format!("fangorn.trees[{t}]")))?;
-                places(seen(t), outputs, t)?
+                budget.vector_leaves(nodes, outputs, || Location::Field(format!("fangorn.trees[{t}]")))?;
+                class_indices(seen(t), outputs, t)?
             }
         };
         let output = if outputs > 1 { None } else { Some(0) };
         fitted.grow(&mut forest, t, output, |n, leaf| {
             leaf.resize(outputs, 0.0);
-            for (place, share) in places.iter().zip(values.of_node(fitted, t, n)) {
-                leaf[*place] = *share;
+            for (index, share) in indices.iter().zip(values.of_node(fitted, t, n)) {
+                leaf[*index] = *share;
             }
         })?;
     }
@@ -138,12 +138,12 @@ fn total(values: &[f64]) -> f64 {
 }
 
 /// Returns the index among all classes of each class that a tree has seen.
-fn places(seen: &[PlainValue], classes: usize, t: usize) -> Result<Vec<usize>, ImportError> {
-    let place = |class: &PlainValue| match class {
+fn class_indices(seen: &[PlainValue], classes: usize, t: usize) -> Result<Vec<usize>, ImportError> {
+    let index = |class: &PlainValue| match class {
         PlainValue::Integer(class) => usize::try_from(*class).ok().filter(|class| *class < classes),
         _ => None,
     };
-    seen.iter().map(place).collect::<Option<_>>().ok_or_else(|| {
+    seen.iter().map(index).collect::<Option<_>>().ok_or_else(|| {
         let cause = format!("classes that are no numbers below {classes}");
         error(ErrorKind::Value, format!("fangorn.trees[{t}]"), cause)
     })
@@ -153,7 +153,7 @@ fn places(seen: &[PlainValue], classes: usize, t: usize) -> Result<Vec<usize>, I
 struct Values {
     all: Vec<f64>,
     /// The range of each tree's values in `all`.
-    parts: Vec<Range<usize>>,
+    ranges: Vec<Range<usize>>,
     /// The number of values of one node, for each tree.
     widths: Vec<usize>,
 }
@@ -161,29 +161,29 @@ struct Values {
 impl Values {
     /// Returns the values of node `n`, counted over all trees, which belongs to tree `t`.
     fn of_node(&self, fitted: &FittedTrees, t: usize, n: usize) -> &[f64] {
-        let (width, start) = (self.widths[t], self.parts[t].start);
+        let (width, start) = (self.widths[t], self.ranges[t].start);
         &self.all[start + (n - fitted.trees[t].start) * width..][..width]
     }
 }
 
-/// Reads the values. `width(t, size)` returns the number of values of one node of tree `t`, whose part of the
+/// Reads the values. `width(t, size)` returns the number of values of one node of tree `t`, whose range of the
 /// array has `size` values; 0 if the size does not fit.
 fn values(
     file: &File<'_>,
     fitted: &FittedTrees,
     width: impl Fn(usize, usize) -> usize,
 ) -> Result<Values, ImportError> {
-    let parts = array::parts(&file.archive, "value", Count::Exactly(fitted.trees.len(), "trees"))?;
-    let mut widths = Vec::with_capacity(parts.len());
-    for (t, part) in parts.iter().enumerate() {
-        let (nodes, width) = (fitted.trees[t].len(), width(t, part.len()));
-        if width == 0 || nodes.checked_mul(width) != Some(part.len()) {
-            let cause = format!("{} values for {nodes} nodes of as many outputs", part.len());
+    let ranges = array::ranges(&file.archive, "value", Count::Exactly(fitted.trees.len(), "trees"))?;
+    let mut widths = Vec::with_capacity(ranges.len());
+    for (t, range) in ranges.iter().enumerate() {
+        let (nodes, width) = (fitted.trees[t].len(), width(t, range.len()));
+        if width == 0 || nodes.checked_mul(width) != Some(range.len()) {
+            let cause = format!("{} values for {nodes} nodes of as many outputs", range.len());
             return Err(error(ErrorKind::Structure, format!("value.sizes[{t}]"), cause));
         }
         widths.push(width);
     }
-    let count = parts.last().map_or(0, |part| part.end);
+    let count = ranges.last().map_or(0, |range| range.end);
     let all = array::reals(&file.archive, "value", Count::Exactly(count, "values of nodes"))?;
-    Ok(Values { all, parts, widths })
+    Ok(Values { all, ranges, widths })
 }

@@ -2,7 +2,7 @@
 
 use super::super::{ErrorKind, ImportError};
 use super::array::{self, Count};
-use super::fitted::{FittedTrees, same_parts};
+use super::fitted::{FittedTrees, same_ranges};
 use super::head::{Head, lacks};
 use super::{File, error, unsupported};
 use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
@@ -17,7 +17,7 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
     let link = link(head, classifier, f64::next_down(0.5))?;
     // The estimator refuses missing values, and its own sums would send them right, so send them right here.
     let fitted = FittedTrees::read(file)?.without_missing();
-    same_parts(file, "value", &fitted.trees)?;
+    same_ranges(file, "value", &fitted.trees)?;
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
     let values = array::reals(&file.archive, "value", Count::Exactly(nodes, "nodes"))?;
     let scale = if classifier && head.loss.as_deref() == Some("exponential") { 2.0 } else { 1.0 };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place, RAW_CATEGORIES};
+use super::super::{ErrorKind, ImportError, Location, RAW_CATEGORIES};
 use super::array::{self, Count};
 use super::head::{Head, lacks};
 use super::plain::PlainValue;
@@ -38,9 +38,9 @@ impl<'f> Categories<'f> {
         let (archive, limits, head) = (&file.archive, file.limits, &file.head);
         let features = head.features as usize;
         let mut budget = Budget::new(limits);
-        let left_of = array::parts(archive, "left_bitsets", Count::AtMost(limits.trees, "trees"))?;
-        let words = left_of.last().map_or(0, |part| part.end);
-        budget.category_words(words, || Place::Field("left_bitsets.sizes".into()))?;
+        let left_of = array::ranges(archive, "left_bitsets", Count::AtMost(limits.trees, "trees"))?;
+        let words = left_of.last().map_or(0, |range| range.end);
+        budget.category_words(words, || Location::Field("left_bitsets.sizes".into()))?;
         let known = Count::AtMost(limits.category_words, "category_words");
         let mut named = Vec::new();
         let codes = head.categories.as_ref().map(|_| codes(head, file.raw_categories, &mut named));
@@ -69,7 +69,7 @@ impl<'f> Categories<'f> {
         for (column, names, numbers) in self.named.drain(..) {
             if let Some(feature) = features.get_mut(column as usize) {
                 feature.categories = names;
-                feature.coding = Coding::Places { numbers, unseen: Unseen::Missing, needed: true };
+                feature.coding = Coding::Indices { numbers, unseen: Unseen::Missing, needed: true };
             }
         }
     }
@@ -85,10 +85,10 @@ impl<'f> Categories<'f> {
         missing: Side,
     ) -> Result<CategorySet, ImportError> {
         let fail = |name: &str, cause: String| error(ErrorKind::Value, format!("{name}[{n}]"), cause);
-        let words = self.left_of.get(t).and_then(|part| self.left.get(part.clone())).unwrap_or_default();
+        let words = self.left_of.get(t).and_then(|range| self.left.get(range.clone())).unwrap_or_default();
         let left = nth(words, set)
             .ok_or_else(|| fail("bitset_idx", format!("set {set} of {}", words.len() / WORDS)))?;
-        let known = self.known_of.get(feature as usize).and_then(|place| nth(&self.known, *place));
+        let known = self.known_of.get(feature as usize).and_then(|number| nth(&self.known, *number));
         let known = known.ok_or_else(|| {
             fail("feature_idx", format!("feature {feature} has no set of known categories"))
         })?;
@@ -98,7 +98,7 @@ impl<'f> Categories<'f> {
         };
         let bits = CategorySet { words: members.to_vec(), rule: CategoryRule::NotNegative };
         let Some(codes) = &self.codes else {
-            self.budget.category_words(WORDS, || Place::Field(format!("bitset_idx[{n}]")))?;
+            self.budget.category_words(WORDS, || Location::Field(format!("bitset_idx[{n}]")))?;
             return Ok(CategorySet::new(bits.members(), CategoryRule::NotNegative));
         };
         let codes = codes.get(feature as usize).map_or(&[][..], Vec::as_slice);
@@ -108,7 +108,7 @@ impl<'f> Categories<'f> {
             fail("bitset_idx", format!("a category past the {} of feature {feature}", codes.len()))
         })?;
         let words = members.iter().max().map_or(0, |largest| *largest as usize / 32 + 1);
-        self.budget.category_words(words, || Place::Field(format!("bitset_idx[{n}]")))?;
+        self.budget.category_words(words, || Location::Field(format!("bitset_idx[{n}]")))?;
         Ok(CategorySet::new(members, CategoryRule::Whole))
     }
 }

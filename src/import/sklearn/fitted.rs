@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::array::{self, Count};
 use super::{File, error, missing_side};
 use crate::forest::{CompareType, ForestBuilder, Side, TreeBuilder};
@@ -32,9 +32,9 @@ pub(super) struct FittedTrees {
 impl FittedTrees {
     pub(super) fn read(file: &File<'_>) -> Result<Self, ImportError> {
         let (archive, limits) = (&file.archive, file.limits);
-        let trees = array::parts(archive, "children_left", Count::AtMost(limits.trees, "trees"))?;
+        let trees = array::ranges(archive, "children_left", Count::AtMost(limits.trees, "trees"))?;
         let nodes = trees.last().map_or(0, |tree| tree.end);
-        Budget::new(limits).nodes(nodes, || Place::Field("children_left.sizes".into()))?;
+        Budget::new(limits).nodes(nodes, || Location::Field("children_left.sizes".into()))?;
         if file.head.trees.len() != trees.len() {
             let cause = format!("{} entries for {} trees", file.head.trees.len(), trees.len());
             return Err(error(ErrorKind::Structure, "fangorn.trees", cause));
@@ -42,9 +42,9 @@ impl FittedTrees {
         let each = Count::Exactly(nodes, "nodes");
         let left = array::integers(archive, "children_left", each)?;
         for name in ["children_right", "feature", "threshold"] {
-            same_parts(file, name, &trees)?;
+            same_ranges(file, name, &trees)?;
         }
-        let columns_of = match array::parts(archive, "columns", Count::AtMost(limits.trees, "trees"))? {
+        let columns_of = match array::ranges(archive, "columns", Count::AtMost(limits.trees, "trees"))? {
             none if none.is_empty() => none,
             some if some.len() == trees.len() => some,
             other => {
@@ -53,13 +53,13 @@ impl FittedTrees {
             }
         };
         let columns = columns_of.last().map_or(0, |columns| columns.end);
-        let unknown = array::parts(archive, "missing_go_to_left", Count::AtMost(limits.trees, "trees"))?
+        let unknown = array::ranges(archive, "missing_go_to_left", Count::AtMost(limits.trees, "trees"))?
             .iter()
             .all(Range::is_empty);
         let missing_left = match unknown {
             true => Vec::new(),
             false => {
-                same_parts(file, "missing_go_to_left", &trees)?;
+                same_ranges(file, "missing_go_to_left", &trees)?;
                 array::integers(archive, "missing_go_to_left", each)?
             }
         };
@@ -185,12 +185,12 @@ pub(super) fn check_leaf(values: &[f64], n: usize) -> Result<(), ImportError> {
 }
 
 /// Checks that each tree has as many entries in an array as it has nodes.
-pub(super) fn same_parts(file: &File<'_>, name: &str, trees: &[Range<usize>]) -> Result<(), ImportError> {
-    let parts = array::parts(&file.archive, name, Count::Exactly(trees.len(), "trees"))?;
-    match parts.iter().zip(trees).position(|(part, tree)| part != tree) {
+pub(super) fn same_ranges(file: &File<'_>, name: &str, trees: &[Range<usize>]) -> Result<(), ImportError> {
+    let ranges = array::ranges(&file.archive, name, Count::Exactly(trees.len(), "trees"))?;
+    match ranges.iter().zip(trees).position(|(range, tree)| range != tree) {
         None => Ok(()),
         Some(t) => {
-            let cause = format!("{} entries for {} nodes", parts[t].len(), trees[t].len());
+            let cause = format!("{} entries for {} nodes", ranges[t].len(), trees[t].len());
             Err(error(ErrorKind::Structure, format!("{name}.sizes[{t}]"), cause))
         }
     }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::super::budget::Budget;
 use super::super::decode::{Encoding, decode};
-use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::super::{ErrorKind, ImportError, Limits, Location};
 use super::archive::Archive;
 use super::array::{self, Count};
 use super::plain::{Numbers, PlainValue};
@@ -134,7 +134,7 @@ pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, He
     let mut head: Head = decoded(&text, limits)?;
     head.estimator = name.to_owned();
     let features = usize::try_from(head.features).unwrap_or(usize::MAX);
-    Budget::new(limits).features(features, || Place::Field("fangorn.n_features_in_".into()))?;
+    Budget::new(limits).features(features, || Location::Field("fangorn.n_features_in_".into()))?;
     if !head.names.is_empty() && head.names.len() != features {
         let cause = format!("{} names for {features} features", head.names.len());
         return Err(error(ErrorKind::Structure, "fangorn.feature_names_in_", cause));
@@ -149,15 +149,15 @@ struct EstimatorInfo {
     model: Option<serde::de::IgnoredAny>,
 }
 
-/// Reads the text, or a part of it.
+/// Reads the text, or some of its fields.
 pub(super) fn decoded<T: serde::de::DeserializeOwned>(
     text: &[u8],
     limits: &Limits,
 ) -> Result<T, ImportError> {
-    decode(text, Encoding::Json, limits).map_err(|e| match e.place() {
-        Place::Field(path) => error(e.kind(), format!("fangorn.{path}"), e.cause()),
-        Place::File => error(e.kind(), "fangorn", e.cause()),
-        place => error(e.kind(), format!("fangorn, {place}"), e.cause()),
+    decode(text, Encoding::Json, limits).map_err(|e| match e.location() {
+        Location::Field(path) => error(e.kind(), format!("fangorn.{path}"), e.cause()),
+        Location::File => error(e.kind(), "fangorn", e.cause()),
+        location => error(e.kind(), format!("fangorn, {location}"), e.cause()),
     })
 }
 
@@ -165,7 +165,7 @@ pub(super) fn decoded<T: serde::de::DeserializeOwned>(
 pub(super) fn text(archive: &Archive<'_>, limits: &Limits) -> Result<Vec<u8>, ImportError> {
     if archive.size("fangorn").is_none() {
         let cause = "no `fangorn` array: this archive is not written by the exporter for scikit-learn";
-        return Err(ImportError::new(ErrorKind::Format, Place::File, cause)
+        return Err(ImportError::new(ErrorKind::Format, Location::File, cause)
             .with_remedy("export a fitted scikit-learn estimator with scripts/export_sklearn.py"));
     }
     // Each name takes a few bytes of the text, so this limits the number of names too.
@@ -189,11 +189,11 @@ pub(super) fn text(archive: &Archive<'_>, limits: &Limits) -> Result<Vec<u8>, Im
 
 /// Refuses releases that are not known.
 fn check_release(version: &str) -> Result<(), ImportError> {
-    let mut parts = version.split('.').map(|part| {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part[..digits].parse::<u32>().ok()
+    let mut numbers = version.split('.').map(|text| {
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..digits].parse::<u32>().ok()
     });
-    let release = parts.next().flatten().zip(parts.next().flatten());
+    let release = numbers.next().flatten().zip(numbers.next().flatten());
     let (oldest, newest) = (RELEASES.start(), RELEASES.end());
     match release {
         Some(release) if RELEASES.contains(&release) => Ok(()),

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::super::budget::Budget;
-use super::super::{ImportError, Place};
+use super::super::{ImportError, Location};
 use super::array::{self, Count};
 use super::boosting::{base, link};
 use super::categories::Categories;
-use super::fitted::{at_most, check_leaf, same_parts};
+use super::fitted::{at_most, check_leaf, same_ranges};
 use super::head::{Head, lacks};
 use super::{File, missing_side, unsupported};
 use crate::forest::{CompareType, ForestBuilder, Predicate, Side, Transform};
@@ -82,9 +82,9 @@ struct Nodes {
 impl Nodes {
     fn read(file: &File<'_>) -> Result<Self, ImportError> {
         let (archive, limits) = (&file.archive, file.limits);
-        let trees = array::parts(archive, "left", Count::AtMost(limits.trees, "trees"))?;
+        let trees = array::ranges(archive, "left", Count::AtMost(limits.trees, "trees"))?;
         let nodes = trees.last().map_or(0, |tree| tree.end);
-        Budget::new(limits).nodes(nodes, || Place::Field("left.sizes".into()))?;
+        Budget::new(limits).nodes(nodes, || Location::Field("left.sizes".into()))?;
         let each = Count::Exactly(nodes, "nodes");
         for name in [
             "right",
@@ -96,7 +96,7 @@ impl Nodes {
             "is_categorical",
             "bitset_idx",
         ] {
-            same_parts(file, name, &trees)?;
+            same_ranges(file, name, &trees)?;
         }
         Ok(Self {
             left: array::integers(archive, "left", each)?,

@@ -3,7 +3,7 @@
 
 use super::super::{ErrorKind, ImportError};
 use super::array::{self, Count};
-use super::fitted::{FittedTrees, same_parts};
+use super::fitted::{FittedTrees, same_ranges};
 use super::head::lacks;
 use super::{File, error};
 use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
@@ -29,7 +29,7 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     let longest = path_length(samples);
     let fitted = FittedTrees::read(file)?.without_full_columns();
     let trees = fitted.trees.len();
-    same_parts(file, "n_node_samples", &fitted.trees)?;
+    same_ranges(file, "n_node_samples", &fitted.trees)?;
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
     let samples: Vec<i64> = array::integers(&file.archive, "n_node_samples", Count::Exactly(nodes, "nodes"))?;
     // scikit-learn predicts -1 if its score is below the offset.

@@ -2,8 +2,8 @@
 //!
 //! The exporter writes the attributes of a fitted estimator, under scikit-learn's own names. This importer decides
 //! what they mean and what is refused. The array `fangorn` is a JSON text with the scalars and names. Every other
-//! array holds the parts of all trees, one after the other, and the array `name.sizes` beside it has the number of
-//! entries of each part.
+//! array holds the entries of all trees, one tree after the other. The array `name.sizes` beside it has each tree's
+//! number of entries.
 //!
 //! | file | subject |
 //! |---|---|
@@ -31,7 +31,7 @@ mod plain;
 use std::ops::Range;
 
 use super::budget::Budget;
-use super::{ErrorKind, ImportError, Limits, LoadOptions, Place};
+use super::{ErrorKind, ImportError, Limits, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::{Classes, ForestBuilder, Side};
 use crate::graph::Graph;
@@ -67,13 +67,13 @@ const ARRAYS: [&str; 20] = [
 
 /// Returns an error at an array, or at a field of it, for a file that the exporter would not write.
 fn error(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Place::Field(path.into()), cause).with_remedy(EXPORT_AGAIN)
+    ImportError::new(kind, Location::Field(path.into()), cause).with_remedy(EXPORT_AGAIN)
 }
 
 /// Returns the error that refuses a valid estimator, with what to do instead.
 fn unsupported(field: &str, cause: impl AsRef<str>, remedy: impl Into<String>) -> ImportError {
-    let place = Place::Field(format!("fangorn.{field}"));
-    ImportError::new(ErrorKind::Unsupported, place, cause).with_remedy(remedy)
+    let location = Location::Field(format!("fangorn.{field}"));
+    ImportError::new(ErrorKind::Unsupported, location, cause).with_remedy(remedy)
 }
 
 /// A file whose head has been read.
@@ -119,20 +119,20 @@ pub(super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, Import
         let cause = format!("{} is a forest and no graph", head.estimator);
         return Err(unsupported("estimator", cause, "load it as a forest"));
     }
-    let parts = array::parts(&archive, "forests", array::Count::AtMost(limits.trees, "trees"))?;
+    let ranges = array::ranges(&archive, "forests", array::Count::AtMost(limits.trees, "trees"))?;
     let most = usize::try_from(limits.file_bytes).unwrap_or(usize::MAX);
     let forests: Vec<u8> = array::integers(&archive, "forests", array::Count::AtMost(most, "file_bytes"))?;
     pipeline::graph(head, options, |at| {
-        let part = parts.get(at).and_then(|part| forests.get(part.clone()));
+        let file = ranges.get(at).and_then(|range| forests.get(range.clone()));
         let cause = || error(ErrorKind::Structure, "forests", format!("there is no forest {at}"));
-        forest(part.ok_or_else(cause)?, options)
+        forest(file.ok_or_else(cause)?, options)
     })
 }
 
 impl File<'_> {
     /// Returns a forest without trees, with `outputs` outputs and these classes.
     fn builder(&self, outputs: usize, classes: Classes) -> Result<ForestBuilder, ImportError> {
-        Budget::new(self.limits).outputs(outputs, || Place::Field("fangorn".into()))?;
+        Budget::new(self.limits).outputs(outputs, || Location::Field("fangorn".into()))?;
         let head = &self.head;
         Ok(Forest::builder(head.features as usize, outputs as u32)
             .producer("scikit-learn", &head.version, &head.estimator)
@@ -151,8 +151,8 @@ impl File<'_> {
             return Ok(0..trees);
         };
         let fail = |cause: String, remedy: String| {
-            let place = Place::Field("iteration_range".into());
-            Err(ImportError::new(ErrorKind::Options, place, cause).with_remedy(remedy))
+            let location = Location::Field("iteration_range".into());
+            Err(ImportError::new(ErrorKind::Options, location, cause).with_remedy(remedy))
         };
         if round == 0 {
             let remedy = "load it without a range of rounds, or train it with fewer trees".into();
@@ -169,13 +169,13 @@ impl File<'_> {
 }
 
 /// Returns the side that a missing value takes.
-fn missing_side(flag: u8, place: impl FnOnce() -> String) -> Result<Side, ImportError> {
+fn missing_side(flag: u8, location: impl FnOnce() -> String) -> Result<Side, ImportError> {
     match flag {
         0 => Ok(Side::Right),
         1 => Ok(Side::Left),
         other => {
             let cause = format!("{other} is neither 0 (right) nor 1 (left)");
-            Err(error(ErrorKind::Value, place(), cause))
+            Err(error(ErrorKind::Value, location(), cause))
         }
     }
 }

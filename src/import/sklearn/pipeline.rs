@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::super::{ErrorKind, ImportError, LoadOptions, Location};
 use super::head::{class, is_sklearn};
 use super::plain::{Numbers, PlainValue};
 use super::{error, unsupported};
@@ -126,7 +126,7 @@ pub(super) fn graph(
         return Err(error(ErrorKind::Schema, "fangorn", "missing field `model`"));
     };
     let width = usize::try_from(head.features).unwrap_or(usize::MAX);
-    Budget::new(&options.limits).features(width, || Place::Field("fangorn.n_features_in_".into()))?;
+    Budget::new(&options.limits).features(width, || Location::Field("fangorn.n_features_in_".into()))?;
     let mut graph = Graph::default();
     let rows = graph.input("X", Dtype::F64, [None, Some(width)]);
     let mut reader = Reader { graph, forest: &forest, options };
@@ -151,27 +151,29 @@ struct Reader<'o, F> {
     options: &'o LoadOptions,
 }
 
-fn refused(place: &str, cause: impl AsRef<str>) -> ImportError {
-    unsupported(place, cause, BY_ONNX)
+fn refused(location: &str, cause: impl AsRef<str>) -> ImportError {
+    unsupported(location, cause, BY_ONNX)
 }
 
 /// Returns a step's list of numbers, which must have this length.
-fn list(table: &Option<Numbers>, length: usize, place: &str, name: &str) -> Result<Vec<f64>, ImportError> {
+fn list(table: &Option<Numbers>, length: usize, location: &str, name: &str) -> Result<Vec<f64>, ImportError> {
     match table {
         Some(Numbers(values)) if values.len() == length => Ok(values.clone()),
         Some(Numbers(values)) => {
             let cause = format!("{name} has {} numbers, not {length}", values.len());
-            Err(error(ErrorKind::Structure, format!("fangorn.{place}.{name}"), cause))
+            Err(error(ErrorKind::Structure, format!("fangorn.{location}.{name}"), cause))
         }
-        None => Err(error(ErrorKind::Schema, format!("fangorn.{place}"), format!("missing field `{name}`"))),
+        None => {
+            Err(error(ErrorKind::Schema, format!("fangorn.{location}"), format!("missing field `{name}`")))
+        }
     }
 }
 
 /// Returns a table's numbers as indices, which must be below a bound.
-fn places(table: &Numbers, below: usize, place: &str) -> Result<Vec<i64>, ImportError> {
+fn indices(table: &Numbers, below: usize, location: &str) -> Result<Vec<i64>, ImportError> {
     let inside = |v: &f64| (v.fract() == 0.0 && *v >= 0.0 && *v < below as f64).then_some(*v as i64);
     table.0.iter().map(inside).collect::<Option<_>>().ok_or_else(|| {
-        error(ErrorKind::Value, format!("fangorn.{place}"), format!("a column that is none of {below}"))
+        error(ErrorKind::Value, format!("fangorn.{location}"), format!("a column that is none of {below}"))
     })
 }
 
@@ -180,10 +182,16 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         self.graph.node(name, operator, operands.iter().copied())
     }
 
-    fn weight(&mut self, shape: &[usize], elements: Elements, place: &str) -> Result<Operand, ImportError> {
+    fn weight(
+        &mut self,
+        shape: &[usize],
+        elements: Elements,
+        location: &str,
+    ) -> Result<Operand, ImportError> {
         let tensor = Tensor::new(shape, elements);
         let cause = "another number of elements";
-        let tensor = tensor.ok_or_else(|| error(ErrorKind::Structure, format!("fangorn.{place}"), cause))?;
+        let tensor =
+            tensor.ok_or_else(|| error(ErrorKind::Structure, format!("fangorn.{location}"), cause))?;
         Ok(self.graph.weight(tensor))
     }
 
@@ -198,23 +206,24 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         Ok(Columns { rows: self.node(name, Operator::Binary(how), &[x.rows, weight]), ..x })
     }
 
-    fn selected(&mut self, x: Columns, columns: &Numbers, place: &str) -> Result<Columns, ImportError> {
-        let columns = places(columns, x.width, place)?;
+    fn selected(&mut self, x: Columns, columns: &Numbers, location: &str) -> Result<Columns, ImportError> {
+        let columns = indices(columns, x.width, location)?;
         let width = columns.len();
-        let columns = self.weight(&[width], Elements::I64(columns), place)?;
-        Ok(Columns { rows: self.node(place, Operator::Gather { axis: 1 }, &[x.rows, columns]), width })
+        let columns = self.weight(&[width], Elements::I64(columns), location)?;
+        Ok(Columns { rows: self.node(location, Operator::Gather { axis: 1 }, &[x.rows, columns]), width })
     }
 
-    fn beside(&mut self, all: &[Columns], place: &str) -> Result<Columns, ImportError> {
+    fn beside(&mut self, all: &[Columns], location: &str) -> Result<Columns, ImportError> {
         let width = all.iter().try_fold(0usize, |sum, columns| sum.checked_add(columns.width));
-        let width = width.ok_or_else(|| refused(place, "too many columns"))?;
-        Budget::new(&self.options.limits).features(width, || Place::Field(format!("fangorn.{place}")))?;
+        let width = width.ok_or_else(|| refused(location, "too many columns"))?;
+        Budget::new(&self.options.limits)
+            .features(width, || Location::Field(format!("fangorn.{location}")))?;
         match all {
-            [] => Err(refused(place, "no columns at all")),
+            [] => Err(refused(location, "no columns at all")),
             [only] => Ok(*only),
             _ => {
                 let rows: Vec<Operand> = all.iter().map(|columns| columns.rows).collect();
-                Ok(Columns { rows: self.node(place, Operator::Concat { axis: 1 }, &rows), width })
+                Ok(Columns { rows: self.node(location, Operator::Concat { axis: 1 }, &rows), width })
             }
         }
     }
@@ -225,17 +234,17 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         &mut self,
         step: &Step,
         x: Option<Columns>,
-        place: &str,
+        location: &str,
         last: bool,
     ) -> Result<Option<Columns>, ImportError> {
-        let Some(x) = x else { return Err(refused(place, "a step after a predictor is not supported")) };
+        let Some(x) = x else { return Err(refused(location, "a step after a predictor is not supported")) };
         if PASSED.contains(&&step.estimator[..]) {
             let dropped = step.estimator == "drop";
             return Ok((!dropped).then_some(x));
         }
         let (module, name) = class(&step.estimator).unwrap_or(("", &step.estimator));
         if !is_sklearn(module) {
-            return Err(refused(place, format!("{name} of {module} is not supported in a pipeline")));
+            return Err(refused(location, format!("{name} of {module} is not supported in a pipeline")));
         }
         let one = |columns: Result<Columns, ImportError>| columns.map(Some);
         match name {
@@ -243,25 +252,25 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 let mut rows = Some(x);
                 for (at, inner) in step.steps.iter().enumerate() {
                     let is_last = last && at + 1 == step.steps.len();
-                    rows = self.transformed(inner, rows, &format!("{place}.steps[{at}]"), is_last)?;
+                    rows = self.transformed(inner, rows, &format!("{location}.steps[{at}]"), is_last)?;
                 }
                 Ok(rows)
             }
             "FeatureUnion" | "ColumnTransformer" => {
                 if step.transformer_weights.as_ref().is_some_and(|weights| *weights != PlainValue::Null) {
-                    return Err(refused(place, "weights of transformers are not supported"));
+                    return Err(refused(location, "weights of transformers are not supported"));
                 }
                 let columns = step.columns.as_deref();
                 if columns.is_some_and(|columns| columns.len() != step.steps.len()) {
                     return Err(error(
                         ErrorKind::Structure,
-                        format!("fangorn.{place}.columns"),
+                        format!("fangorn.{location}.columns"),
                         "other columns",
                     ));
                 }
                 let mut found = Vec::with_capacity(step.steps.len());
                 for (at, inner) in step.steps.iter().enumerate() {
-                    let inside = format!("{place}.steps[{at}]");
+                    let inside = format!("{location}.steps[{at}]");
                     let own = match columns {
                         Some(columns) if columns[at].0.is_empty() => continue,
                         Some(columns) if inner.estimator != "drop" => {
@@ -271,7 +280,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                     };
                     found.extend(self.transformed(inner, Some(own), &inside, false)?);
                 }
-                one(self.beside(&found, place))
+                one(self.beside(&found, location))
             }
             "StandardScaler" | "RobustScaler" => {
                 let mut x = x;
@@ -281,27 +290,28 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 };
                 // The file has a mean even if the step does not subtract it.
                 if center.is_some() && step.with_mean != Some(false) {
-                    x = self.with_list((name, Binary::Subtract), x, list(center, x.width, place, field)?)?;
+                    x =
+                        self.with_list((name, Binary::Subtract), x, list(center, x.width, location, field)?)?;
                 }
                 if step.scale.is_some() {
-                    let scale = list(&step.scale, x.width, place, "scale_")?;
+                    let scale = list(&step.scale, x.width, location, "scale_")?;
                     x = self.with_list((name, Binary::Divide), x, scale)?;
                 }
                 Ok(Some(x))
             }
             "MinMaxScaler" => {
-                let scale = list(&step.scale, x.width, place, "scale_")?;
+                let scale = list(&step.scale, x.width, location, "scale_")?;
                 let mut x = self.with_list((name, Binary::Multiply), x, scale)?;
-                x = self.with_list((name, Binary::Add), x, list(&step.min, x.width, place, "min_")?)?;
+                x = self.with_list((name, Binary::Add), x, list(&step.min, x.width, location, "min_")?)?;
                 if step.clip == Some(true) {
-                    let range = list(&step.feature_range, 2, place, "feature_range")?;
+                    let range = list(&step.feature_range, 2, location, "feature_range")?;
                     x = self.with_list((name, Binary::Maximum), x, vec![range[0]])?;
                     x = self.with_list((name, Binary::Minimum), x, vec![range[1]])?;
                 }
                 Ok(Some(x))
             }
             "MaxAbsScaler" => {
-                let scale = list(&step.scale, x.width, place, "scale_")?;
+                let scale = list(&step.scale, x.width, location, "scale_")?;
                 let mut x = self.with_list((name, Binary::Divide), x, scale)?;
                 if step.clip == Some(true) {
                     x = self.with_list((name, Binary::Maximum), x, vec![-1.0])?;
@@ -313,11 +323,11 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 let how = match step.norm.as_deref() {
                     None | Some("l2") => Reduction::L2,
                     Some("l1") => Reduction::L1,
-                    Some(other) => return Err(refused(place, format!("norm {other:?} is not supported"))),
+                    Some(other) => return Err(refused(location, format!("norm {other:?} is not supported"))),
                 };
                 let norm = self.node(name, Operator::Reduce { how, axes: vec![1], keep: true }, &[x.rows]);
-                let zero = self.weight(&[1], Elements::F64(vec![0.0]), place)?;
-                let unit = self.weight(&[1], Elements::F64(vec![1.0]), place)?;
+                let zero = self.weight(&[1], Elements::F64(vec![0.0]), location)?;
+                let unit = self.weight(&[1], Elements::F64(vec![1.0]), location)?;
                 let is_zero = self.node(name, Operator::Compare(Compare::Equal), &[norm, zero]);
                 let norm = self.node(name, Operator::Where, &[is_zero, unit, norm]);
                 let rows = self.node(name, Operator::Binary(Binary::Divide), &[x.rows, norm]);
@@ -325,57 +335,60 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             }
             "Binarizer" => {
                 let threshold = vec![step.threshold.unwrap_or(0.0)];
-                let threshold = self.weight(&[1], Elements::F64(threshold), place)?;
+                let threshold = self.weight(&[1], Elements::F64(threshold), location)?;
                 let above = self.node(name, Operator::Compare(Compare::Greater), &[x.rows, threshold]);
                 Ok(Some(Columns { rows: self.node(name, Operator::Cast(Dtype::F64), &[above]), ..x }))
             }
-            "SimpleImputer" => one(self.imputed(step, x, place)),
-            "OneHotEncoder" => one(self.one_hot(step, x, place)),
-            "PolynomialFeatures" => one(self.powers(step, x, place)),
+            "SimpleImputer" => one(self.imputed(step, x, location)),
+            "OneHotEncoder" => one(self.one_hot(step, x, location)),
+            "PolynomialFeatures" => one(self.powers(step, x, location)),
             "PCA" => {
                 let Some(Numbers(components)) = &step.components else {
                     return Err(error(
                         ErrorKind::Schema,
-                        format!("fangorn.{place}"),
+                        format!("fangorn.{location}"),
                         "missing field `components_`",
                     ));
                 };
                 let count = components.len() / x.width.max(1);
-                let mut x =
-                    self.with_list((name, Binary::Subtract), x, list(&step.mean, x.width, place, "mean_")?)?;
-                x.rows = self.product(x, components, count, place)?;
+                let mut x = self.with_list(
+                    (name, Binary::Subtract),
+                    x,
+                    list(&step.mean, x.width, location, "mean_")?,
+                )?;
+                x.rows = self.product(x, components, count, location)?;
                 x.width = count;
                 if step.whiten == Some(true) {
-                    let variance = list(&step.explained_variance, count, place, "explained_variance_")?;
+                    let variance = list(&step.explained_variance, count, location, "explained_variance_")?;
                     let roots = variance.into_iter().map(f64::sqrt).collect();
                     x = self.with_list((name, Binary::Divide), x, roots)?;
                 }
                 Ok(Some(x))
             }
-            _ if step.forest.is_some() && last => self.forest(step, x, place).map(|()| None),
+            _ if step.forest.is_some() && last => self.forest(step, x, location).map(|()| None),
             // As the last step, it would predict with an estimator of its own.
             "RFE" | "RFECV" if last => {
-                Err(refused(place, format!("{name} as the last step is not supported")))
+                Err(refused(location, format!("{name} as the last step is not supported")))
             }
             _ if step.columns.is_some() && step.steps.is_empty() => {
                 let columns = step.columns.as_deref().unwrap_or_default();
                 let [columns] = columns else {
-                    return Err(refused(place, "a selector has one list of columns"));
+                    return Err(refused(location, "a selector has one list of columns"));
                 };
-                one(self.selected(x, columns, place))
+                one(self.selected(x, columns, location))
             }
             _ if last && REGRESSORS.contains(&name) => {
-                let (scores, _) = self.scores(step, x, place)?;
+                let (scores, _) = self.scores(step, x, location)?;
                 self.graph.output("value", scores);
                 Ok(None)
             }
             _ if last && (name.starts_with("LogisticRegression") || SCORERS.contains(&name)) => {
-                self.classes(step, name, x, place).map(|()| None)
+                self.classes(step, name, x, location).map(|()| None)
             }
             _ if !last && (step.forest.is_some() || step.coef.is_some()) => {
-                Err(refused(place, format!("{name} before the last step is not supported")))
+                Err(refused(location, format!("{name} before the last step is not supported")))
             }
-            _ => Err(refused(place, format!("{name} is not supported in a pipeline"))),
+            _ => Err(refused(location, format!("{name} is not supported in a pipeline"))),
         }
     }
 
@@ -385,52 +398,52 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         x: Columns,
         lines: &[f64],
         count: usize,
-        place: &str,
+        location: &str,
     ) -> Result<Operand, ImportError> {
         if count.checked_mul(x.width) != Some(lines.len()) || count == 0 {
             let cause = format!("{} numbers for rows of {} columns", lines.len(), x.width);
-            return Err(error(ErrorKind::Structure, format!("fangorn.{place}"), cause));
+            return Err(error(ErrorKind::Structure, format!("fangorn.{location}"), cause));
         }
         let by_column =
             (0..x.width).flat_map(|column| (0..count).map(move |line| lines[line * x.width + column]));
-        let weight = self.weight(&[x.width, count], Elements::F64(by_column.collect()), place)?;
-        Ok(self.node(place, Operator::MatMul, &[x.rows, weight]))
+        let weight = self.weight(&[x.width, count], Elements::F64(by_column.collect()), location)?;
+        Ok(self.node(location, Operator::MatMul, &[x.rows, weight]))
     }
 
     /// Adds the scores of a linear model, and returns their number.
-    fn scores(&mut self, step: &Step, x: Columns, place: &str) -> Result<(Operand, usize), ImportError> {
+    fn scores(&mut self, step: &Step, x: Columns, location: &str) -> Result<(Operand, usize), ImportError> {
         let Some(Numbers(coefficients)) = &step.coef else {
-            return Err(error(ErrorKind::Schema, format!("fangorn.{place}"), "missing field `coef_`"));
+            return Err(error(ErrorKind::Schema, format!("fangorn.{location}"), "missing field `coef_`"));
         };
         let count = coefficients.len() / x.width.max(1);
-        let product = self.product(x, coefficients, count, place)?;
+        let product = self.product(x, coefficients, count, location)?;
         let terms = match &step.intercept {
             // Without an intercept, `intercept_` is a single zero.
             Some(Numbers(terms)) if terms.len() == 1 => vec![terms[0]; count],
-            _ => list(&step.intercept, count, place, "intercept_")?,
+            _ => list(&step.intercept, count, location, "intercept_")?,
         };
-        let terms = self.weight(&[count], Elements::F64(terms), place)?;
-        Ok((self.node(place, Operator::Binary(Binary::Add), &[product, terms]), count))
+        let terms = self.weight(&[count], Elements::F64(terms), location)?;
+        Ok((self.node(location, Operator::Binary(Binary::Add), &[product, terms]), count))
     }
 
     /// Adds the outputs of a linear classifier: the label, and probabilities or scores.
-    fn classes(&mut self, step: &Step, name: &str, x: Columns, place: &str) -> Result<(), ImportError> {
-        let (scores, count) = self.scores(step, x, place)?;
+    fn classes(&mut self, step: &Step, name: &str, x: Columns, location: &str) -> Result<(), ImportError> {
+        let (scores, count) = self.scores(step, x, location)?;
         let classes = step.classes.len();
         if classes < 2 || count != if classes == 2 { 1 } else { classes } {
             let cause = format!("{count} scores for {classes} classes");
-            return Err(error(ErrorKind::Structure, format!("fangorn.{place}"), cause));
+            return Err(error(ErrorKind::Structure, format!("fangorn.{location}"), cause));
         }
         let class = match classes {
             2 => {
-                let zero = self.weight(&[1], Elements::F64(vec![0.0]), place)?;
-                let second = self.node(place, Operator::Compare(Compare::Greater), &[scores, zero]);
-                let second = self.node(place, Operator::Cast(Dtype::I64), &[second]);
-                self.node(place, Operator::Reshape(vec![-1]), &[second])
+                let zero = self.weight(&[1], Elements::F64(vec![0.0]), location)?;
+                let second = self.node(location, Operator::Compare(Compare::Greater), &[scores, zero]);
+                let second = self.node(location, Operator::Cast(Dtype::I64), &[second]);
+                self.node(location, Operator::Reshape(vec![-1]), &[second])
             }
             _ => {
                 let greatest = Operator::ArgExtreme { axis: 1, keep: false, greatest: true, last: false };
-                self.node(place, greatest, &[scores])
+                self.node(location, greatest, &[scores])
             }
         };
         let labels: Vec<String> = step.classes.iter().map(PlainValue::to_string).collect();
@@ -438,7 +451,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             PlainValue::Integer(label) => Some(*label),
             _ => None,
         });
-        self.label(integers.collect(), &labels, class, place)?;
+        self.label(integers.collect(), &labels, class, location)?;
         if !name.starts_with("LogisticRegression") {
             self.graph.output("scores", scores);
             return Ok(());
@@ -447,22 +460,22 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             step.multi_class.as_deref() == Some("ovr") || step.solver.as_deref() == Some("liblinear");
         let probabilities = match (classes, separate) {
             (2, _) => {
-                let other = self.node(place, Operator::Unary(Unary::Negate), &[scores]);
-                let both = self.node(place, Operator::Concat { axis: 1 }, &[other, scores]);
+                let other = self.node(location, Operator::Unary(Unary::Negate), &[scores]);
+                let both = self.node(location, Operator::Concat { axis: 1 }, &[other, scores]);
                 // Earlier releases apply a softmax to both scores if `multi_class` is `multinomial`.
                 let how = match step.multi_class.as_deref() {
                     Some("multinomial") => Operator::Softmax { axis: 1 },
                     _ => Operator::Unary(Unary::Sigmoid),
                 };
-                self.node(place, how, &[both])
+                self.node(location, how, &[both])
             }
             (_, true) => {
-                let each = self.node(place, Operator::Unary(Unary::Sigmoid), &[scores]);
+                let each = self.node(location, Operator::Unary(Unary::Sigmoid), &[scores]);
                 let sum = Operator::Reduce { how: Reduction::Sum, axes: vec![1], keep: true };
-                let sum = self.node(place, sum, &[each]);
-                self.node(place, Operator::Binary(Binary::Divide), &[each, sum])
+                let sum = self.node(location, sum, &[each]);
+                self.node(location, Operator::Binary(Binary::Divide), &[each, sum])
             }
-            (_, false) => self.node(place, Operator::Softmax { axis: 1 }, &[scores]),
+            (_, false) => self.node(location, Operator::Softmax { axis: 1 }, &[scores]),
         };
         self.graph.output("probabilities", probabilities);
         Ok(())
@@ -474,26 +487,26 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         integers: Option<Vec<i64>>,
         labels: &[String],
         class: Operand,
-        place: &str,
+        location: &str,
     ) -> Result<(), ImportError> {
         let elements = match integers {
             Some(integers) => Elements::I64(integers),
             None => Elements::Text(labels.iter().map(|label| label.as_str().into()).collect()),
         };
-        let table = self.weight(&[labels.len()], elements, place)?;
-        let label = self.node(place, Operator::Gather { axis: 0 }, &[table, class]);
+        let table = self.weight(&[labels.len()], elements, location)?;
+        let label = self.node(location, Operator::Gather { axis: 0 }, &[table, class]);
         self.graph.output("label", label);
         Ok(())
     }
 
-    fn forest(&mut self, step: &Step, x: Columns, place: &str) -> Result<(), ImportError> {
+    fn forest(&mut self, step: &Step, x: Columns, location: &str) -> Result<(), ImportError> {
         let forest = (self.forest)(step.forest.unwrap_or(0) as usize)?;
         if forest.features.len() != x.width {
             let cause = format!("a forest of {} columns after {} columns", forest.features.len(), x.width);
-            return Err(error(ErrorKind::Structure, format!("fangorn.{place}"), cause));
+            return Err(error(ErrorKind::Structure, format!("fangorn.{location}"), cause));
         }
         let classes = forest.classes.clone();
-        let values = self.node(place, Operator::Forest(Arc::new(forest)), &[x.rows]);
+        let values = self.node(location, Operator::Forest(Arc::new(forest)), &[x.rows]);
         if classes.rule == ClassRule::None {
             self.graph.output("value", values);
             return Ok(());
@@ -502,56 +515,64 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         match classes.labels.is_empty() {
             // Classes that are numbered from 0 are their own labels.
             true => self.graph.output("label", Operand::Node(at, 1)),
-            false => self.label(classes.integers(), &classes.labels, Operand::Node(at, 1), place)?,
+            false => self.label(classes.integers(), &classes.labels, Operand::Node(at, 1), location)?,
         }
         self.graph.output("probabilities", values);
         Ok(())
     }
 
-    fn imputed(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
-        let statistics = list(&step.statistics, x.width, place, "statistics_")?;
+    fn imputed(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
+        let statistics = list(&step.statistics, x.width, location, "statistics_")?;
         if statistics.iter().any(|value| value.is_nan()) {
-            return Err(refused(place, "a column without any value in training is not supported"));
+            return Err(refused(location, "a column without any value in training is not supported"));
         }
         if step.add_indicator == Some(true) {
-            return Err(refused(place, "add_indicator is not supported"));
+            return Err(refused(location, "add_indicator is not supported"));
         }
         let missing = match &step.missing_values {
-            None | Some(PlainValue::Null) => self.node(place, Operator::Unary(Unary::IsNan), &[x.rows]),
-            Some(PlainValue::Integer(value)) => self.equal(x.rows, *value as f64, place)?,
-            Some(PlainValue::Real(value)) => self.equal(x.rows, *value, place)?,
-            Some(other) => return Err(refused(place, format!("missing values {other} are not supported"))),
+            None | Some(PlainValue::Null) => self.node(location, Operator::Unary(Unary::IsNan), &[x.rows]),
+            Some(PlainValue::Integer(value)) => self.equal(x.rows, *value as f64, location)?,
+            Some(PlainValue::Real(value)) => self.equal(x.rows, *value, location)?,
+            Some(other) => {
+                return Err(refused(location, format!("missing values {other} are not supported")));
+            }
         };
-        let values = self.weight(&[x.width], Elements::F64(statistics), place)?;
-        Ok(Columns { rows: self.node(place, Operator::Where, &[missing, values, x.rows]), ..x })
+        let values = self.weight(&[x.width], Elements::F64(statistics), location)?;
+        Ok(Columns { rows: self.node(location, Operator::Where, &[missing, values, x.rows]), ..x })
     }
 
-    fn equal(&mut self, x: Operand, value: f64, place: &str) -> Result<Operand, ImportError> {
-        let value = self.weight(&[1], Elements::F64(vec![value]), place)?;
-        Ok(self.node(place, Operator::Compare(Compare::Equal), &[x, value]))
+    fn equal(&mut self, x: Operand, value: f64, location: &str) -> Result<Operand, ImportError> {
+        let value = self.weight(&[1], Elements::F64(vec![value]), location)?;
+        Ok(self.node(location, Operator::Compare(Compare::Equal), &[x, value]))
     }
 
     /// Adds a column for each category of each column. A category that was not in the training data has no column.
-    fn one_hot(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
+    fn one_hot(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
         let Some(categories) = step.categories.as_ref().filter(|all| all.len() == x.width) else {
-            return Err(error(ErrorKind::Structure, format!("fangorn.{place}.categories_"), "other columns"));
+            return Err(error(
+                ErrorKind::Structure,
+                format!("fangorn.{location}.categories_"),
+                "other columns",
+            ));
         };
         match step.handle_unknown.as_deref() {
             Some("ignore") => {}
             Some("error") | None => {
                 let cause = "an encoder that stops at a category which was not in training is not supported";
                 let remedy = "train it with handle_unknown='ignore'";
-                return Err(unsupported(place, cause, remedy));
+                return Err(unsupported(location, cause, remedy));
             }
-            Some(other) => return Err(refused(place, format!("handle_unknown={other:?} is not supported"))),
+            Some(other) => {
+                return Err(refused(location, format!("handle_unknown={other:?} is not supported")));
+            }
         }
         if step.min_frequency.is_some() || step.max_categories.is_some() {
             return Err(refused(
-                place,
+                location,
                 "categories that are put together because they are rare are not supported",
             ));
         }
-        let mut pieces = Vec::with_capacity(x.width);
+        let mut encoded = Vec::with_capacity(x.width);
         for (at, categories) in categories.iter().enumerate() {
             let value = |category: &PlainValue| match category {
                 PlainValue::Integer(value) => Some(*value as f64),
@@ -561,41 +582,42 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             };
             let values = categories.iter().map(value).collect::<Option<Vec<f64>>>();
             let Some(mut values) = values else {
-                return Err(refused(place, "categories that are no numbers are not supported"));
+                return Err(refused(location, "categories that are no numbers are not supported"));
             };
             let dropped = step.dropped.as_ref().and_then(|Numbers(dropped)| dropped.get(at)).copied();
             if let Some(dropped) = dropped.filter(|dropped| !dropped.is_nan()) {
-                let dropped = places(&Numbers(vec![dropped]), values.len(), place)?;
+                let dropped = indices(&Numbers(vec![dropped]), values.len(), location)?;
                 values.remove(dropped[0] as usize);
             }
             if values.is_empty() {
                 continue;
             }
-            let column = self.selected(x, &Numbers(vec![at as f64]), place)?;
+            let column = self.selected(x, &Numbers(vec![at as f64]), location)?;
             let width = values.len();
-            let categories = self.weight(&[width], Elements::F64(values), place)?;
-            let is = self.node(place, Operator::Compare(Compare::Equal), &[column.rows, categories]);
-            let rows = self.node(place, Operator::Cast(Dtype::F64), &[is]);
-            pieces.push(Columns { rows, width });
+            let categories = self.weight(&[width], Elements::F64(values), location)?;
+            let is = self.node(location, Operator::Compare(Compare::Equal), &[column.rows, categories]);
+            let rows = self.node(location, Operator::Cast(Dtype::F64), &[is]);
+            encoded.push(Columns { rows, width });
         }
-        self.beside(&pieces, place)
+        self.beside(&encoded, location)
     }
 
     /// Adds products of powers of columns.
-    fn powers(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
+    fn powers(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
         let Some(Numbers(powers)) = &step.powers else {
-            return Err(error(ErrorKind::Schema, format!("fangorn.{place}"), "missing field `powers_`"));
+            return Err(error(ErrorKind::Schema, format!("fangorn.{location}"), "missing field `powers_`"));
         };
         let width = powers.len() / x.width.max(1);
         if width.checked_mul(x.width) != Some(powers.len()) || width == 0 {
-            return Err(error(ErrorKind::Structure, format!("fangorn.{place}.powers_"), "other columns"));
+            return Err(error(ErrorKind::Structure, format!("fangorn.{location}.powers_"), "other columns"));
         }
-        Budget::new(&self.options.limits).features(width, || Place::Field(format!("fangorn.{place}")))?;
+        Budget::new(&self.options.limits)
+            .features(width, || Location::Field(format!("fangorn.{location}")))?;
         // `[rows, 1, columns]` to the powers of `[outputs, columns]`, and the product over columns.
-        let wide = self.node(place, Operator::Unsqueeze(vec![1]), &[x.rows]);
-        let powers = self.weight(&[width, x.width], Elements::F64(powers.clone()), place)?;
-        let raised = self.node(place, Operator::Binary(Binary::Power), &[wide, powers]);
+        let wide = self.node(location, Operator::Unsqueeze(vec![1]), &[x.rows]);
+        let powers = self.weight(&[width, x.width], Elements::F64(powers.clone()), location)?;
+        let raised = self.node(location, Operator::Binary(Binary::Power), &[wide, powers]);
         let product = Operator::Reduce { how: Reduction::Product, axes: vec![2], keep: false };
-        Ok(Columns { rows: self.node(place, product, &[raised]), width })
+        Ok(Columns { rows: self.node(location, product, &[raised]), width })
     }
 }

@@ -1,7 +1,7 @@
 //! Reads what a checkpoint says before its trees.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::outputs::{Counts, Outputs, TreeOutputs};
 use super::postprocessor::{OutputTransform, Parameters};
@@ -50,9 +50,9 @@ impl Header {
         let version = version(reader)?;
         let compare = compare_type(reader)?;
         let trees = usize::try_from(reader.u64("num_tree")?).unwrap_or(usize::MAX);
-        budget.trees(trees, || Place::Field("num_tree".into()))?;
+        budget.trees(trees, || Location::Field("num_tree".into()))?;
         let features = natural("num_feature", reader.i32("num_feature")?)?;
-        budget.features(features, || Place::Field("num_feature".into()))?;
+        budget.features(features, || Location::Field("num_feature".into()))?;
         let task = reader.u8("task_type")?;
         if task > LAST_TASK {
             return Err(at(ErrorKind::Value, "task_type", format!("task type {task}")));
@@ -175,7 +175,7 @@ fn averaged(outputs: &Outputs, reaches: &[TreeOutputs]) -> Result<Counts, Import
 
 fn string(reader: &mut Reader<'_>, budget: &Budget<'_>, field: &str) -> Result<String, ImportError> {
     let bytes = reader.list::<1>(field)?.as_flattened();
-    budget.string(bytes.len(), || Place::Field(field.into()))?;
+    budget.string(bytes.len(), || Location::Field(field.into()))?;
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_owned()),
         Err(_) => Err(at(ErrorKind::Syntax, field, "the string is not UTF-8")),

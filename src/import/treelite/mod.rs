@@ -8,10 +8,10 @@
 //! | `header` | what a checkpoint says before its trees |
 //! | `outputs` | targets, classes, and which of them a tree adds to |
 //! | `postprocessor` | the transform of margins into values |
-//! | `columns` | a tree's arrays |
+//! | `arrays` | a tree's arrays |
 //! | `tree` | nodes from a tree's arrays |
 
-mod columns;
+mod arrays;
 mod header;
 mod outputs;
 mod postprocessor;
@@ -19,7 +19,7 @@ mod reader;
 mod tree;
 
 use super::budget::Budget;
-use super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::{ErrorKind, ImportError, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::Classes;
 use header::Header;
@@ -32,7 +32,7 @@ const SAVE_AGAIN: &str =
 
 /// Returns an error at a field of the checkpoint, by treelite's name for the field.
 fn at(kind: ErrorKind, field: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Place::Field(field.into()), cause)
+    ImportError::new(kind, Location::Field(field.into()), cause)
 }
 
 /// Reads the forest that a file describes.

@@ -1,7 +1,7 @@
 //! A model's targets and classes, and which of them a tree adds to.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 
 /// A model's outputs: the classes of the first target, then those of the second, and so on. Each target has
@@ -38,11 +38,11 @@ impl Outputs {
         let classes = classes.enumerate().map(positive).collect::<Result<Vec<_>, _>>()?;
         let most = classes.iter().copied().max().unwrap_or(0);
         let fewest = classes.iter().copied().min().unwrap_or(0);
-        let place = || Place::Field("num_class".into());
+        let location = || Location::Field("num_class".into());
         let count = classes.len().saturating_mul(most);
-        budget.outputs(count, place)?;
+        budget.outputs(count, location)?;
         let Ok(count) = u32::try_from(count) else {
-            return Err(ImportError::limit(place(), format!("{count} outputs"), "outputs"));
+            return Err(ImportError::limit(location(), format!("{count} outputs"), "outputs"));
         };
         let shape = leaf.map(|n| usize::try_from(n).unwrap_or(0));
         let fits = |n: usize, all: usize| n == 1 || n == all;

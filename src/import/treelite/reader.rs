@@ -4,7 +4,7 @@
 //! A length in the file is only a claim. Nothing is copied, and an array that goes past the end of the bytes
 //! is refused.
 
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use crate::forest::CompareType;
 
 /// The bytes of a checkpoint, and how far they have been read.
@@ -105,7 +105,7 @@ impl<'b> Reader<'b> {
     }
 
     /// Reads an array with an entry for each node.
-    pub(super) fn column<const W: usize>(
+    pub(super) fn array<const W: usize>(
         &mut self,
         nodes: usize,
         field: &str,
@@ -114,15 +114,15 @@ impl<'b> Reader<'b> {
     }
 
     /// Reads an array of thresholds or leaves with an entry for each node.
-    pub(super) fn real_column(
+    pub(super) fn real_array(
         &mut self,
         nodes: usize,
         of: CompareType,
         field: &str,
     ) -> Result<Reals<'b>, ImportError> {
         Ok(match of {
-            CompareType::F32 => Reals::F32(self.column(nodes, field)?),
-            CompareType::F64 => Reals::F64(self.column(nodes, field)?),
+            CompareType::F32 => Reals::F32(self.array(nodes, field)?),
+            CompareType::F64 => Reals::F64(self.array(nodes, field)?),
         })
     }
 
@@ -161,7 +161,7 @@ impl<'b> Reader<'b> {
             0 => Ok(()),
             left => {
                 let cause = format!("{left} bytes after the end of the model");
-                Err(ImportError::new(ErrorKind::Syntax, Place::Byte(self.at), cause))
+                Err(ImportError::new(ErrorKind::Syntax, Location::Byte(self.at), cause))
             }
         }
     }
@@ -181,6 +181,6 @@ impl<'b> Reader<'b> {
 
     fn fail(&self, byte: usize, kind: ErrorKind, cause: String, field: &str) -> ImportError {
         let of = self.tree.map_or(String::new(), |t| format!(" of tree {t}"));
-        ImportError::new(kind, Place::Byte(byte), format!("`{field}`{of}: {cause}"))
+        ImportError::new(kind, Location::Byte(byte), format!("`{field}`{of}: {cause}"))
     }
 }

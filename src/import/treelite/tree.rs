@@ -1,9 +1,9 @@
 //! Turns a tree's arrays into nodes.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
+use super::arrays::{Kind, TreeArrays};
 use super::at;
-use super::columns::{Columns, Kind};
 use super::header::Header;
 use super::outputs::TreeOutputs;
 use super::reader::Reader;
@@ -39,38 +39,38 @@ impl<'h> TreeGrower<'h> {
         budget: &mut Budget<'_>,
         forest: &mut ForestBuilder,
     ) -> Result<(), ImportError> {
-        let mut columns = Columns::read(t, reader, self.header.compare, budget)?;
-        let places = columns.places()?;
-        let mut sets = columns.sets(budget, forest)?.into_iter();
+        let mut arrays = TreeArrays::read(t, reader, self.header.compare, budget)?;
+        let indices = arrays.indices()?;
+        let mut sets = arrays.sets(budget, forest)?.into_iter();
         let lanes = self.lanes(reach);
         let width = if lanes.len() == 1 { 1 } else { self.header.outputs.count() as usize };
         let mut tree = match lanes[..] {
             [Some((output, _))] => forest.tree(output as u32),
             _ => forest.vector_tree(),
         };
-        tree.reserve(columns.nodes);
-        for n in (0..columns.nodes).filter(|n| places[*n].is_some()) {
-            let (predicate, swapped) = match columns.kind(n)? {
+        tree.reserve(arrays.nodes);
+        for n in (0..arrays.nodes).filter(|n| indices[*n].is_some()) {
+            let (predicate, swapped) = match arrays.kind(n)? {
                 Kind::Leaf => {
                     self.spare = match self.spare.checked_sub(width - lanes.len()) {
                         Some(spare) => spare,
-                        None => return Err(columns.too_sparse(lanes.len(), width)),
+                        None => return Err(arrays.too_sparse(lanes.len(), width)),
                     };
                     self.values.clear();
                     self.values.resize(width, 0.0);
-                    columns.leaf(n, &lanes, &mut self.values)?;
+                    arrays.leaf(n, &lanes, &mut self.values)?;
                     tree.leaf(n as u32, &self.values);
                     continue;
                 }
-                Kind::Numbers => columns.comparison(n, self.header.compare)?,
+                Kind::Numbers => arrays.comparison(n, self.header.compare)?,
                 // `sets` has a set for each split on categories, so the fallback is never used.
-                Kind::Categories => (columns.membership(n, sets.next().unwrap_or(u32::MAX))?, false),
+                Kind::Categories => (arrays.membership(n, sets.next().unwrap_or(u32::MAX))?, false),
             };
-            let feature = columns.feature(n, self.header.features)?;
-            // `Columns::places` has checked the children, so the fallback is never used.
+            let feature = arrays.feature(n, self.header.features)?;
+            // `TreeArrays::indices` has checked the children, so the fallback is never used.
             let [mut left, mut right] =
-                columns.children(n).map(|child| places.get(child).copied().flatten().unwrap_or(u32::MAX));
-            let mut missing_left = columns.flag("default_left", columns.default_left, n)?;
+                arrays.children(n).map(|child| indices.get(child).copied().flatten().unwrap_or(u32::MAX));
+            let mut missing_left = arrays.flag("default_left", arrays.default_left, n)?;
             if swapped {
                 std::mem::swap(&mut left, &mut right);
                 missing_left = !missing_left;
@@ -78,8 +78,8 @@ impl<'h> TreeGrower<'h> {
             let missing = if missing_left { Side::Left } else { Side::Right };
             tree.split(feature, predicate, missing, left, right);
         }
-        let kept = (0..columns.nodes).filter(|n| places[*n].is_some());
-        if let Some(covers) = columns.covers {
+        let kept = (0..arrays.nodes).filter(|n| indices[*n].is_some());
+        if let Some(covers) = arrays.covers {
             tree.covers(kept.map(|n| covers.of(n)));
         }
         Ok(())
@@ -92,7 +92,7 @@ impl<'h> TreeGrower<'h> {
     }
 }
 
-impl Columns<'_> {
+impl TreeArrays<'_> {
     /// Returns the sets of the splits on categories, in the order of their nodes.
     fn sets(&mut self, budget: &mut Budget<'_>, forest: &mut ForestBuilder) -> Result<Vec<u32>, ImportError> {
         let mut sets = Vec::new();
@@ -114,7 +114,7 @@ impl Columns<'_> {
             return Err(error.with_remedy("number the categories from 0 before training"));
         }
         let words = largest.map_or(0, |category| category as usize / 32 + 1);
-        budget.category_words(words, || Place::Field(format!("trees[{}].category_list", self.tree)))?;
+        budget.category_words(words, || Location::Field(format!("trees[{}].category_list", self.tree)))?;
         Ok(CategorySet::new(members, CategoryRule::NotNegative))
     }
 

@@ -1,7 +1,7 @@
 //! The category sets of splits, and the names of categories.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::objective::Version;
 use super::schema::{Categories, CategoryNames, Tree};
@@ -53,7 +53,7 @@ impl<'t> Splits<'t> {
         let categories = self.segment(self.next)?;
         let largest = categories.iter().copied().max().unwrap_or(0);
         let needed = largest as usize / 32 + 1;
-        budget.category_words(needed, || Place::Field(format!("{}.categories", self.path)))?;
+        budget.category_words(needed, || Location::Field(format!("{}.categories", self.path)))?;
         let mut set = CategorySet { words: vec![0; needed], ..CategorySet::default() };
         for category in categories {
             set.words[*category as usize / 32] |= 1 << (category % 32);
@@ -106,7 +106,7 @@ pub(super) fn name(
         let numbers = names.offsets.is_none();
         feature.categories = words(names, version, &format!("{path}[{f}]"))?;
         if !feature.categories.is_empty() {
-            feature.coding = Coding::Places { numbers, unseen: Unseen::Refused, needed: false };
+            feature.coding = Coding::Indices { numbers, unseen: Unseen::Refused, needed: false };
         }
     }
     Ok(())

@@ -52,14 +52,14 @@ pub(super) fn read(
     let document: Document = decode(bytes, encoding, limits)?;
     let Booster { model, gbtree } = document.learner.gradient_booster;
     let trees = model.or_else(|| gbtree?.model).map(|model| model.trees).unwrap_or_default();
-    let of_tree = |(tree, place): (&Tree, &usize)| {
-        let changes = &trees.get(*place)?.loss_changes;
+    let of_tree = |(tree, index): (&Tree, &usize)| {
+        let changes = &trees.get(*index)?.loss_changes;
         let gain = |(node, id): (&Node, &u32)| match node {
             Node::Leaf { .. } => Some(Real(0.0)),
             Node::Split { .. } => changes.get(*id as usize).map(|change| Real::from(*change)),
         };
         tree.nodes.iter().zip(&tree.ids).map(gain).collect::<Option<Vec<Real>>>()
     };
-    let all: Option<Vec<_>> = grown.trees.iter().zip(&grown.places).map(of_tree).collect();
+    let all: Option<Vec<_>> = grown.trees.iter().zip(&grown.indices).map(of_tree).collect();
     Ok(all.and_then(Gains::new))
 }

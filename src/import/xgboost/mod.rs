@@ -10,7 +10,7 @@ mod tree;
 use std::ops::Range;
 
 use super::decode::{Encoding, decode};
-use super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::{ErrorKind, ImportError, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::{Aggregate, Classes, CompareType, Covers, EarlyStop, Feature, Producer, Real, Targets};
 use objective::{Link, Objective, Version};
@@ -25,7 +25,7 @@ const WEIGHTS: &str = "learner.gradient_booster.weight_drop";
 
 /// Returns an error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Place::Field(path.into()), cause)
+    ImportError::new(kind, Location::Field(path.into()), cause)
 }
 
 /// Returns the forest that a file describes.
@@ -76,13 +76,13 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
         transform: objective.transform,
         classes: Classes { rule: objective.classes(), ..Classes::default() },
     };
-    // The code above checks every rule that a file can break, and reports a better place than `verify` can.
-    forest.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Place::File, e.to_string()))?;
+    // The code above checks every rule that a file can break, and reports a better location than `verify` can.
+    forest.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Location::File, e.to_string()))?;
     Ok(forest)
 }
 
-fn version(parts: &[u32]) -> Result<Version, ImportError> {
-    let [major, minor, ..] = *parts else {
+fn version(release: &[u32]) -> Result<Version, ImportError> {
+    let [major, minor, ..] = *release else {
         return Err(at(ErrorKind::Schema, "version", "expected the version of XGBoost as three numbers"));
     };
     if !(1..=NEWEST_MAJOR).contains(&major) {
@@ -139,7 +139,7 @@ fn outputs(classes: u64, targets: u64, options: &LoadOptions) -> Result<usize, I
     if outputs > options.limits.outputs as u64 {
         let field = if classes > targets { "num_class" } else { "num_target" };
         let cause = format!("{outputs} outputs, over the limit of {}", options.limits.outputs);
-        return Err(ImportError::limit(Place::Field(format!("{path}.{field}")), cause, "outputs"));
+        return Err(ImportError::limit(Location::Field(format!("{path}.{field}")), cause, "outputs"));
     }
     Ok(outputs as usize)
 }
@@ -171,9 +171,9 @@ fn features(
 ) -> Result<Vec<Feature>, ImportError> {
     let limit = options.limits.features;
     if claimed > limit as u64 {
-        let place = Place::Field("learner.learner_model_param.num_feature".into());
+        let location = Location::Field("learner.learner_model_param.num_feature".into());
         return Err(ImportError::limit(
-            place,
+            location,
             format!("{claimed} features, over the limit of {limit}"),
             "features",
         ));
@@ -225,7 +225,7 @@ fn trees(
     let count = trees.len();
     if count > options.limits.trees {
         let cause = format!("{count} trees, over the limit of {}", options.limits.trees);
-        return Err(ImportError::limit(Place::Field(format!("{path}.trees")), cause, "trees"));
+        return Err(ImportError::limit(Location::Field(format!("{path}.trees")), cause, "trees"));
     }
     if param.num_trees != count as u64 {
         let cause = format!("{} trees claimed, {count} in the file", param.num_trees);
@@ -241,28 +241,28 @@ fn trees(
     }
     let starts = round_starts(iteration_indptr, param.num_parallel_tree, &tree_info, path)?;
     let chosen = chosen(options.iteration_range.as_ref(), &starts, count)?;
-    let places = places(&trees, path)?;
+    let indices = file_indices(&trees, path)?;
 
     let mut slots: Vec<Option<schema::Tree>> = trees.into_iter().map(Some).collect();
     for t in chosen.clone() {
-        let place = places[t];
+        let index = indices[t];
         let weight = weight_drop.as_ref().map_or(1.0, |weights| weights[t]);
         // Trees are taken out one by one, so that the file's arrays are freed as the forest grows.
-        if let Some(tree) = slots[place].take() {
-            builder.grow(tree, weight, &format!("{path}.trees[{place}]"))?;
-            builder.note_place(place);
+        if let Some(tree) = slots[index].take() {
+            builder.grow(tree, weight, &format!("{path}.trees[{index}]"))?;
+            builder.note_index(index);
         }
     }
     Ok((tree_info[chosen].to_vec(), starts.len() - 1))
 }
 
 /// Returns the index in the file of each tree. XGBoost orders trees by their `id`.
-fn places(trees: &[schema::Tree], path: &str) -> Result<Vec<usize>, ImportError> {
-    let mut places = vec![usize::MAX; trees.len()];
+fn file_indices(trees: &[schema::Tree], path: &str) -> Result<Vec<usize>, ImportError> {
+    let mut indices = vec![usize::MAX; trees.len()];
     for (at_file, tree) in trees.iter().enumerate() {
         let id = tree.id.unwrap_or(at_file as u64);
-        let place = usize::try_from(id).ok().and_then(|id| places.get_mut(id));
-        match place {
+        let entry = usize::try_from(id).ok().and_then(|id| indices.get_mut(id));
+        match entry {
             Some(free) if *free == usize::MAX => *free = at_file,
             Some(_) => {
                 let cause = format!("tree {id} stands in the file twice");
@@ -274,7 +274,7 @@ fn places(trees: &[schema::Tree], path: &str) -> Result<Vec<usize>, ImportError>
             }
         }
     }
-    Ok(places)
+    Ok(indices)
 }
 
 /// Returns the index of the first tree of each boosting round, and the number of trees after the last one.
@@ -312,9 +312,9 @@ fn chosen(range: Option<&Range<u32>>, starts: &[usize], count: usize) -> Result<
     let begin = range.start as usize;
     let end = if range.end == 0 { rounds } else { range.end as usize };
     if begin > end || end > rounds {
-        let place = Place::Field("iteration_range".into());
+        let location = Location::Field("iteration_range".into());
         let cause = format!("rounds {}..{} of a model with {rounds}", range.start, range.end);
-        return Err(ImportError::new(ErrorKind::Options, place, cause)
+        return Err(ImportError::new(ErrorKind::Options, location, cause)
             .with_remedy(format!("choose a range within 0..{rounds}, or an end of 0 for the last round")));
     }
     Ok(starts[begin]..starts[end])

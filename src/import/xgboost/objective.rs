@@ -1,7 +1,7 @@
 //! XGBoost's objectives: what a base score means, and how margins become values.
 
 use crate::forest::{ClassRule, Transform};
-use fangorn_ir::LEAST_STEP;
+use fangorn_ir::LEAST_INCREMENT;
 
 /// Version of the XGBoost that wrote a file: major and minor.
 pub(super) type Version = (u32, u32);
@@ -74,7 +74,7 @@ impl Link {
         let mut margins: Vec<f32> = base_scores.iter().map(|b| self.apply(*b)).collect();
         if self == Self::Ascending {
             for (margin, pair) in margins.iter_mut().skip(1).zip(base_scores.windows(2)) {
-                *margin = inverse_softplus((pair[1] - pair[0] - LEAST_STEP).max(LEAST_STEP));
+                *margin = inverse_softplus((pair[1] - pair[0] - LEAST_INCREMENT).max(LEAST_INCREMENT));
             }
         }
         margins

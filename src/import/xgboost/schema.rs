@@ -1,4 +1,4 @@
-//! The parts of an XGBoost model file that the importer reads, as XGBoost 1.0 to 3.4 writes them.
+//! The fields of an XGBoost model file that the importer reads, as XGBoost 1.0 to 3.4 writes them.
 //!
 //! Fields that some version lacks are optional here. The code that builds the forest decides which of them a
 //! file needs. The importer ignores all other keys.

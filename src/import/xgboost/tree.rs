@@ -1,7 +1,7 @@
 //! Turns one XGBoost tree from parallel arrays into HIR nodes.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::super::{ErrorKind, ImportError, Limits, Location};
 use super::at;
 use super::categories::Splits;
 use super::schema;
@@ -26,7 +26,7 @@ pub(super) struct GrownTrees {
     /// The covers of the trees that have some.
     pub covers: Vec<Vec<Real>>,
     /// The index of each tree in the file.
-    pub places: Vec<usize>,
+    pub indices: Vec<usize>,
 }
 
 /// Builds the trees one after another, under limits that hold for all trees together.
@@ -50,7 +50,7 @@ impl<'l> TreeBuilder<'l> {
             sets: Vec::new(),
             vector_leaves: false,
             covers: Vec::new(),
-            places: Vec::new(),
+            indices: Vec::new(),
         };
         Self { features, outputs, limits, budget: Budget::new(limits), slots: 0, vectors: Vec::new(), grown }
     }
@@ -60,8 +60,8 @@ impl<'l> TreeBuilder<'l> {
     pub(super) fn finish(mut self, targets: &[u32], path: &str) -> Result<GrownTrees, ImportError> {
         self.grown.vector_leaves = self.vectors.contains(&true);
         if self.grown.vector_leaves && self.vectors.contains(&false) {
-            let place = || Place::Field(format!("{path}.trees"));
-            self.budget.vector_leaves(self.slots as usize, self.outputs, place)?;
+            let location = || Location::Field(format!("{path}.trees"));
+            self.budget.vector_leaves(self.slots as usize, self.outputs, location)?;
             let mut values = Vec::with_capacity(self.slots as usize * self.outputs);
             let mut held = self.grown.leaf_values.iter().copied();
             for ((tree, vectors), target) in self.grown.trees.iter().zip(&self.vectors).zip(targets) {
@@ -82,8 +82,8 @@ impl<'l> TreeBuilder<'l> {
     }
 
     /// Records the index in the file of the tree that was grown last.
-    pub(super) fn note_place(&mut self, place: usize) {
-        self.grown.places.push(place);
+    pub(super) fn note_index(&mut self, index: usize) {
+        self.grown.indices.push(index);
     }
 
     /// Builds the tree at `path`, with its leaf values multiplied by `weight`.
@@ -92,17 +92,17 @@ impl<'l> TreeBuilder<'l> {
         let nodes = file.check_lengths()?;
         let width = self.leaf_width(&file)?;
         self.vectors.push(width > 1);
-        self.budget.nodes(nodes, || Place::Field(format!("{path}.tree_param.num_nodes")))?;
+        self.budget.nodes(nodes, || Location::Field(format!("{path}.tree_param.num_nodes")))?;
         let ids = file.reachable_nodes(self.limits)?;
         let mut splits = Splits::new(&tree, path)?;
-        // Nodes keep the file's order. `place` maps a node's number in the file to its number without deleted
+        // Nodes keep the file's order. `new_index` maps a node's index in the file to its index without deleted
         // nodes. It is empty if no node is deleted.
-        let mut place = Vec::new();
+        let mut new_index = Vec::new();
         if ids.len() < nodes {
-            place = vec![0; nodes];
-            ids.iter().enumerate().for_each(|(new, id)| place[*id as usize] = new as u32);
+            new_index = vec![0; nodes];
+            ids.iter().enumerate().for_each(|(new, id)| new_index[*id as usize] = new as u32);
         }
-        let renumber = |id: i32| place.get(id as usize).copied().unwrap_or(id as u32);
+        let renumber = |id: i32| new_index.get(id as usize).copied().unwrap_or(id as u32);
         let mut grown = Vec::with_capacity(ids.len());
         for id in &ids {
             let n = *id as usize;
@@ -260,7 +260,7 @@ impl FileTree<'_> {
         while !level.is_empty() {
             if depth > limits.depth {
                 let cause = format!("a tree deeper than the limit of {}", limits.depth);
-                return Err(ImportError::limit(Place::Field(self.path.into()), cause, "depth"));
+                return Err(ImportError::limit(Location::Field(self.path.into()), cause, "depth"));
             }
             for n in level.drain(..) {
                 if let Some(children) = self.children(n as usize, &mut seen)? {
@@ -330,7 +330,7 @@ impl FileTree<'_> {
     /// Returns the field that holds the values of a vector leaf, and the range of the values in the field.
     fn vector(&self, n: usize, width: usize) -> Result<(&'static str, std::ops::Range<usize>), ImportError> {
         let tree = self.tree;
-        let (field, place, index, length) = if tree.leaf_weights.is_empty() {
+        let (field, error_field, index, length) = if tree.leaf_weights.is_empty() {
             ("base_weights", "base_weights", n as i32, tree.base_weights.len())
         } else {
             ("leaf_weights", "right_children", tree.right_children[n], tree.leaf_weights.len())
@@ -344,7 +344,7 @@ impl FileTree<'_> {
             None => {
                 let cause =
                     format!("leaf vector {index} of width {width}, but `{field}` has {length} values");
-                Err(self.error(ErrorKind::Structure, place, n, cause))
+                Err(self.error(ErrorKind::Structure, error_field, n, cause))
             }
         }
     }

@@ -40,9 +40,9 @@ impl Builder<Cube> {
 
     /// Returns the maximum number of words that the nodes of any `trees` adjacent trees take.
     pub(super) fn cached_words(&self, sizes: &Sizes, trees: u32) -> u32 {
-        let window = (trees as usize).clamp(1, sizes.nodes.len().max(1));
+        let count = (trees as usize).clamp(1, sizes.nodes.len().max(1));
         let sum = |w: &[u64]| w.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        let words = sizes.nodes.windows(window).map(sum).max().unwrap_or(0);
+        let words = sizes.nodes.windows(count).map(sum).max().unwrap_or(0);
         let words = words.saturating_mul(u64::from(self.plan.own.node.words));
         u32::try_from(words).unwrap_or(u32::MAX / 8).min(u32::MAX / 8)
     }

@@ -28,11 +28,11 @@ pub(super) struct Surroundings {
     pub(super) dims: Vec<GpuDim>,
     /// The enclosing mapped loops over rows: they determine which unit has which rows.
     pub(super) owner: Vec<(GpuDim, Range)>,
-    /// First offset and step of each enclosing loop over trees.
+    /// First offset and stride of each enclosing loop over trees.
     pub(super) tree_loops: Vec<(Size, Size)>,
 }
 
-/// The offsets of a mapped loop, without its name: start, step and bounds.
+/// The offsets of a mapped loop, without its name: start, stride and bounds.
 pub(super) type Range = (Size, Size, Vec<crate::schedule::Bound>);
 
 /// Returns the surroundings of the statements inside a loop.
@@ -41,16 +41,16 @@ pub(super) fn entered(l: &mir::Loop, around: &Surroundings) -> Surroundings {
         depth: around.depth + 1,
         block: around.block || matches!(l.mode, Mode::Gpu(GpuDim::Block(_))),
         trees: around.trees || l.var.dim == Dim::Tree,
-        inside: Some((l.var.name.clone(), l.window)),
+        inside: Some((l.var.name.clone(), l.touched_rows)),
         ..around.clone()
     };
     if l.var.dim == Dim::Tree {
-        inside.tree_loops.push((l.var.start.clone(), l.var.step.clone()));
+        inside.tree_loops.push((l.var.start.clone(), l.var.stride.clone()));
     }
     if let Mode::Gpu(dim) = l.mode {
         inside.dims.push(dim);
         if l.var.dim == Dim::Batch {
-            inside.owner.push((dim, (l.var.start.clone(), l.var.step.clone(), l.var.bounds.clone())));
+            inside.owner.push((dim, (l.var.start.clone(), l.var.stride.clone(), l.var.bounds.clone())));
         }
     }
     inside

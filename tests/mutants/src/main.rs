@@ -1,4 +1,4 @@
-//! Mutation testing of the CPU's code: changes one place at a time (a compare, an offset, a bound, a number, a line left
+//! Mutation testing of the CPU's code: makes one change at a time (a compare, an offset, a bound, a number, a line left
 //! out, a body replaced) and runs the tests that hold engines against the reference. A change that no test notices has
 //! survived: it needs a test, or a reason in `benches/NOTEBOOK.md`.
 //!
@@ -225,7 +225,7 @@ fn judge(tests: &[Test], tree: &Path, number: u32, most: f64) -> Result<(&'stati
     Ok((verdict, String::new()))
 }
 
-/// Returns a key for each mutant that stays the same when other places of its file are edited: the file, what is
+/// Returns a key for each mutant that stays the same when other lines of its file are edited: the file, what is
 /// changed into what, and how many such changes come before it.
 fn keys(mutants: &[Mutant]) -> Vec<String> {
     let mut before: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
@@ -362,7 +362,7 @@ fn compile_errors(root: &Path, tree: &Path, work: &Path) -> Result<BTreeSet<(Str
             else {
                 continue;
             };
-            // A value that may be missing is told of where it is used; where it was left out is a second place.
+            // A value that may be missing is told of where it is used; where it was left out is a second location.
             if first == last {
                 errors.insert((file.to_owned(), first as usize));
             }

@@ -1,4 +1,4 @@
-//! Where a source file can be changed, and the file with a switch at each of those places.
+//! Where a source file can be changed, and the file with a switch at each of those locations.
 //!
 //! Every change is compiled in at once, as `if mutant::on(7) { changed } else { original }`, so that one build serves
 //! all mutants and a run chooses its mutant by number.
@@ -9,7 +9,7 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// One change of one place.
+/// One change at one location.
 #[derive(Clone)]
 pub struct Change {
     /// Line of the file where it begins, from 1.
@@ -22,15 +22,15 @@ pub struct Change {
     pub to: String,
 }
 
-/// Text of a switch: its own words, or a part of the source that may hold further switches.
-enum Piece {
+/// Text of a switch: its own words, or a range of the source that may hold further switches.
+enum Fragment {
     Text(String),
     Source(Range<usize>),
 }
 
 struct Switch {
     at: Range<usize>,
-    pieces: Vec<Piece>,
+    fragments: Vec<Fragment>,
     changes: Vec<Change>,
 }
 
@@ -40,11 +40,11 @@ pub struct Switches<'a> {
     found: Vec<Switch>,
 }
 
-/// Marks where a change's number goes in the text of a switch: the first change of the switch, or the second.
+/// What stands where a change's number goes in the text of a switch: the first change of the switch, or the second.
 const NUMBERS: [&str; 2] = ["\u{1}", "\u{2}"];
 
 impl<'a> Switches<'a> {
-    /// Reads a file and finds its places.
+    /// Reads a file and finds its switches.
     ///
     /// # Errors
     /// When the source is no Rust.
@@ -86,16 +86,16 @@ impl<'a> Switches<'a> {
         {
             let switch = &self.found[i];
             out.push_str(&self.source[at..switch.at.start]);
-            for piece in &switch.pieces {
-                match piece {
-                    Piece::Text(text) => {
+            for fragment in &switch.fragments {
+                match fragment {
+                    Fragment::Text(text) => {
                         let mut text = text.clone();
-                        for (k, mark) in NUMBERS.iter().enumerate() {
-                            text = text.replace(mark, &(firsts[i].unwrap_or(0) + k as u32).to_string());
+                        for (k, number) in NUMBERS.iter().enumerate() {
+                            text = text.replace(number, &(firsts[i].unwrap_or(0) + k as u32).to_string());
                         }
                         out.push_str(&text);
                     }
-                    Piece::Source(inner) => self.copy(inner.clone(), i + 1, firsts, out),
+                    Fragment::Source(inner) => self.copy(inner.clone(), i + 1, firsts, out),
                 }
             }
             at = switch.at.end;
@@ -103,13 +103,13 @@ impl<'a> Switches<'a> {
         out.push_str(&self.source[at..range.end]);
     }
 
-    fn switch(&mut self, span: Span, pieces: Vec<Piece>, changes: Vec<(String, String)>) {
+    fn switch(&mut self, span: Span, fragments: Vec<Fragment>, changes: Vec<(String, String)>) {
         let (line, end) = (span.start().line, span.end().line);
         let changes = changes
             .into_iter()
             .map(|(from, to)| Change { line, end, from: one_line(&from), to: one_line(&to) })
             .collect();
-        self.found.push(Switch { at: span.byte_range(), pieces, changes });
+        self.found.push(Switch { at: span.byte_range(), fragments, changes });
     }
 
     fn text(&self, span: Span) -> String {
@@ -126,12 +126,12 @@ fn one_line(text: &str) -> String {
     }
 }
 
-fn words(text: impl Into<String>) -> Piece {
-    Piece::Text(text.into())
+fn words(text: impl Into<String>) -> Fragment {
+    Fragment::Text(text.into())
 }
 
-fn source(span: Span) -> Piece {
-    Piece::Source(span.byte_range())
+fn source(span: Span) -> Fragment {
+    Fragment::Source(span.byte_range())
 }
 
 /// What a binary operator becomes, and whether it compares.
@@ -195,12 +195,12 @@ impl Switches<'_> {
         };
         let inside = block.brace_token.span.join().byte_range();
         let mut prefix = String::from("{");
-        for (mark, value) in NUMBERS.iter().zip(&returned) {
-            prefix += &format!(" if crate::mutant::on({mark}) {{ return {value}; }}");
+        for (number, value) in NUMBERS.iter().zip(&returned) {
+            prefix += &format!(" if crate::mutant::on({number}) {{ return {value}; }}");
         }
         let changes = returned.iter().map(|v| ("the whole body".to_owned(), format!("return {v}"))).collect();
-        let pieces = vec![words(prefix), Piece::Source(inside.start + 1..inside.end)];
-        self.switch(block.span(), pieces, changes);
+        let fragments = vec![words(prefix), Fragment::Source(inside.start + 1..inside.end)];
+        self.switch(block.span(), fragments, changes);
     }
 
     fn condition(&mut self, cond: &syn::Expr) {
@@ -208,12 +208,12 @@ impl Switches<'_> {
             return;
         }
         let text = self.text(cond.span());
-        let pieces = vec![
+        let fragments = vec![
             words("((crate::mutant::on(\u{1}) || ("),
             source(cond.span()),
             words(")) && !crate::mutant::on(\u{2}))"),
         ];
-        self.switch(cond.span(), pieces, vec![(text.clone(), "true".into()), (text, "false".into())]);
+        self.switch(cond.span(), fragments, vec![(text.clone(), "true".into()), (text, "false".into())]);
     }
 }
 
@@ -273,7 +273,7 @@ impl<'ast> Visit<'ast> for Switches<'_> {
                     "; if crate::mutant::on(\u{1}) { mutant_l && "
                 };
                 let kept = if and { " } else { mutant_l && " } else { " } else { mutant_l || " };
-                let pieces = vec![
+                let fragments = vec![
                     words("({ let mutant_l = "),
                     source(left),
                     words(format!("{join}(")),
@@ -283,11 +283,11 @@ impl<'ast> Visit<'ast> for Switches<'_> {
                     words(") } })"),
                 ];
                 let (from, to) = if and { ("&&", "||") } else { ("||", "&&") };
-                self.switch(span, pieces, vec![(self.text(span), format!("{to} for {from}"))]);
+                self.switch(span, fragments, vec![(self.text(span), format!("{to} for {from}"))]);
             }
             (_, Some((from, to, compares))) => {
                 let assigns = from.len() > 1 && from.ends_with('=') && !compares;
-                let pieces = if assigns {
+                let fragments = if assigns {
                     vec![
                         words("{ let mutant_r = "),
                         source(right),
@@ -309,7 +309,7 @@ impl<'ast> Visit<'ast> for Switches<'_> {
                         )),
                     ]
                 };
-                self.switch(span, pieces, vec![(self.text(span), format!("{to} for {from}"))]);
+                self.switch(span, fragments, vec![(self.text(span), format!("{to} for {from}"))]);
             }
             _ => {}
         }
@@ -319,12 +319,12 @@ impl<'ast> Visit<'ast> for Switches<'_> {
     fn visit_expr_unary(&mut self, expr: &'ast syn::ExprUnary) {
         if let syn::UnOp::Not(_) = expr.op {
             let inner = expr.expr.span();
-            let pieces = vec![
+            let fragments = vec![
                 words("({ let mutant_v = "),
                 source(inner),
                 words("; if crate::mutant::on(\u{1}) { mutant_v } else { !mutant_v } })"),
             ];
-            self.switch(expr.span(), pieces, vec![(self.text(expr.span()), "without `!`".into())]);
+            self.switch(expr.span(), fragments, vec![(self.text(expr.span()), "without `!`".into())]);
         }
         visit::visit_expr_unary(self, expr);
     }
@@ -335,8 +335,8 @@ impl<'ast> Visit<'ast> for Switches<'_> {
             let suffix = number.suffix();
             let to =
                 if number.base10_digits() == "0" { format!("1{suffix}") } else { format!("({text} - 1)") };
-            let pieces = vec![words(format!("(if crate::mutant::on(\u{1}) {{ {to} }} else {{ {text} }})"))];
-            self.switch(expr.span(), pieces, vec![(text, to)]);
+            let switch = format!("(if crate::mutant::on(\u{1}) {{ {to} }} else {{ {text} }})");
+            self.switch(expr.span(), vec![words(switch)], vec![(text, to)]);
         }
     }
 
@@ -352,8 +352,8 @@ impl<'ast> Visit<'ast> for Switches<'_> {
             };
             if effect {
                 let span = stmt.span();
-                let pieces = vec![words("if !crate::mutant::on(\u{1}) { "), source(span), words(" }")];
-                self.switch(span, pieces, vec![(self.text(span), "left out".into())]);
+                let fragments = vec![words("if !crate::mutant::on(\u{1}) { "), source(span), words(" }")];
+                self.switch(span, fragments, vec![(self.text(span), "left out".into())]);
             }
         }
         visit::visit_stmt(self, stmt);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_places_are_all_switched_and_the_result_is_rust() {
+    fn nested_switches_are_all_written_and_the_result_is_rust() {
         let source = "fn f(a: usize, b: usize) -> bool {\n    if a + 1 < b && !(b == 2) {\n        g(a);\n    }\n    a * b > 7\n}\n";
         let (text, changes) = written(source);
         syn::parse_file(&text).unwrap();

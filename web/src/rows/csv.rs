@@ -72,17 +72,17 @@ fn add_row(
     values: &mut Vec<f64>,
 ) -> Result<()> {
     if record.len() != columns.width {
-        let place = format!("line {line} has");
-        return wanted.fail(match columns.places {
+        let start = format!("line {line} has");
+        return wanted.fail(match columns.indices {
             Some(_) => {
                 let (found, width) = (record.len(), columns.width);
-                format!("{place} {found} fields, the header {width}; write one for each column")
+                format!("{start} {found} fields, the header {width}; write one for each column")
             }
-            None => wanted.other_columns(&place, record.len()),
+            None => wanted.other_columns(&start, record.len()),
         });
     }
     for (column, cell) in cells.iter().enumerate() {
-        let at = columns.places.as_ref().map_or(column, |places| places[column]);
+        let at = columns.indices.as_ref().map_or(column, |indices| indices[column]);
         let Some(value) = cell.value(&record[at]) else {
             let text = String::from_utf8_lossy(&record[at]);
             return wanted.fail(header::misfit_message(wanted, line, [column, at], &text));
@@ -105,7 +105,7 @@ impl<'t> LineCounter<'t> {
         Self { text, seen: 0, line: 1 }
     }
 
-    /// Returns the number of the line on which a record begins. The reader's own position is before any empty lines that
+    /// Returns the number of the line on which a record begins. The reader's own offset is before any empty lines that
     /// precede the record.
     fn line_of(&mut self, record: &::csv::ByteRecord) -> usize {
         let at = record.position().map_or(0, ::csv::Position::byte);

@@ -86,16 +86,16 @@ impl<'a> MatrixRequest<'a> {
         Err(Error::file(self.name, what.into()))
     }
 
-    fn check_columns(&self, place: &str, found: usize) -> Result<()> {
+    fn check_columns(&self, start: &str, found: usize) -> Result<()> {
         match found == self.columns {
             true => Ok(()),
-            false => self.fail(self.other_columns(place, found)),
+            false => self.fail(self.other_columns(start, found)),
         }
     }
 
-    fn other_columns(&self, place: &str, found: usize) -> String {
+    fn other_columns(&self, start: &str, found: usize) -> String {
         format!(
-            "{place} {found} columns, the model was trained on {}; give all its columns in order",
+            "{start} {found} columns, the model was trained on {}; give all its columns in order",
             self.columns
         )
     }

@@ -64,7 +64,7 @@ pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
         return wanted.fail(what);
     };
     let big = header.descr.starts_with('>');
-    let cell = |at: usize| {
+    let element = |at: usize| {
         let mut bytes = [0; 8];
         bytes[..size].copy_from_slice(&data[at * size..][..size]);
         if big {
@@ -72,11 +72,11 @@ pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
         }
         value(bytes)
     };
-    let place = |at: usize| match header.by_columns {
+    let index = |at: usize| match header.by_columns {
         true => at % columns * rows + at / columns,
         false => at,
     };
-    let values = (0..values).map(|at| cell(place(at))).collect();
+    let values = (0..values).map(|at| element(index(at))).collect();
     Ok(RowSet { name: wanted.name.into(), rows, values, notes: Vec::new() })
 }
 
@@ -162,8 +162,8 @@ fn parse(text: &str) -> Option<Header<'_>> {
 
 /// Returns a text between quotation marks, and the text after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
-    let mark = text.chars().next().filter(|mark| matches!(mark, '\'' | '"'))?;
-    text[1..].split_once(mark)
+    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    text[1..].split_once(quote)
 }
 
 #[cfg(test)]

@@ -75,14 +75,14 @@ pub fn summary(lines: &[SwarmLine<'_>]) -> Svg {
 
 /// Draws the shades of values, and what they mean.
 fn legend(svg: &mut Svg, y: f64, has_missing: bool) {
-    let (left, step) = (WIDTH / 2.0 - 50.0, 5.0);
+    let (left, stride) = (WIDTH / 2.0 - 50.0, 5.0);
     svg.text([left - 8.0, y + 4.0], Anchor::End, "soft small", "low value");
     // The dots overlap, so that they make a band.
-    let places = SHADES * 4;
-    for place in 0..places {
-        svg.dots(&[[left + step * 0.6 * place as f64, y]], &colour(place * SHADES / places));
+    let dots = SHADES * 4;
+    for dot in 0..dots {
+        svg.dots(&[[left + stride * 0.6 * dot as f64, y]], &colour(dot * SHADES / dots));
     }
-    let right = left + step * 0.6 * places as f64 + 6.0;
+    let right = left + stride * 0.6 * dots as f64 + 6.0;
     svg.text([right, y + 4.0], Anchor::Start, "soft small", "high value");
     if has_missing {
         svg.dots(&[[right + 76.0, y]], "missing");
@@ -94,19 +94,19 @@ fn legend(svg: &mut Svg, y: f64, has_missing: bool) {
 fn swarm(svg: &mut Svg, line: &SwarmLine<'_>, x: &Scale, middle: f64) {
     let mut present: Vec<f64> = line.values.iter().copied().filter(|value| !value.is_nan()).collect();
     present.sort_by(f64::total_cmp);
-    let quantile = |part: f64| present.get((present.len() as f64 * part) as usize).copied().unwrap_or(0.0);
+    let quantile = |share: f64| present.get((present.len() as f64 * share) as usize).copied().unwrap_or(0.0);
     let shades = Scale::new([quantile(0.05), quantile(0.95)], [0.0, SHADES as f64 - 0.01]);
-    let places: Vec<usize> = line.contributions.iter().map(|value| (x.of(*value) / 3.0) as usize).collect();
+    let bins: Vec<usize> = line.contributions.iter().map(|value| (x.of(*value) / 3.0) as usize).collect();
     let mut stacked = vec![0usize; (WIDTH / 3.0) as usize + 2];
-    places.iter().for_each(|place| stacked[*place] += 1);
+    bins.iter().for_each(|bin| stacked[*bin] += 1);
     let tallest = stacked.iter().copied().max().unwrap_or(1).max(1);
-    let step = ((SWARM - 6.0) / tallest as f64).min(2.2);
+    let stride = ((SWARM - 6.0) / tallest as f64).min(2.2);
     stacked.fill(0);
     let mut of_shade: Vec<Vec<[f64; 2]>> = vec![Vec::new(); SHADES + 1];
-    for ((contribution, value), place) in line.contributions.iter().zip(line.values).zip(places) {
-        let n = stacked[place];
-        stacked[place] += 1;
-        let offset = n.div_ceil(2) as f64 * if n.is_multiple_of(2) { step } else { -step };
+    for ((contribution, value), bin) in line.contributions.iter().zip(line.values).zip(bins) {
+        let n = stacked[bin];
+        stacked[bin] += 1;
+        let offset = n.div_ceil(2) as f64 * if n.is_multiple_of(2) { stride } else { -stride };
         let shade = if value.is_nan() { SHADES } else { shades.of(*value) as usize };
         of_shade[shade.min(SHADES)].push([x.of(*contribution), middle + offset]);
     }
@@ -125,11 +125,11 @@ fn colour(shade: usize) -> String {
         [0x9c as f64, 0x4f as f64, 0xc4 as f64],
         [0xe8 as f64, 0x2f as f64, 0x62 as f64],
     ];
-    let part = shade as f64 / (SHADES - 1) as f64 * 2.0;
-    let (from, to) = if part < 1.0 { (ends[0], ends[1]) } else { (ends[1], ends[2]) };
-    let mixed = [0, 1, 2].map(|c| (from[c] + (to[c] - from[c]) * part.fract()) as u8);
+    let along = shade as f64 / (SHADES - 1) as f64 * 2.0;
+    let (from, to) = if along < 1.0 { (ends[0], ends[1]) } else { (ends[1], ends[2]) };
+    let mixed = [0, 1, 2].map(|c| (from[c] + (to[c] - from[c]) * along.fract()) as u8);
     // The last shade is the end itself.
-    let [r, g, b] = if part >= 2.0 { ends[2].map(|c| c as u8) } else { mixed };
+    let [r, g, b] = if along >= 2.0 { ends[2].map(|c| c as u8) } else { mixed };
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
@@ -169,18 +169,18 @@ pub fn dependence_of(
         svg.text([left - 5.0, y.of(tick) + 3.5], Anchor::End, "soft small", &number(tick));
     }
     let of_categories = found.grid.is_of_categories();
-    let step = (end - left) / numbers.max(1) as f64;
+    let stride = (end - left) / numbers.max(1) as f64;
     let x = Scale::new(
         [grid.first().copied().unwrap_or(0.0), numbers.checked_sub(1).map_or(0.0, |last| grid[last])],
         [left + 6.0, end - 6.0],
     );
-    let place = |at: usize| match (at < numbers, of_categories) {
+    let x_at = |at: usize| match (at < numbers, of_categories) {
         (false, _) => right - 18.0,
-        (true, true) => left + step * (at as f64 + 0.5),
+        (true, true) => left + stride * (at as f64 + 0.5),
         (true, false) => x.of(grid[at]),
     };
     let points = |values: &mut dyn Iterator<Item = f64>| -> Vec<[f64; 2]> {
-        values.enumerate().map(|(at, value)| [place(at), y.of(value)]).collect()
+        values.enumerate().map(|(at, value)| [x_at(at), y.of(value)]).collect()
     };
     // Categories have no order, so no line leads from one to the next.
     let lined = if of_categories { 0 } else { numbers };
@@ -198,8 +198,8 @@ pub fn dependence_of(
         true => {
             let every = (numbers as f64 * 40.0 / (end - left)).ceil().max(1.0) as usize;
             for at in (0..numbers).step_by(every) {
-                let text = crate::svg::fitted(&value_text(grid[at]), step * every as f64);
-                below(&mut svg, place(at), height + 8.0, &text);
+                let text = crate::svg::fitted(&value_text(grid[at]), stride * every as f64);
+                below(&mut svg, x_at(at), height + 8.0, &text);
             }
         }
         false => {
@@ -292,12 +292,12 @@ pub fn histogram(counts: &[usize], [from, to]: [f64; 2], what: &str) -> Svg {
     let (height, [left, right]) = (COUNTS_HEIGHT, COUNTS_ENDS);
     let (mut svg, y) = counts_picture(counts);
     let x = Scale::new([from, to], [left, right]);
-    let step = (right - left) / counts.len().max(1) as f64;
-    let gap = (0.12 * step).min(4.0);
+    let stride = (right - left) / counts.len().max(1) as f64;
+    let gap = (0.12 * stride).min(4.0);
     for (at, count) in counts.iter().enumerate() {
         let top = y.of(*count as f64);
-        let place = [left + step * at as f64 + gap / 2.0, top];
-        svg.bar(place, [step - gap, height - top], "bar", &count.to_string());
+        let corner = [left + stride * at as f64 + gap / 2.0, top];
+        svg.bar(corner, [stride - gap, height - top], "bar", &count.to_string());
     }
     svg.line([left, height], [right, height], "axis");
     ticks(&mut svg, &x, height, what);
@@ -308,13 +308,13 @@ pub fn histogram(counts: &[usize], [from, to]: [f64; 2], what: &str) -> Svg {
 pub fn columns(counts: &[usize], texts: &[String], what: &str) -> Svg {
     let (height, [left, right]) = (COUNTS_HEIGHT, COUNTS_ENDS);
     let (mut svg, y) = counts_picture(counts);
-    let step = (right - left) / counts.len().max(1) as f64;
+    let stride = (right - left) / counts.len().max(1) as f64;
     let widest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(1) as f64 * 6.5 + 6.0;
-    let every = (widest / step).ceil().max(1.0) as usize;
-    let gap = (0.25 * step).min(12.0);
+    let every = (widest / stride).ceil().max(1.0) as usize;
+    let gap = (0.25 * stride).min(12.0);
     for (at, (count, text)) in counts.iter().zip(texts).enumerate() {
-        let (middle, top) = (left + step * (at as f64 + 0.5), y.of(*count as f64));
-        let width = (step - gap).min(40.0);
+        let (middle, top) = (left + stride * (at as f64 + 0.5), y.of(*count as f64));
+        let width = (stride - gap).min(40.0);
         svg.bar([middle - width / 2.0, top], [width, height - top], "bar", &format!("{text}: {count}"));
         if at % every == 0 {
             svg.text([middle, height + 15.0], Anchor::Middle, "soft small", text);

@@ -20,7 +20,7 @@ use crate::{
     library_error,
     row_explainer::RowExplainer,
     row_source::{RowSource, view},
-    rows::{Cell, Matrix},
+    rows::{Element, Matrix},
     schedule::compiled,
 };
 
@@ -76,7 +76,7 @@ pub struct Explained {
 
 impl Findings {
     /// Reads the rows, and computes what the page shows.
-    pub fn of<T: Cell>(args: &Report, forest: &Forest, source: &RowSource<'_>) -> Result<Self> {
+    pub fn of<T: Element>(args: &Report, forest: &Forest, source: &RowSource<'_>) -> Result<Self> {
         let sampled = source.sample::<T>(args.sample, Some(args.row))?;
         let row = sampled.chosen.unwrap_or_default();
         let row = Matrix::of_rows(1, sampled.rows.columns, row);
@@ -155,7 +155,7 @@ const VALUES_AT_A_TIME: usize = 1 << 22;
 
 /// Returns an explainer, and a text that names the source of its expectations: the background, else the covers, else
 /// some of the rows.
-fn explainer<T: Cell>(
+fn explainer<T: Element>(
     args: &Report,
     forest: &Forest,
     rows: &Matrix<T>,
@@ -179,7 +179,7 @@ fn explainer<T: Cell>(
 }
 
 /// Returns the contributions of rows, and of the row that is explained.
-fn explained<T: Cell>(
+fn explained<T: Element>(
     args: &Report,
     forest: &Forest,
     rows: &Matrix<T>,

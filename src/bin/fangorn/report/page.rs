@@ -17,7 +17,7 @@ use crate::{
 /// The maximum number of features of a chart of bars, of a summary and of a waterfall.
 const MOST_BARS: usize = 15;
 const MOST_SWARMS: usize = 12;
-const MOST_STEPS: usize = 10;
+const MOST_CHANGES: usize = 10;
 /// The maximum number of rows of a summary. More dots would overlap.
 const MOST_DOTS: usize = 800;
 
@@ -298,18 +298,18 @@ fn waterfall(page: &mut String, args: &Report, forest: &Forest, found: &Findings
     let Some((bias, contributions)) = explained.of_row.split_last() else { return };
     let mut order = found.order.clone();
     order.sort_by(|a, b| contributions[*b].abs().total_cmp(&contributions[*a].abs()));
-    let (shown, others) = order.split_at(order.len().min(MOST_STEPS));
-    let step = |f: &usize| {
+    let (shown, others) = order.split_at(order.len().min(MOST_CHANGES));
+    let change = |f: &usize| {
         let name = format!("{} = {}", feature_name(forest, *f), value_text(forest, *f, found.row[*f]));
         (name, f64::from(contributions[*f]))
     };
-    let mut steps: Vec<(String, f64)> = shown.iter().map(step).collect();
+    let mut changes: Vec<(String, f64)> = shown.iter().map(change).collect();
     if !others.is_empty() {
         let rest = others.iter().map(|f| f64::from(contributions[*f])).sum();
-        steps.push((format!("{} other features", others.len()), rest));
+        changes.push((format!("{} other features", others.len()), rest));
     }
     let title = format!("Row {}", args.row);
-    figure(page, &title, &charts::waterfall(f64::from(*bias), &steps));
+    figure(page, &title, &charts::waterfall(f64::from(*bias), &changes));
 }
 
 fn shape(page: &mut String, forest: &Forest, found: &Findings) {

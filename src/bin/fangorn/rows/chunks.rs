@@ -34,7 +34,7 @@ pub struct Chunk {
     /// The number of the line on which it begins, counted from 1.
     pub line: usize,
     /// Whether the text contains a quotation mark.
-    pub has_marks: bool,
+    pub has_quotes: bool,
 }
 
 impl Chunk {
@@ -87,22 +87,22 @@ impl Chunks {
     /// Cuts standard input, until `stop` is set. A thread of its own waits for the input. Nobody waits for that thread
     /// to end.
     pub fn of_stdin(stop: Arc<AtomicBool>) -> Self {
-        let (sender, pieces) = sync_channel(1);
+        let (sender, texts) = sync_channel(1);
         std::thread::spawn(move || {
             let mut input = io::stdin();
             loop {
                 let mut bytes = vec![0; PIPE];
-                let piece = read_once(&mut input, &mut bytes).map(|length| {
+                let text = read_once(&mut input, &mut bytes).map(|length| {
                     bytes.truncate(length);
                     bytes
                 });
-                let ends = piece.as_ref().map_or(true, Vec::is_empty);
-                if sender.send(piece).is_err() || ends {
+                let ends = text.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(text).is_err() || ends {
                     return;
                 }
             }
         });
-        Self::new(Box::new(Pieces { pieces, stop, rest: Vec::new() }), true, false)
+        Self::new(Box::new(ReceivedText { texts, stop, rest: Vec::new() }), true, false)
     }
 
     /// Returns the next chunk, or `None` at the end and after an error.
@@ -156,27 +156,27 @@ impl Chunks {
         self.rest = bytes.split_off(end);
         let line = self.line;
         self.line += newlines(&bytes);
-        Ok(Some(Chunk { bytes, line, has_marks: ends.any_mark }))
+        Ok(Some(Chunk { bytes, line, has_quotes: ends.any_quote }))
     }
 }
 
-/// The pieces of text that another thread reads.
-struct Pieces {
-    pieces: Receiver<io::Result<Vec<u8>>>,
+/// The text that another thread reads.
+struct ReceivedText {
+    texts: Receiver<io::Result<Vec<u8>>>,
     stop: Arc<AtomicBool>,
     /// Bytes that were received but not read yet.
     rest: Vec<u8>,
 }
 
-impl Read for Pieces {
+impl Read for ReceivedText {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         while self.rest.is_empty() {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(0);
             }
-            match self.pieces.recv_timeout(STOPS_WITHIN) {
-                Ok(piece) => {
-                    self.rest = piece?;
+            match self.texts.recv_timeout(STOPS_WITHIN) {
+                Ok(text) => {
+                    self.rest = text?;
                     if self.rest.is_empty() {
                         return Ok(0);
                     }
@@ -210,7 +210,7 @@ fn read_once(input: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Finds the ends of records in a text that grows. A line break inside quotation marks does not end a record. As in the
-/// crate `csv`, a quotation mark opens a quoted text only at the beginning of a field, and two marks inside it stand
+/// crate `csv`, a quotation mark opens a quoted text only at the beginning of a field, and two inside it stand
 /// for one.
 #[derive(Debug)]
 struct RecordEnds {
@@ -220,18 +220,18 @@ struct RecordEnds {
     end: usize,
     /// Whether the next byte is inside quotation marks.
     quoted: bool,
-    /// Whether a mark opens a quoted text. It does at the beginning of a field. It also does right after a closing
-    /// mark, because the two together stand for one mark inside the text.
+    /// Whether a quotation mark opens a quoted text. It does at the beginning of a field. It also does right after a
+    /// closing one, because the two together stand for one inside the text.
     opens: bool,
-    /// Whether there was a mark.
-    any_mark: bool,
-    /// Whether marks have no special meaning.
+    /// Whether there was a quotation mark.
+    any_quote: bool,
+    /// Whether quotation marks have no special meaning.
     plain: bool,
 }
 
 impl Default for RecordEnds {
     fn default() -> Self {
-        Self { seen: 0, end: 0, quoted: false, opens: true, any_mark: false, plain: false }
+        Self { seen: 0, end: 0, quoted: false, opens: true, any_quote: false, plain: false }
     }
 }
 
@@ -239,9 +239,9 @@ impl RecordEnds {
     /// Returns the end of the last complete record of a text that has grown at its end, or 0 if there is none.
     fn last_end(&mut self, bytes: &[u8]) -> usize {
         let new = &bytes[self.seen..];
-        let marks = new.contains(&b'"');
-        self.any_mark |= marks;
-        if self.plain || !self.quoted && !marks {
+        let quotes = new.contains(&b'"');
+        self.any_quote |= quotes;
+        if self.plain || !self.quoted && !quotes {
             // Each line break ends a record.
             if let Some(at) = new.iter().rposition(|byte| *byte == b'\n') {
                 self.end = self.seen + at + 1;
@@ -275,7 +275,7 @@ mod tests {
 
     use super::{Chunks, RecordEnds};
 
-    /// Random texts of few letters, in pieces of random lengths. A cut at an end gives the records of the whole.
+    /// Random texts of few letters, which grow by random lengths. A cut at an end gives the records of the whole.
     #[test]
     fn cuts_are_between_records() {
         let records = |bytes: &[u8]| -> Vec<Vec<Vec<u8>>> {

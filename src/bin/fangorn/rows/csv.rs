@@ -122,7 +122,7 @@ impl<'a> CsvRows<'a> {
             ),
         };
         let first = chunks.next().map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?;
-        let mut chunk = first.unwrap_or(Chunk { bytes: Vec::new(), line: 1, has_marks: false });
+        let mut chunk = first.unwrap_or(Chunk { bytes: Vec::new(), line: 1, has_quotes: false });
         if let Some(what) = foreign::binary(&chunk.bytes) {
             return wanted.fail(what);
         }
@@ -144,8 +144,8 @@ impl<'a> CsvRows<'a> {
             };
         }
         let line = chunk.line_of(&record);
-        let places = kept_places(&wanted, &record, keep)?;
-        let columns = columns_of(&wanted, &record, &cells, line, keep, &places).map_err(|error| {
+        let indices = kept_indices(&wanted, &record, keep)?;
+        let columns = columns_of(&wanted, &record, &cells, line, keep, &indices).map_err(|error| {
             foreign::text(&chunk.bytes).map_or(error, |what| Error::file(wanted.path, what))
         })?;
         if columns.header {
@@ -167,10 +167,10 @@ impl<'a> CsvRows<'a> {
         }
         let mut uses = vec![FieldUse::default(); columns.width];
         for column in 0..wanted.columns {
-            uses[columns.places.as_ref().map_or(column, |places| places[column])].column = Some(column);
+            uses[columns.indices.as_ref().map_or(column, |indices| indices[column])].column = Some(column);
         }
-        places.iter().for_each(|place| uses[*place].kept = true);
-        let kept = keep.iter().cloned().map(KeptField::text).zip(places).collect();
+        indices.iter().for_each(|index| uses[*index].kept = true);
+        let kept = keep.iter().cloned().map(KeptField::text).zip(indices).collect();
         Ok(Some(Self {
             wanted,
             cells,
@@ -199,7 +199,7 @@ impl<'a> CsvRows<'a> {
                     // The line is empty, or something in it is to be refused.
                     None => {
                         let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
-                        let line = Chunk { bytes: rest[..end].to_vec(), line, has_marks: false };
+                        let line = Chunk { bytes: rest[..end].to_vec(), line, has_quotes: false };
                         self.records(&line, &mut rows, &mut kept)?;
                         end
                     }
@@ -291,8 +291,8 @@ impl<'a> CsvRows<'a> {
                 row[column] = T::cast(value.or_else(|| self.cells[column].value(cell))?);
             }
             if uses.kept {
-                let places = self.kept.iter().zip(&mut *texts).filter(|((_, place), _)| *place == field);
-                places.for_each(|(_, text)| *text = begin..begin + cell.len());
+                let kept = self.kept.iter().zip(&mut *texts).filter(|((_, index), _)| *index == field);
+                kept.for_each(|(_, text)| *text = begin..begin + cell.len());
             }
             match (is_last, at_the_end) {
                 (true, true) => return Some(text.len().min(end + 1)),
@@ -312,17 +312,17 @@ impl<'a> CsvRows<'a> {
         kept: &mut [Texts],
     ) -> Result<(), String> {
         if record.len() != self.columns.width {
-            let (place, width) = (format!("line {} has", line()), self.columns.width);
-            return Err(match self.columns.places {
+            let (start, width) = (format!("line {} has", line()), self.columns.width);
+            return Err(match self.columns.indices {
                 Some(_) => {
                     let (found, s) = (record.len(), plural(record.len()));
-                    format!("{place} {found} field{s}, the header {width}; write one for each column")
+                    format!("{start} {found} field{s}, the header {width}; write one for each column")
                 }
-                None => self.wanted.other_columns(&place, record.len()),
+                None => self.wanted.other_columns(&start, record.len()),
             });
         }
         for (column, cell) in self.cells.iter().enumerate() {
-            let at = self.columns.places.as_ref().map_or(column, |places| places[column]);
+            let at = self.columns.indices.as_ref().map_or(column, |indices| indices[column]);
             let Some(value) = cell.value(&record[at]) else {
                 let text = String::from_utf8_lossy(&record[at]);
                 return Err(header::misfit_message(&self.wanted, line(), [column, at], &text));
@@ -381,20 +381,20 @@ fn reader_of(bytes: &[u8]) -> ::csv::Reader<&[u8]> {
 }
 
 /// Returns the field indices of the columns to keep, given the first record.
-fn kept_places(
+fn kept_indices(
     wanted: &MatrixRequest<'_>,
     record: &::csv::ByteRecord,
     keep: &[String],
 ) -> Result<Vec<usize>> {
     let names: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
-    let place = |name: &String| {
+    let index = |name: &String| {
         names.iter().position(|field| field.trim() == name).ok_or_else(|| {
             let what =
                 format!("--keep: the table has no column `{name}`; its columns are {}", first_names(&names));
             Error::file(wanted.path, what)
         })
     };
-    keep.iter().map(place).collect()
+    keep.iter().map(index).collect()
 }
 
 /// Finds the model's columns. By position, and for a model without names, the kept columns are skipped.
@@ -411,9 +411,9 @@ fn columns_of(
         let others: Vec<usize> = (0..record.len()).filter(|at| !kept.contains(at)).collect();
         let fields: ::csv::ByteRecord = others.iter().map(|at| &record[*at]).collect();
         let found = first(wanted, &fields, cells, line, keep)?;
-        let places = found.places.unwrap_or_else(|| (0..wanted.columns).collect());
-        let places = places.into_iter().map(|at| others[at]).collect();
-        Ok(Columns { width: record.len(), places: Some(places), ..found })
+        let indices = found.indices.unwrap_or_else(|| (0..wanted.columns).collect());
+        let indices = indices.into_iter().map(|at| others[at]).collect();
+        Ok(Columns { width: record.len(), indices: Some(indices), ..found })
     };
     match (wanted.is_by_position(), keep.is_empty()) {
         (_, true) => all(),
@@ -447,10 +447,10 @@ impl Chunk {
     fn has_plain_lines(&self) -> bool {
         let bytes = &self.bytes;
         let returns = |at: usize| bytes[at] != b'\r' || bytes.get(at + 1) == Some(&b'\n');
-        !self.has_marks && (!bytes.contains(&b'\r') || (0..bytes.len()).all(returns))
+        !self.has_quotes && (!bytes.contains(&b'\r') || (0..bytes.len()).all(returns))
     }
 
-    /// Returns the number of the line on which a record begins. The reader's own position is before any empty lines that
+    /// Returns the number of the line on which a record begins. The reader's own offset is before any empty lines that
     /// precede the record.
     fn line_of(&self, record: &::csv::ByteRecord) -> usize {
         let at = record.position().map_or(0, ::csv::Position::byte);

@@ -19,7 +19,7 @@ pub struct Columns {
     /// The number of fields of a record.
     pub width: usize,
     /// The field index of each column. `None` if the fields are the columns, in order.
-    pub places: Option<Vec<usize>>,
+    pub indices: Option<Vec<usize>>,
     /// A note for the user about the choice.
     pub note: Option<String>,
 }
@@ -62,16 +62,16 @@ pub fn columns(
     let has_name = first.has_name(&names);
     match first.by_name(&names, numbering.is_some()) {
         Err(why) if has_name => return wanted.fail(why),
-        Ok(places) if has_name => return Ok(first.header(places)),
+        Ok(indices) if has_name => return Ok(first.header(indices)),
         // All names are numbers, which may also be values.
-        Ok(places) if !names.names().is_empty() && !is_row => {
-            return Ok(first.header_of_numbers(places, "by the model's names"));
+        Ok(indices) if !names.names().is_empty() && !is_row => {
+            return Ok(first.header_of_numbers(indices, "by the model's names"));
         }
         // A single number that is the column's name.
         Ok(_) if names.names().len() == 1 && first.keep.is_empty() => return first.row_or_header(&names),
-        Ok(places) if names.names().len() > 1 => {
-            return match places.len() > 2 || places.is_sorted() || !first.keep.is_empty() {
-                true => Ok(first.header_of_numbers(places, "by the model's names")),
+        Ok(indices) if names.names().len() > 1 => {
+            return match indices.len() > 2 || indices.is_sorted() || !first.keep.is_empty() {
+                true => Ok(first.header_of_numbers(indices, "by the model's names")),
                 false => first.row_or_header(&names),
             };
         }
@@ -99,7 +99,7 @@ pub fn columns(
             return wanted.fail(format!("line {line} {what}"));
         }
         match first.by_name(&guess, false) {
-            Ok(places) => return Ok(first.header(places)),
+            Ok(indices) => return Ok(first.header(indices)),
             // Some columns are numbered, and the others are not there or have other names.
             Err(why) if first.has_name(&guess) => return wanted.fail(why),
             Err(_) => {}
@@ -166,8 +166,8 @@ fn some_categories(names: &[String]) -> String {
 /// names, but count characters where they store bytes.
 fn has_lost_names(forest: &Forest, column: usize) -> bool {
     let producer = &forest.producer;
-    let mut parts = producer.version.split('.').map(|part| part.parse::<u32>().ok());
-    let version = (parts.next().flatten(), parts.next().flatten());
+    let mut numbers = producer.version.split('.').map(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().flatten(), numbers.next().flatten());
     let damages = matches!(version, (Some(3), Some(1..=3)));
     let of_column = |node: &Node| match node {
         Node::Split { feature, predicate: Predicate::InSet { .. }, .. } => *feature as usize == column,
@@ -193,7 +193,7 @@ fn column_number(text: &str) -> Option<(usize, bool)> {
 /// A header of numbers, as pandas writes it over columns without names: each of 0 to n-1 or of 1 to n once.
 struct Numbering {
     /// The field index of each number, in ascending order of the numbers.
-    places: Vec<usize>,
+    indices: Vec<usize>,
     /// The smallest number, 0 or 1.
     from: usize,
     /// Whether the numbers ascend from field to field.
@@ -203,7 +203,7 @@ struct Numbering {
 impl First<'_> {
     /// Returns the columns of a file without a header.
     fn row(&self) -> Columns {
-        Columns { header: false, width: self.wanted.columns, places: None, note: None }
+        Columns { header: false, width: self.wanted.columns, indices: None, note: None }
     }
 
     /// Tells whether the record may be a row. `odd` is the first of its fields that is no value of its column.
@@ -225,10 +225,10 @@ impl First<'_> {
         odd: Option<usize>,
     ) -> Result<Columns> {
         let (is_row, has_name) = (self.is_row(odd), self.has_name(names));
-        let places = self.by_name(names, numbering.is_some()).ok().filter(|places| places.len() > 1);
-        let in_order = match (numbering, &places) {
+        let indices = self.by_name(names, numbering.is_some()).ok().filter(|indices| indices.len() > 1);
+        let in_order = match (numbering, &indices) {
             (Some(numbering), _) => Some(numbering.in_order),
-            (None, Some(places)) if !has_name => Some(places.is_sorted()),
+            (None, Some(indices)) if !has_name => Some(indices.is_sorted()),
             (None, _) => None,
         };
         if let Some(in_order) = in_order {
@@ -252,13 +252,13 @@ impl First<'_> {
 
     /// Decides what a record of column numbers is.
     fn by_numbers(&self, numbering: Numbering, names: &ColumnNames, is_row: bool) -> Result<Columns> {
-        let Numbering { places, from, in_order } = numbering;
+        let Numbering { indices, from, in_order } = numbering;
         let columns = self.wanted.columns;
         if is_row && self.keep.is_empty() && (columns == 1 || columns == 2 && !in_order) {
             return self.row_or_header(names);
         }
         if in_order {
-            return Ok(self.header_of_numbers(places, "by their order"));
+            return Ok(self.header_of_numbers(indices, "by their order"));
         }
         let what = format!(
             "line {} looks like a header of the numbers {from} to {} in another order",
@@ -277,7 +277,7 @@ impl First<'_> {
             ));
         }
         match from {
-            0 => Ok(self.header_of_numbers(places, "by these numbers, counted from 0")),
+            0 => Ok(self.header_of_numbers(indices, "by these numbers, counted from 0")),
             _ => self.wanted.fail(format!(
                 "{what}, and the model's columns are counted from 0; number them from 0, or put them in the model's \
                  order{row}"
@@ -305,8 +305,8 @@ impl First<'_> {
     }
 
     /// Returns the columns of a header of numbers. `how` says by what they are found.
-    fn header_of_numbers(&self, places: Vec<usize>, how: &str) -> Columns {
-        let found = self.header(places);
+    fn header_of_numbers(&self, indices: Vec<usize>, how: &str) -> Columns {
+        let found = self.header(indices);
         let said = self.about_numbers(how);
         let note = found.note.iter().fold(said, |said, left| format!("{said}; {left}"));
         Columns { note: Some(note), ..found }
@@ -335,9 +335,9 @@ impl First<'_> {
     }
 
     /// Returns the columns of a header, with a note about the fields that are left out.
-    fn header(&self, places: Vec<usize>) -> Columns {
+    fn header(&self, indices: Vec<usize>) -> Columns {
         let mut taken = vec![false; self.fields.len()];
-        places.iter().for_each(|at| taken[*at] = true);
+        indices.iter().for_each(|at| taken[*at] = true);
         let out = self.fields.iter().zip(&taken).filter(|(_, taken)| !**taken);
         let names = out.map(|(field, _)| match field.trim() {
             "" => "one without a name",
@@ -352,17 +352,17 @@ impl First<'_> {
             0 => None,
             count => Some(format!("{which} are left out, {count}: {}", first_names(&left))),
         };
-        Columns { header: true, width: self.fields.len(), places: Some(places), note }
+        Columns { header: true, width: self.fields.len(), indices: Some(indices), note }
     }
 
     /// Returns the field index of each name, or a message about names that are missing or occur twice. With `numbers`,
     /// the field `7.0` has the name `7`, too.
     fn by_name(&self, names: &ColumnNames, numbers: bool) -> Result<Vec<usize>, String> {
         let (line, columns) = (self.line, names.names().len());
-        let mut found = names.places(self.fields.iter().map(|field| &**field));
+        let mut found = names.indices(self.fields.iter().map(|field| &**field));
         if numbers && found.is_err() {
             let fields = self.fields.iter().map(|field| field.trim());
-            found = names.places(fields.map(|field| field.strip_suffix(".0").unwrap_or(field)));
+            found = names.indices(fields.map(|field| field.strip_suffix(".0").unwrap_or(field)));
         }
         found.map_err(|mismatch| match mismatch {
             NameMismatch::Missing(missing) => {
@@ -419,16 +419,16 @@ impl First<'_> {
         if from > 1 || mixed || alone && columns == 1 && (from, has_points) != (0, false) {
             return None;
         }
-        let mut places = vec![None; columns];
+        let mut indices = vec![None; columns];
         for (at, (number, _)) in fields.iter().zip(&numbers) {
-            let place: &mut Option<usize> = places.get_mut(number - from)?;
-            if place.replace(*at).is_some() {
+            let index: &mut Option<usize> = indices.get_mut(number - from)?;
+            if index.replace(*at).is_some() {
                 return None;
             }
         }
-        let places: Vec<usize> = places.into_iter().collect::<Option<_>>()?;
-        let in_order = places.is_sorted();
-        Some(Numbering { places, from, in_order })
+        let indices: Vec<usize> = indices.into_iter().collect::<Option<_>>()?;
+        let in_order = indices.is_sorted();
+        Some(Numbering { indices, from, in_order })
     }
 
     /// Tells whether all fields are names: words with a letter or a digit, or empty. With `or_missing`, for

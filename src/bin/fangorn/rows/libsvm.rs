@@ -67,12 +67,12 @@ impl<'a> LibsvmRows<'a> {
         })
     }
 
-    /// Returns the next rows of a chunk, so many that they have [`MOST_VALUES`] values, or `None` at the end. `place`
+    /// Returns the next rows of a chunk, so many that they have [`MOST_VALUES`] values, or `None` at the end. `done`
     /// holds the bytes and the lines that were read before, and is moved on.
-    fn batch<T: Number>(&self, chunk: &Chunk, place: &mut [usize; 2]) -> Option<Result<RowBatch<T>>> {
+    fn batch<T: Number>(&self, chunk: &Chunk, done: &mut [usize; 2]) -> Option<Result<RowBatch<T>>> {
         let columns = self.wanted.columns;
         let mut rows = Matrix::of_rows(0, columns, Vec::new());
-        let [begin, lines] = place;
+        let [begin, lines] = done;
         if *begin >= chunk.bytes.len() {
             return None;
         }
@@ -119,7 +119,7 @@ impl<'a> LibsvmRows<'a> {
         let mut tokens = text.split_ascii_whitespace();
         // A row begins with its label. A query's number may come next.
         let label = tokens.next().unwrap_or_default();
-        if label.split(',').any(|part| part.parse::<f64>().is_err()) {
+        if label.split(',').any(|number| number.parse::<f64>().is_err()) {
             let remedy = "begin a line with a label, for example 0";
             return Err(format!("`{}` is no label; {remedy}", shown(label)));
         }
@@ -131,8 +131,8 @@ impl<'a> LibsvmRows<'a> {
             let (index, value) = token.split_once(':').ok_or_else(wrong)?;
             let index: usize = index.parse().map_err(|_| wrong())?;
             let value: f64 = value.parse().map_err(|_| wrong())?;
-            let place = index.checked_sub(self.first_index).and_then(|at| row.get_mut(at));
-            let Some(place) = place else {
+            let element = index.checked_sub(self.first_index).and_then(|at| row.get_mut(at));
+            let Some(element) = element else {
                 let (first, last) = (self.first_index, self.first_index + row.len());
                 let other = 1 - self.first_index.min(1);
                 let remedy = format!("give --index-from {other} if the first column's index is {other}");
@@ -141,7 +141,7 @@ impl<'a> LibsvmRows<'a> {
                     last.saturating_sub(1)
                 ));
             };
-            *place = T::cast(value);
+            *element = T::cast(value);
         }
         Ok(())
     }
@@ -163,8 +163,8 @@ impl PartedRows for LibsvmRows<'_> {
     }
 
     fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {
-        let mut place = [0, 0];
-        Ok(Box::new(std::iter::from_fn(move || self.batch(&part, &mut place))))
+        let mut done = [0, 0];
+        Ok(Box::new(std::iter::from_fn(move || self.batch(&part, &mut done))))
     }
 
     fn left_out(&self) -> Option<(u64, String)> {

@@ -45,7 +45,7 @@ pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Res
 }
 
 /// Returns the index of each wanted column among those of a table.
-pub(super) fn places(
+pub(super) fn column_indices(
     path: &Path,
     names: &[&str],
     wanted: &[Wanted<'_>],
@@ -60,8 +60,8 @@ pub(super) fn places(
         if !wanted.names().is_empty() && wanted.any_of(names.iter().copied()) {
             let remedy =
                 "rename columns of the table, or give --by-position if they are in the graph's order";
-            let places = wanted.places(names.iter().copied());
-            return places.map_err(|mismatch| Error::file(path, format!("{mismatch}; {remedy}")));
+            let indices = wanted.indices(names.iter().copied());
+            return indices.map_err(|mismatch| Error::file(path, format!("{mismatch}; {remedy}")));
         }
     }
     match names.len() == wanted.len() {
@@ -117,7 +117,7 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
     let header: Vec<String> =
         record.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
     let names: Vec<&str> = header.iter().map(String::as_str).collect();
-    let places = places(path, &names, wanted, table)?;
+    let indices = column_indices(path, &names, wanted, table)?;
     let number = CellReader::default();
     let mut columns = no_cells(wanted);
     let mut rows = 0;
@@ -131,7 +131,7 @@ fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Ve
                 plural(found)
             ));
         }
-        for (column, at) in columns.iter_mut().zip(&places) {
+        for (column, at) in columns.iter_mut().zip(&indices) {
             let cell = &record[*at];
             match column {
                 Cells::Texts(texts) => match std::str::from_utf8(cell) {

@@ -9,7 +9,7 @@ use fangorn::table::{BatchReader, ColumnMatch};
 
 use super::{
     TableChoice,
-    mixed::{Cells, Wanted, no_cells, places},
+    mixed::{Cells, Wanted, column_indices, no_cells},
 };
 use crate::{
     error::{Error, Result},
@@ -31,19 +31,19 @@ pub fn read(
     let file = TableFile::open(path, format)?;
     let fields = file.schema().fields();
     let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-    let places = places(path, &names, wanted, table)?;
-    let mut columns = places.clone();
+    let indices = column_indices(path, &names, wanted, table)?;
+    let mut columns = indices.clone();
     columns.sort_unstable();
     columns.dedup();
     // The index in a batch of a column of the file.
-    let at = |place: usize| columns.partition_point(|column| *column < place);
+    let at = |index: usize| columns.partition_point(|column| *column < index);
     let of_numbers: Vec<usize> = (0..wanted.len()).filter(|column| !wanted[*column].texts).collect();
-    let numbers = Schema::new(of_numbers.iter().map(|c| fields[places[*c]].clone()).collect::<Vec<_>>());
+    let numbers = Schema::new(of_numbers.iter().map(|c| fields[indices[*c]].clone()).collect::<Vec<_>>());
     let features = super::nameless(of_numbers.len())?;
     let reader = BatchReader::new(&features, &numbers, ColumnMatch::ByPosition);
-    let reader = reader.map_err(|e| fail(e.to_string()))?.moved(|j| at(places[of_numbers[j]]));
-    for (column, place) in wanted.iter().zip(&places) {
-        let field = &fields[*place];
+    let reader = reader.map_err(|e| fail(e.to_string()))?.moved(|j| at(indices[of_numbers[j]]));
+    for (column, index) in wanted.iter().zip(&indices) {
+        let field = &fields[*index];
         if column.texts && !is_text(field.data_type()) {
             let (name, dtype) = (field.name(), field.data_type());
             return Err(fail(format!(
@@ -63,9 +63,9 @@ pub fn read(
                     found.read(0, &mut numbers[before..]);
                 }
             }
-            for (cells, place) in cells.iter_mut().zip(&places) {
+            for (cells, index) in cells.iter_mut().zip(&indices) {
                 if let Cells::Texts(texts) = cells {
-                    let array = cast(batch.column(at(*place)), &DataType::Utf8);
+                    let array = cast(batch.column(at(*index)), &DataType::Utf8);
                     let array = array.map_err(|e| file.damaged(part, &e))?;
                     let rows = array.as_string::<i32>().iter();
                     texts.extend(rows.map(|text| Arc::from(text.unwrap_or_default())));

@@ -134,19 +134,19 @@ impl<T: Copy> Matrix<T> {
 }
 
 /// A number type in which backends take rows.
-pub trait Cell: Number + fangorn::cpu::Row {
+pub trait Element: Number + fangorn::cpu::Row {
     /// Returns the rows as `f32`.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's backends alone need it"))]
     fn narrowed(rows: &Matrix<Self>) -> Cow<'_, Matrix<f32>>;
 }
 
-impl Cell for f32 {
+impl Element for f32 {
     fn narrowed(rows: &Matrix<Self>) -> Cow<'_, Matrix<f32>> {
         rows.by_rows()
     }
 }
 
-impl Cell for f64 {
+impl Element for f64 {
     fn narrowed(rows: &Matrix<Self>) -> Cow<'_, Matrix<f32>> {
         let values = rows.by_rows().values.iter().map(|v| *v as f32).collect();
         Cow::Owned(Matrix::of_rows(rows.rows, rows.columns, values))
@@ -205,16 +205,16 @@ impl<'a> MatrixRequest<'a> {
         Err(Error::file(self.path, what))
     }
 
-    fn check_columns(&self, place: &str, found: usize) -> Result<()> {
+    fn check_columns(&self, start: &str, found: usize) -> Result<()> {
         match found == self.columns {
             true => Ok(()),
-            false => self.fail(self.other_columns(place, found)),
+            false => self.fail(self.other_columns(start, found)),
         }
     }
 
-    fn other_columns(&self, place: &str, found: usize) -> String {
+    fn other_columns(&self, start: &str, found: usize) -> String {
         let [source, remedy] = self.rule;
-        format!("{place} {found} column{}, {source} {}; {remedy}", plural(found), self.columns)
+        format!("{start} {found} column{}, {source} {}; {remedy}", plural(found), self.columns)
     }
 
     /// Tells whether columns are taken in their order.

@@ -86,18 +86,18 @@ fn values<T: Number>(
     rows: usize,
 ) -> Result<Matrix<T>> {
     let columns = layout.shape[1];
-    let mut cells: Cells<'_, T> =
-        Cells { data, shape: [rows, columns], order: layout.order, big: false, values: Vec::new() };
-    cells.values.try_reserve_exact(rows * columns).map_err(|_| wanted.no_room::<T>(rows * columns))?;
+    let mut elements: Elements<'_, T> =
+        Elements { data, shape: [rows, columns], order: layout.order, big: false, values: Vec::new() };
+    elements.values.try_reserve_exact(rows * columns).map_err(|_| wanted.no_room::<T>(rows * columns))?;
     let read = match &layout.dtype {
         DType::Plain(plain) => {
-            cells.big = plain.endianness() == Endianness::Big;
-            cells.read(plain.type_char(), plain.size_field())
+            elements.big = plain.endianness() == Endianness::Big;
+            elements.read(plain.type_char(), plain.size_field())
         }
         _ => false,
     };
     match read {
-        true => Ok(Matrix::of_rows(rows, columns, cells.values)),
+        true => Ok(Matrix::of_rows(rows, columns, elements.values)),
         false => {
             let remedy = "convert it with .astype(numpy.float32)";
             wanted.fail(format!("values of type {} are not read; {remedy}", layout.dtype.descr()))
@@ -274,7 +274,7 @@ fn no_number(descr: &str) -> Option<String> {
 }
 
 /// Reads the values of a file into a matrix.
-struct Cells<'b, T> {
+struct Elements<'b, T> {
     data: &'b [u8],
     shape: [usize; 2],
     order: Order,
@@ -284,7 +284,7 @@ struct Cells<'b, T> {
     values: Vec<T>,
 }
 
-impl<T: Number> Cells<'_, T> {
+impl<T: Number> Elements<'_, T> {
     /// Reads all values. Returns false if their type is not a number type that is read.
     fn read(&mut self, kind: TypeChar, bytes: u64) -> bool {
         match (kind, bytes) {
@@ -308,20 +308,20 @@ impl<T: Number> Cells<'_, T> {
 
     /// Reads all values, of `N` bytes each, and passes them to `value` with the least significant byte first.
     fn take<const N: usize>(&mut self, value: impl Fn([u8; N]) -> f64) {
-        let (cells, _) = self.data.as_chunks::<N>();
+        let (elements, _) = self.data.as_chunks::<N>();
         let ([rows, columns], big) = (self.shape, self.big);
-        let cell = |at: usize| {
-            let mut bytes = cells[at];
+        let element = |at: usize| {
+            let mut bytes = elements[at];
             if big {
                 bytes.reverse();
             }
             T::cast(value(bytes))
         };
         match self.order {
-            Order::C => self.values.extend((0..rows * columns).map(cell)),
+            Order::C => self.values.extend((0..rows * columns).map(element)),
             Order::Fortran => {
-                let places = (0..rows).flat_map(|r| (0..columns).map(move |c| c * rows + r));
-                self.values.extend(places.map(cell));
+                let indices = (0..rows).flat_map(|r| (0..columns).map(move |c| c * rows + r));
+                self.values.extend(indices.map(element));
             }
         }
     }

@@ -49,7 +49,7 @@ impl<'f> TableRows<'f> {
     ) -> Result<Self> {
         let file = TableFile::open(path, format)?;
         let schema = file.schema().clone();
-        let place = |name: &String| {
+        let index = |name: &String| {
             schema.index_of(name).map_err(|_| {
                 let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
                 let columns = first_names(&names);
@@ -59,7 +59,7 @@ impl<'f> TableRows<'f> {
                 )
             })
         };
-        let kept = keep.iter().map(place).collect::<Result<Vec<usize>>>()?;
+        let kept = keep.iter().map(index).collect::<Result<Vec<usize>>>()?;
         let reader =
             reader_of(forest, &schema, table, &kept).map_err(|e| Error::file(path, e.to_string()))?;
         let left: Vec<&String> = reader.left_out().iter().filter(|name| !keep.contains(name)).collect();

@@ -2,8 +2,8 @@
 //! goes on from there.
 //!
 //! The journal is a file beside the file that is written. It has a line that names what the predictions depend on, and
-//! then a piece for each part of the rows: its length, its checksum, and its batches. A reader ignores an incomplete
-//! piece and all bytes after it.
+//! then an entry for each part of the rows: its length, its checksum, and its batches. A reader ignores an incomplete
+//! entry and all bytes after it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -19,29 +19,29 @@ use super::{
 };
 use crate::error::{Error, Result, note};
 
-/// The number of bytes of pieces that wait to be written. A run with fewer leaves no journal.
+/// The number of bytes of entries that wait to be written. A run with fewer leaves no journal.
 const WAITING: usize = 1 << 20;
 
-/// The maximum number of bytes of a piece. A part with more is not in the journal, and neither is any part after it.
-const MOST_PIECE: usize = 256 << 20;
+/// The maximum number of bytes of an entry. A part with more is not in the journal, and neither is any part after it.
+const MOST_ENTRY: usize = 256 << 20;
 
-/// The version of the pieces' format. Journals of other formats are refused.
+/// The version of the entries' format. Journals of other formats are refused.
 const FORMAT: u32 = 2;
 
 /// The journal of a file that is being written.
 pub struct Journal {
-    target: PathBuf,
+    destination: PathBuf,
     path: PathBuf,
     /// The line that names what the predictions depend on.
     run: String,
     /// The file, once it was created.
     file: Option<File>,
-    /// Complete pieces that wait to be written.
+    /// Complete entries that wait to be written.
     waiting: Vec<u8>,
     /// The batches of the part that is being written.
     part: Vec<u8>,
-    /// Whether the file has a complete piece, so that a later run can go on from it.
-    has_pieces: bool,
+    /// Whether the file has a complete entry, so that a later run can go on from it.
+    has_entries: bool,
     /// Whether the journal takes no more parts: one was too large, or the file could not be written.
     ended: bool,
 }
@@ -49,42 +49,42 @@ pub struct Journal {
 /// The parts that an earlier run has predicted.
 pub struct EarlierParts {
     file: BufReader<File>,
-    /// The lengths of their pieces, in bytes.
+    /// The lengths of their entries, in bytes.
     lengths: Vec<u64>,
 }
 
 /// Returns the path of a file's journal.
-fn path_of(target: &Path) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{name}.fangorn-journal"))
+fn path_of(destination: &Path) -> PathBuf {
+    let name = destination.file_name().unwrap_or_default().to_string_lossy();
+    destination.with_file_name(format!(".{name}.fangorn-journal"))
 }
 
-/// Returns the path of the journal from which a later run can go on, if the run that writes `target` has one. A journal
-/// that is not locked is left from another run.
-pub fn journal_of_this_run(target: &Path) -> Option<PathBuf> {
-    let path = path_of(target);
+/// Returns the path of the journal from which a later run can go on, if the run that writes `destination` has one. A
+/// journal that is not locked is left from another run.
+pub fn journal_of_this_run(destination: &Path) -> Option<PathBuf> {
+    let path = path_of(destination);
     let file = File::open(&path).ok()?;
     matches!(file.try_lock(), Err(TryLockError::WouldBlock)).then_some(path)
 }
 
 impl Journal {
-    /// Begins the journal of a file. If `resume` is set, the run goes on from the pieces of an earlier run. Otherwise
+    /// Begins the journal of a file. If `resume` is set, the run goes on from the entries of an earlier run. Otherwise
     /// they are removed.
     ///
     /// # Errors
     /// The earlier run had another model, other rows or other options, another program is writing the file, or the
     /// system reports a failure.
-    pub fn open(target: &Path, run: String, resume: bool) -> Result<(Self, Option<EarlierParts>)> {
-        let path = path_of(target);
+    pub fn open(destination: &Path, run: String, resume: bool) -> Result<(Self, Option<EarlierParts>)> {
+        let path = path_of(destination);
         let run = format!("journal {FORMAT} {}\n", run.replace('\n', " "));
         let mut journal = Self {
-            target: target.to_path_buf(),
+            destination: destination.to_path_buf(),
             path,
             run,
             file: None,
             waiting: Vec::new(),
             part: Vec::new(),
-            has_pieces: false,
+            has_entries: false,
             ended: false,
         };
         let earlier = journal.earlier(resume)?;
@@ -95,7 +95,7 @@ impl Journal {
         Error::file(&self.path, format!("{e}; remove the file, and begin without --resume"))
     }
 
-    /// Finds the pieces of an earlier run and continues after the last complete one, or removes the earlier journal.
+    /// Finds the entries of an earlier run and continues after the last complete one, or removes the earlier journal.
     fn earlier(&mut self, resume: bool) -> Result<Option<EarlierParts>> {
         let file = match OpenOptions::new().read(true).write(true).open(&self.path) {
             Ok(file) => file,
@@ -110,14 +110,14 @@ impl Journal {
         let mut run = vec![0; self.run.len()];
         if reader.read_exact(&mut run).is_err() || run != self.run.as_bytes() {
             return Err(Error::file(
-                &self.target,
+                &self.destination,
                 "--resume: the run that was cut short had another model, other rows, other options or another build \
                  of fangorn; repeat its command, or begin anew without --resume",
             ));
         }
         let mut lengths = Vec::new();
-        while let Some(piece) = next_piece(&mut reader).map_err(|e| self.refused(&e))? {
-            lengths.push(piece.len() as u64);
+        while let Some(entry) = next_entry(&mut reader).map_err(|e| self.refused(&e))? {
+            lengths.push(entry.len() as u64);
         }
         let end = self.run.len() as u64 + lengths.iter().map(|length| length + 16).sum::<u64>();
         let set = || -> io::Result<File> {
@@ -129,7 +129,7 @@ impl Journal {
         };
         let reader = set().map_err(|e| self.refused(&e))?;
         self.file = Some(file);
-        self.has_pieces = !lengths.is_empty();
+        self.has_entries = !lengths.is_empty();
         Ok(Some(EarlierParts { file: BufReader::new(reader), lengths }))
     }
 
@@ -137,7 +137,7 @@ impl Journal {
         match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::WouldBlock) => {
-                Err(Error::file(&self.target, "another program is writing it; name another output"))
+                Err(Error::file(&self.destination, "another program is writing it; name another output"))
             }
             // Some file systems have no locks.
             Err(TryLockError::Error(_)) => Ok(()),
@@ -150,7 +150,7 @@ impl Journal {
             return;
         }
         match encode(scored, &mut self.part) {
-            Ok(()) if self.part.len() > MOST_PIECE => {
+            Ok(()) if self.part.len() > MOST_ENTRY => {
                 self.end("a part of it is larger than the journal takes");
             }
             Ok(()) => {}
@@ -158,11 +158,11 @@ impl Journal {
         }
     }
 
-    /// Ends the journal: no more is added. Without a complete piece it is of no use, and on a full disk it takes room.
+    /// Ends the journal: no more is added. Without a complete entry it is of no use, and on a full disk it takes room.
     fn end(&mut self, why: &str) {
         self.ended = true;
         (self.waiting, self.part) = (Vec::new(), Vec::new());
-        if self.has_pieces {
+        if self.has_entries {
             let goes_on = "a run that is cut short goes on from the parts before this one";
             return note(format!("{}: {goes_on}: {why}", self.path.display()));
         }
@@ -202,7 +202,7 @@ impl Journal {
         if let Some(file) = &mut self.file {
             file.write_all(&self.waiting)?;
             file.write_all(&part)?;
-            self.has_pieces = true;
+            self.has_entries = true;
         }
         self.waiting.clear();
         Ok(())
@@ -217,10 +217,10 @@ impl Journal {
     }
 }
 
-/// Reads a piece, or returns `None` if it is not complete.
-fn next_piece(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+/// Reads an entry, or returns `None` if it is not complete.
+fn next_entry(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 16];
-    let mut piece = Vec::new();
+    let mut entry = Vec::new();
     match reader.read_exact(&mut head) {
         Ok(()) => {}
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -228,11 +228,11 @@ fn next_piece(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     }
     let [length, sum] =
         [&head[..8], &head[8..]].map(|bytes| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
-    if length > MOST_PIECE as u64 {
+    if length > MOST_ENTRY as u64 {
         return Ok(None);
     }
-    reader.take(length).read_to_end(&mut piece)?;
-    Ok((piece.len() as u64 == length && xxh3_64(&piece) == sum).then_some(piece))
+    reader.take(length).read_to_end(&mut entry)?;
+    Ok((entry.len() as u64 == length && xxh3_64(&entry) == sum).then_some(entry))
 }
 
 impl EarlierParts {
@@ -258,9 +258,9 @@ impl EarlierParts {
             )
         };
         for _ in &self.lengths {
-            let piece = next_piece(&mut self.file).map_err(|e| refused(&e))?;
-            let piece = piece.ok_or_else(|| refused(&"it has changed"))?;
-            let mut rest = &piece[..];
+            let entry = next_entry(&mut self.file).map_err(|e| refused(&e))?;
+            let entry = entry.ok_or_else(|| refused(&"it has changed"))?;
+            let mut rest = &entry[..];
             while !rest.is_empty() {
                 write(decode(&mut rest, schema).map_err(|e| refused(&e))?)?;
             }

@@ -5,17 +5,17 @@ use crate::{
     arrays::MapInline,
     cpu::{
         cache_line::CacheLine,
-        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
+        engine::blend::groups::{Blend, Group, LeafGroup, ROW_BLOCK, Split, Tree, of},
     },
 };
 
-type Lanes = [u8; BLOCK];
+type Lanes = [u8; ROW_BLOCK];
 
 /// Returns 0xff for each row that goes right, and 0 for the others.
 #[inline(always)]
 fn right(split: Split, ranks: &[u8]) -> Lanes {
     let at = split.column as usize;
-    let column: &Lanes = ranks[at..at + BLOCK].try_into().expect("a block of a column");
+    let column: &Lanes = ranks[at..at + ROW_BLOCK].try_into().expect("64 ranks of a column");
     let threshold = split.threshold as u8;
     column.map_inline(|rank| 0u8.wrapping_sub(u8::from(rank >= threshold)))
 }
@@ -23,7 +23,7 @@ fn right(split: Split, ranks: &[u8]) -> Lanes {
 /// Returns `b` for the rows whose `mask` is set, and `a` for the others.
 #[inline(always)]
 fn choose(mask: &Lanes, a: &Lanes, b: &Lanes) -> Lanes {
-    let mut out = [0; BLOCK];
+    let mut out = [0; ROW_BLOCK];
     for (((out, mask), a), b) in out.iter_mut().zip(mask).zip(a).zip(b) {
         *out = a ^ ((a ^ b) & mask);
     }
@@ -52,7 +52,7 @@ pub(in crate::cpu) fn evaluate(
     values: &mut [CacheLine<Lanes>],
 ) -> Lanes {
     if tree.levels.0 != tree.levels.1 {
-        let (mut bit, mut found) = (1u8, [0; BLOCK]);
+        let (mut bit, mut found) = (1u8, [0; ROW_BLOCK]);
         for split in of(&blend.levels, tree.levels) {
             let right = right(*split, ranks);
             found.iter_mut().zip(right).for_each(|(found, right)| *found |= right & bit);

@@ -1,4 +1,4 @@
-//! Copies columns of rows so that the values of a column are adjacent: blocks of sixteen by sixteen or eight
+//! Copies columns of rows so that the values of a column are adjacent: squares of sixteen by sixteen or eight
 //! by eight values.
 
 use std::arch::x86_64::*;
@@ -7,20 +7,20 @@ use super::{avx2, avx512};
 use crate::cpu::{
     isa::{Isa, isa},
     ranking::column_block::ColumnBlock,
-    window::BLOCK,
+    window::ROW_BLOCK,
 };
 
 /// Rows that are copied together: their values of one column fill a cache line.
 pub(super) const LANES: usize = 16;
 
-/// Copies the wanted columns of column blocks into `into`, as `[column][BLOCK]` from the first column block's
+/// Copies the wanted columns of column blocks into `into`, as `[column][ROW_BLOCK]` from the first column block's
 /// first column on. Returns `false` if the machine has no vectors for that.
 ///
 /// # Safety
 /// Each pointer in `rows` points to `columns` values. No column block begins past these columns, and every
-/// wanted column is one of them. `into` has room for a block of each wanted column.
+/// wanted column is one of them. `into` has room for 64 values of each wanted column.
 pub(in crate::cpu) unsafe fn columns(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     count: usize,
     columns: usize,
     column_blocks: &[ColumnBlock],
@@ -41,7 +41,7 @@ pub(in crate::cpu) unsafe fn columns(
 /// Groups of sixteen rows, as long as they begin before row `count`: the number of the first row, and the
 /// rows.
 pub(super) fn sixteens(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     count: usize,
 ) -> impl Iterator<Item = (usize, &[*const f32; LANES])> {
     let (sixteens, _) = rows.as_chunks();

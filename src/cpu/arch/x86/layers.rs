@@ -6,7 +6,7 @@ use crate::cpu::{
     cache_line::CacheLine,
     isa::{Isa, isa},
     ranking::{
-        column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ThresholdMasks},
+        column_block::{BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ROW_BLOCK, ThresholdMasks},
         search::{LayeredColumn, Missing},
     },
 };
@@ -16,9 +16,9 @@ use crate::cpu::{
 ///
 /// # Safety
 /// The column block begins within the rows, and each pointer in `rows` has `most` values from the first
-/// column of the column block on. `reached` has a place for every layer.
+/// column of the column block on. `reached` has an element for every layer.
 pub(in crate::cpu) unsafe fn reach(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     most: usize,
     column_block: ColumnBlock,
     layers: &[CacheLine<[f32; BLOCK_COLUMNS]>],
@@ -44,8 +44,8 @@ pub(in crate::cpu) unsafe fn reach(
     }
     const { assert!(MOST_LAYERS == 4) };
     // SAFETY: `isa` has found the kernel's instructions, and the kernel is compiled for this number of
-    // layers. The caller upholds that the rows have `most` columns of the column block and `reached` has a
-    // place for every layer.
+    // layers. The caller upholds that the rows have `most` columns of the column block and `reached` has an
+    // element for every layer.
     unsafe { each!(1 2 3 4) };
     true
 }
@@ -71,14 +71,14 @@ pub(in crate::cpu) unsafe fn add_up(
 
 /// Returns the data for the ranks of one column: the half of each of its layers that has the column, the mask
 /// of its bit there, and the room for its 64 ranks.
-pub(super) fn places<'r, 'o>(
+pub(super) fn of_column<'r, 'o>(
     few: &LayeredColumn,
     reached: &'r [ThresholdMasks],
     out: &'o mut [u8],
     apart: usize,
-) -> (impl Iterator<Item = &'r [u8; BLOCK]>, i8, &'o mut [u8; BLOCK]) {
+) -> (impl Iterator<Item = &'r [u8; ROW_BLOCK]>, i8, &'o mut [u8; ROW_BLOCK]) {
     let half = usize::from(few.lane / 8 % 2);
     let layers = reached[..usize::from(few.count)].iter().map(move |layer| &layer.0[half]);
-    let out = out[few.column as usize * apart..].first_chunk_mut().expect("a block of room");
+    let out = out[few.column as usize * apart..].first_chunk_mut().expect("room for 64 ranks");
     (layers, 1u8.wrapping_shl(few.lane.into()) as i8, out)
 }

@@ -14,7 +14,7 @@ use crate::cpu::{
     isa::{Isa, isa},
     nodes::{Nodes, TOP_LEVELS, TOP_LEVELS_8},
     rows::Rows,
-    window::{BLOCK, Window},
+    window::{ROW_BLOCK, Window},
 };
 
 /// Rows that a kernel of either instruction set walks together.
@@ -52,7 +52,7 @@ impl RowSpans for &Rows<'_> {
 
 impl<T: crate::cpu::Row> RowSpans for Window<'_, T> {
     fn together(&self, row: usize) -> usize {
-        BLOCK - self.block(row).1
+        ROW_BLOCK - self.block(row).1
     }
 }
 
@@ -64,7 +64,7 @@ impl<F: avx512::Source16 + avx2::Source8> Source for F {}
 pub(in crate::cpu) trait VectorRule: avx512::WalkRule16 + avx2::WalkRule8 {}
 impl<R: avx512::WalkRule16 + avx2::WalkRule8> VectorRule for R {}
 
-/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.step` is 1.
+/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.stride` is 1.
 /// Writes the addresses of leaves to `found`, the rows of a tree side by side.
 ///
 /// # Safety

@@ -8,7 +8,7 @@ use crate::cpu::{
     nodes::Compare,
     ranking::{
         count::FAN,
-        search::{BLOCK, CategoryBits, ColumnSearch, Columns, ZeroAside},
+        search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
     },
 };
 
@@ -41,7 +41,7 @@ pub(super) const fn pairs_of(level: u32) -> usize {
 
 /// Looks up 64 category codes in a bit table, and writes the bit of each. Returns `false` if the machine
 /// has no kernel for that.
-pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) -> bool {
+pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; ROW_BLOCK]) -> bool {
     match isa() {
         // SAFETY: `isa` has found AVX-512 F and BW.
         Isa::Avx512 => unsafe { avx512::rank::bits(table, codes, out) },
@@ -56,8 +56,8 @@ pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8
 /// `false` if the machine has no kernel for that.
 pub(in crate::cpu) fn zero_aside<C: Compare>(
     split: &ZeroAside<C>,
-    values: &[C; BLOCK],
-    out: &mut [u8; BLOCK],
+    values: &[C; ROW_BLOCK],
+    out: &mut [u8; ROW_BLOCK],
 ) -> bool {
     match isa() {
         // SAFETY: `isa` has found AVX2, which every processor with AVX-512 has.
@@ -79,22 +79,24 @@ mod tests {
     #[test]
     fn kernels_agree() {
         const COLUMNS: usize = 5;
-        let mut ways: Vec<Ranked> = Vec::new();
+        let mut kernels: Vec<Ranked> = Vec::new();
         if is_x86_feature_detected!("avx2") {
-            ways.push(avx2::rank::each);
+            kernels.push(avx2::rank::each);
         }
         if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw") {
-            ways.push(avx512::rank::each::<false>);
+            kernels.push(avx512::rank::each::<false>);
             if is_x86_feature_detected!("avx512vbmi2") {
-                ways.push(avx512::rank::each::<true>);
+                kernels.push(avx512::rank::each::<true>);
             }
         }
         let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN, f32::MAX];
-        let gaps = BLOCK - odd.len();
-        let gap = |i: usize| (i / BLOCK * gaps + i % BLOCK - odd.len()) as f32 - 12.0 + (i % 2) as f32 * 0.5;
-        let value = |i: usize| odd.get(i % BLOCK).copied().unwrap_or_else(|| gap(i));
-        let values: Vec<f32> = (0..COLUMNS * BLOCK).map(value).collect();
-        let of = Columns { of: &values[..], apart: BLOCK };
+        let gaps = ROW_BLOCK - odd.len();
+        let gap = |i: usize| {
+            (i / ROW_BLOCK * gaps + i % ROW_BLOCK - odd.len()) as f32 - 12.0 + (i % 2) as f32 * 0.5
+        };
+        let value = |i: usize| odd.get(i % ROW_BLOCK).copied().unwrap_or_else(|| gap(i));
+        let values: Vec<f32> = (0..COLUMNS * ROW_BLOCK).map(value).collect();
+        let of = Columns { of: &values[..], apart: ROW_BLOCK };
         for count in 0..=255usize {
             let mut pivots = Vec::new();
             let thresholds: [Vec<f32>; COLUMNS] = std::array::from_fn(|c| {
@@ -113,12 +115,14 @@ mod tests {
                 });
                 let mut together = columns;
                 ColumnSearch::count_runs(&mut together);
-                for (way, columns) in ways.iter().flat_map(|way| [(way, &columns), (way, &together)]) {
-                    let mut out = [0xee; COLUMNS * BLOCK];
-                    // SAFETY: `ways` has only kernels whose instructions have been detected.
-                    unsafe { way(&pivots, columns, of, Columns { of: &mut out, apart: BLOCK }) };
+                for (kernel, columns) in
+                    kernels.iter().flat_map(|kernel| [(kernel, &columns), (kernel, &together)])
+                {
+                    let mut out = [0xee; COLUMNS * ROW_BLOCK];
+                    // SAFETY: `kernels` has only kernels whose instructions have been detected.
+                    unsafe { kernel(&pivots, columns, of, Columns { of: &mut out, apart: ROW_BLOCK }) };
                     for (c, column) in columns.iter().enumerate() {
-                        for (value, rank) in of.column(column.from).iter().zip(&out[c * BLOCK..]) {
+                        for (value, rank) in of.column(column.from).iter().zip(&out[c * ROW_BLOCK..]) {
                             let expected = match value.is_nan() {
                                 true if c == 1 => thresholds[c].len(),
                                 true => 0,

@@ -36,11 +36,11 @@ type Walk = unsafe fn(&Tiles<f32>, &mut Walks, Shape);
 pub(in crate::cpu) fn available(tiles: &Tiles<f32>, rows: &Rows<'_>, row: Span, shape: Shape) -> bool {
     // Kernels gather splits, two words each, with signed 32-bit offsets.
     let small = tiles.len() < i32::MAX as usize / 64;
-    let ordered = row.step == 1 || !shape.rows_inside;
+    let ordered = row.stride == 1 || !shape.rows_inside;
     isa() >= Isa::Avx2 && small && ordered && rows.columns() > 0 && super::fits(rows)
 }
 
-/// Returns the kernel for tiles of `width` places, and its number of walks: `lanes`, or the next number that
+/// Returns the kernel for tiles with room for `width` splits, and its number of walks: `lanes`, or the next number that
 /// has a kernel.
 fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
     match (isa(), width, lanes) {
@@ -89,8 +89,8 @@ pub(in crate::cpu) unsafe fn block(
             let (root, constant) = tiles.start(position);
             let shape = shape.of_trees(tiles, &[position]);
             walks.constants = [constant; MOST];
-            for (part, found) in found.chunks_mut(lanes).enumerate() {
-                walks.data = rows.from(row.at(part * lanes)).as_ptr();
+            for (k, found) in found.chunks_mut(lanes).enumerate() {
+                walks.data = rows.from(row.at(k * lanes)).as_ptr();
                 // Walks past the last row repeat it. Their results are dropped.
                 walks.rows = arrays::from_fn(|l| l.min(found.len() - 1) as u32 * stride);
                 walks.at = [root; MOST];
@@ -105,10 +105,10 @@ pub(in crate::cpu) unsafe fn block(
     }
     for (r, found) in found.chunks_exact_mut(tree.count.max(1)).enumerate().take(row.count) {
         walks.data = rows.from(row.at(r)).as_ptr();
-        for (part, found) in found.chunks_mut(lanes).enumerate() {
+        for (k, found) in found.chunks_mut(lanes).enumerate() {
             let mut positions = [0; MOST];
             for (l, position) in positions.iter_mut().enumerate() {
-                *position = tree.at(part * lanes + l.min(found.len() - 1));
+                *position = tree.at(k * lanes + l.min(found.len() - 1));
                 (walks.at[l], walks.constants[l]) = tiles.start(*position);
             }
             let shape = shape.of_trees(tiles, &positions[..found.len()]);
@@ -121,8 +121,8 @@ pub(in crate::cpu) unsafe fn block(
     }
 }
 
-/// The kernel of an instruction set for `L` walks of tiles with `P` places. A register has `LANES` places.
-/// Each instruction set has a function `outcomes` that decides the tiles in a register.
+/// The kernel of an instruction set for `L` walks of tiles with room for `P` splits. A register has room for `LANES`
+/// splits. Each instruction set has a function `outcomes` that decides the tiles in a register.
 macro_rules! kernels {
     ($features:literal, $lanes:literal) => {
         /// Lanes of a register, each with one split.
@@ -164,8 +164,8 @@ macro_rules! kernels {
                 }
                 for l in 0..L {
                     let own = outcome[l / each] >> (l % each * P) & ((1 << P) - 1);
-                    // SAFETY: the caller upholds that walks stay inside the tiles. `own` has no bit of a
-                    // place without a split, because such a place sends every row left.
+                    // SAFETY: the caller upholds that walks stay inside the tiles. `own` has no bit of an
+                    // entry without a split, because such an entry sends every row left.
                     let next = unsafe { tiles.child(from[l], walks.constants[l], own) };
                     at[l] = if open[l] { next } else { at[l] };
                 }

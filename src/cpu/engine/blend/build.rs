@@ -2,7 +2,7 @@
 
 use super::{
     evaluate::padded,
-    groups::{BLOCK, Blend, FLIPPED_BIT, Group, LeafGroup, MOST_LEAVES, Split, Tree},
+    groups::{Blend, FLIPPED_BIT, Group, LeafGroup, MOST_LEAVES, ROW_BLOCK, Split, Tree},
 };
 use crate::cpu::cache_line::CacheLine;
 use crate::{
@@ -42,7 +42,7 @@ enum GroupChild {
     Group(usize),
 }
 
-/// A group before it gets a place in a [`Blend`].
+/// A group before it is put into a [`Blend`].
 struct Draft {
     kind: GroupKind,
     /// The splits, level by level.
@@ -71,8 +71,8 @@ pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, flipped: bool
         exits: Vec::new(),
         values: Vec::new(),
         planes: Vec::new(),
-        blocks: MOST_LEAVES,
-        columns_end: forest.features.len() * BLOCK,
+        buffers: MOST_LEAVES,
+        columns_end: forest.features.len() * ROW_BLOCK,
         flipped,
     };
     for position in 0..packed.roots.len() {
@@ -91,10 +91,10 @@ struct Grouping {
     nodes: Vec<PrunedNode>,
     best: Vec<Option<Best>>,
     groups: Vec<Draft>,
-    /// Splits that replace groups if each level asks one question: one for each level, from the last level
+    /// Splits that replace groups if each level repeats one split: one for each level, from the last level
     /// up.
     levels: Vec<Split>,
-    /// The address of each exit, by exit number. A group above exits that has empty places gives
+    /// The address of each exit, by exit number. A group above exits that has gaps gives
     /// several numbers to some exits.
     exits: Vec<u32>,
     root: GroupChild,
@@ -120,26 +120,26 @@ impl Grouping {
             let root = GroupChild::Exit(0);
             return Some(Self { nodes, best: Vec::new(), groups: Vec::new(), levels, exits, root });
         }
-        // Empty places in groups take exit numbers. If that takes too many, no group has an empty
-        // place, and each exit has one number.
+        // Gaps in groups take exit numbers. If that takes too many, no group has a gap, and each
+        // exit has one number.
         let roomy = Self::with(&nodes, top, true);
         Some(if roomy.exits.len() <= MOST_LEAVES { roomy } else { Self::with(&nodes, top, false) })
     }
 
-    fn with(nodes: &[PrunedNode], root: usize, allow_empty_places: bool) -> Self {
+    fn with(nodes: &[PrunedNode], root: usize, allow_gaps: bool) -> Self {
         let (nodes, best) = (nodes.to_vec(), vec![None; nodes.len()]);
         let (groups, levels, exits) = (Vec::new(), Vec::new(), Vec::new());
         let mut grouping = Self { nodes, best, groups, levels, exits, root: GroupChild::Exit(0) };
         // Children stand before their parents.
         for node in 0..grouping.nodes.len() {
-            grouping.best[node] = grouping.choose(node, node == root, allow_empty_places);
+            grouping.best[node] = grouping.choose(node, node == root, allow_gaps);
         }
         grouping.root = grouping.emit(root);
         grouping
     }
 
     /// Returns the best group at a node whose descendants have theirs. Returns `None` at an exit.
-    fn choose(&self, node: usize, root: bool, allow_empty_places: bool) -> Option<Best> {
+    fn choose(&self, node: usize, root: bool, allow_gaps: bool) -> Option<Best> {
         let PrunedNode::Split { .. } = self.nodes[node] else { return None };
         let costs = &Machine::here().blend;
         let mut best: Option<Best> = None;
@@ -157,7 +157,7 @@ impl Grouping {
         for levels in 1..=3u32 {
             let (splits, below) = self.spread(node, levels, levels);
             let bottom = below.iter().all(|n| self.best[*n].is_none());
-            if bottom && (allow_empty_places || splits.iter().all(Option::is_some)) {
+            if bottom && (allow_gaps || splits.iter().all(Option::is_some)) {
                 take(GroupKind::LeafGroup(levels), levels, costs.bottom[levels as usize - 1], &below);
             }
             take(GroupKind::Seven, levels, costs.seven, &below);
@@ -172,7 +172,7 @@ impl Grouping {
 
     /// Returns the splits of the first `levels` levels from a node on, level by level, and the nodes
     /// below them from left to right, in a group with room for `room` levels. A branch that ends sooner
-    /// fills all places below its end.
+    /// fills all children below its end.
     fn spread(&self, node: usize, levels: u32, room: u32) -> (Vec<Option<Split>>, Vec<usize>) {
         let (mut splits, mut row) = (Vec::new(), vec![node]);
         for level in 0..room {
@@ -180,7 +180,7 @@ impl Grouping {
             for n in row {
                 match self.nodes[n] {
                     // A parent's index is greater than those of its children, so a node that fills
-                    // places is not its own child.
+                    // gaps is not its own child.
                     PrunedNode::Split { split, children } if level < levels => {
                         splits.push(Some(split));
                         next.extend(children);
@@ -208,7 +208,7 @@ impl Grouping {
             GroupKind::One => 1,
         };
         let (splits, below) = self.spread(node, levels, room);
-        // An empty place has threshold 0. No row goes left of it, and both sides have the same child.
+        // A gap has threshold 0. No row goes left of it, and both sides have the same child.
         let splits = splits.into_iter().map(Option::unwrap_or_default).collect();
         let mut children: Vec<GroupChild> = Vec::with_capacity(below.len());
         for (i, n) in below.iter().enumerate() {
@@ -229,8 +229,8 @@ impl Grouping {
     }
 }
 
-/// Returns the splits and the exits of a full tree of at least two levels each of which asks one
-/// question: one split for each level, from the last level up. Returns `None` for any other tree.
+/// Returns the splits and the exits of a full tree of at least two levels each of which repeats one
+/// split: one split for each level, from the last level up. Returns `None` for any other tree.
 fn levels_of(nodes: &[PrunedNode], root: usize) -> Option<(Vec<Split>, Vec<u32>)> {
     let (mut levels, mut row) = (Vec::new(), vec![root]);
     loop {
@@ -280,7 +280,7 @@ fn pruned(
             PackedNode::Split { predicate: Predicate::Less { threshold }, feature, .. } => {
                 // A threshold outside this range fits no byte: ranks are below 256.
                 let threshold = (0.0..256.0).contains(&threshold.0).then_some(threshold.0 as u8)?;
-                let column = feature.checked_mul(BLOCK as u32)?;
+                let column = feature.checked_mul(ROW_BLOCK as u32)?;
                 let [left, right] = [Side::Left, Side::Right].map(|side| step(address, side));
                 let children = [
                     pruned(packed, position, left, levels - 1, nodes)?,
@@ -296,13 +296,13 @@ fn pruned(
 }
 
 impl Blend {
-    /// Adds a tree's groups. The result of a group goes into a block that no other group still needs.
+    /// Adds a tree's groups. The result of a group goes into a buffer that no other group still needs.
     fn push(&mut self, forest: &Forest, packed: &Packed, grouping: Grouping) -> Tree {
         let Grouping { groups, levels, exits, root, .. } = grouping;
         let mut order: Vec<usize> = (0..groups.len()).collect();
         order.sort_by_key(|g| groups[*g].kind);
         let starts = self.counts();
-        let mut places = vec![0u16; groups.len()];
+        let mut outs = vec![0u16; groups.len()];
         let mut free: Vec<u16> = Vec::new();
         let mut used = MOST_LEAVES as u16;
         for g in order {
@@ -313,12 +313,12 @@ impl Blend {
                 .map(|(i, child)| match child {
                     GroupChild::Exit(leaf) => u16::from(*leaf),
                     GroupChild::Group(g) => {
-                        // Only this group reads that block, and it reads before it writes its own
+                        // Only this group reads that buffer, and it reads before it writes its own
                         // result.
                         if i == 0 || children[i - 1] != *child {
-                            free.push(places[*g]);
+                            free.push(outs[*g]);
                         }
-                        places[*g]
+                        outs[*g]
                     }
                 })
                 .collect();
@@ -326,7 +326,7 @@ impl Blend {
                 used += 1;
                 used - 1
             });
-            places[g] = out;
+            outs[g] = out;
             let first = children[0] as u8;
             match kind {
                 GroupKind::LeafGroup(1) => {
@@ -349,7 +349,7 @@ impl Blend {
                 }
             }
         }
-        self.blocks = self.blocks.max(usize::from(used));
+        self.buffers = self.buffers.max(usize::from(used));
         let ends = self.counts();
         let range = |i: usize| (starts[i], ends[i]);
         let first = self.exits.len() as u32;
@@ -370,12 +370,13 @@ impl Blend {
             #[cfg(target_arch = "x86_64")]
             if match self.flipped {
                 true => matches!(count, 32 | 64),
-                false => count >= BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
+                false => count >= ROW_BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
             } {
                 let plane = |byte: usize, first: usize| {
                     CacheLine(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
                 };
-                let lines = (0..4).flat_map(|byte| (0..count).step_by(BLOCK).map(move |first| (byte, first)));
+                let lines =
+                    (0..4).flat_map(|byte| (0..count).step_by(ROW_BLOCK).map(move |first| (byte, first)));
                 self.planes.extend(lines.map(|(byte, first)| plane(byte, first)));
             }
         }
@@ -390,7 +391,7 @@ impl Blend {
             groups_of_1: range(5),
             root: match root {
                 GroupChild::Exit(leaf) => u16::from(leaf),
-                GroupChild::Group(g) => places[g],
+                GroupChild::Group(g) => outs[g],
             },
             exits: (first, count),
             cut,

@@ -7,11 +7,11 @@
 //! load that depends on a row. The work is proportional to the number of splits: a full tree of depth 8
 //! takes 255 compares for 64 rows, where walks take 512.
 //!
-//! A tree whose levels ask one question each (CatBoost's trees) takes one compare for each level, which
+//! A tree whose levels repeat one split each (CatBoost's trees) takes one compare for each level, which
 //! gives one bit of the exit number.
 //!
 //! Splits are grouped, so that most of the exit numbers that they find stay in registers. Groups take the last one to
-//! three levels above leaves, and above those three levels at a time. A group may have empty places. An empty place is
+//! three levels above leaves, and above those three levels at a time. A group may have gaps. A gap is
 //! a split with the same child on both sides, and costs less than a separate group. A tree is made of the groups with
 //! the least total cost, found from its leaves up.
 
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 
 use super::{
     build,
-    groups::{BLOCK, Blend, LeafValues, MOST_LEAVES, Tree, of},
+    groups::{Blend, LeafValues, MOST_LEAVES, ROW_BLOCK, Tree, of},
 };
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::{Isa, isa};
@@ -33,11 +33,11 @@ use crate::{
 /// Maximum number of row blocks that are evaluated together.
 pub(super) const MOST_ROW_BLOCKS: usize = 4;
 
-/// Working memory for the row blocks that are evaluated together. Each has one constant block for each
-/// exit number, and then blocks for the results of groups.
+/// Working memory for the row blocks that are evaluated together. Each has one constant buffer for each
+/// exit number, and then buffers for the results of groups.
 #[derive(Debug, Default)]
 pub(in crate::cpu) struct Values {
-    pub(super) blocks: [Vec<CacheLine<[u8; BLOCK]>>; MOST_ROW_BLOCKS],
+    pub(super) buffers: [Vec<CacheLine<[u8; ROW_BLOCK]>>; MOST_ROW_BLOCKS],
 }
 
 /// A tree's leaves, by exit number.
@@ -62,7 +62,7 @@ pub(in crate::cpu) type Room = CacheLine<[f32; MOST_LEAVES]>;
 
 /// Lends `f` working memory for a blend's groups. Each thread keeps its memory for the next call.
 pub(in crate::cpu) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
-    thread_local!(static VALUES: RefCell<Values> = const { RefCell::new(Values { blocks: [const { Vec::new() }; MOST_ROW_BLOCKS] }) });
+    thread_local!(static VALUES: RefCell<Values> = const { RefCell::new(Values { buffers: [const { Vec::new() }; MOST_ROW_BLOCKS] }) });
     let mut values = VALUES.with(RefCell::take);
     blend.prepare(&mut values);
     f(&mut values);
@@ -73,8 +73,8 @@ impl<'r> Leaves<'r> {
     /// Copies this tree's leaf values from `values` to `room` and returns them. `values` are other leaf
     /// values than the forest's own, by leaf slot.
     pub(in crate::cpu) fn filled(&self, values: &[f32], room: &'r mut Room) -> LeafValues<'r> {
-        for (place, slot) in room.0.iter_mut().zip(self.slots) {
-            *place = values[*slot as usize];
+        for (value, slot) in room.0.iter_mut().zip(self.slots) {
+            *value = values[*slot as usize];
         }
         LeafValues { singles: &room.0[..padded(self.slots.len())], planes: &[] }
     }
@@ -151,14 +151,14 @@ impl Blend {
         GroupExits::Leaves(Leaves { slots, values: LeafValues { singles: flat(values), planes } })
     }
 
-    /// Makes room in `values` for the results of groups, and fills the constant blocks.
+    /// Makes room in `values` for the results of groups, and fills the constant buffers.
     pub(in crate::cpu) fn prepare(&self, values: &mut Values) {
         let together = if self.together() { MOST_ROW_BLOCKS } else { 1 };
-        for blocks in &mut values.blocks[..together] {
-            let constants = blocks.len().min(MOST_LEAVES);
-            blocks.resize(self.blocks.max(blocks.len()), CacheLine([0; BLOCK]));
-            for (leaf, block) in blocks.iter_mut().enumerate().take(MOST_LEAVES).skip(constants) {
-                *block = CacheLine([leaf as u8; BLOCK]);
+        for buffers in &mut values.buffers[..together] {
+            let constants = buffers.len().min(MOST_LEAVES);
+            buffers.resize(self.buffers.max(buffers.len()), CacheLine([0; ROW_BLOCK]));
+            for (leaf, buffer) in buffers.iter_mut().enumerate().take(MOST_LEAVES).skip(constants) {
+                *buffer = CacheLine([leaf as u8; ROW_BLOCK]);
             }
         }
     }
@@ -166,28 +166,33 @@ impl Blend {
     /// Returns the exit number of each row of a row block in the tree at a position. `ranks` are
     /// `[column][row]`, with the bit [`FLIPPED_BIT`](super::groups::FLIPPED_BIT) flipped if [`Blend::flipped`] says so.
     #[inline]
-    pub(in crate::cpu) fn evaluate(&self, position: usize, ranks: &[u8], values: &mut Values) -> [u8; BLOCK] {
-        let Some(tree) = &self.trees[position] else { return [0; BLOCK] };
-        let blocks = &mut values.blocks[0][..];
-        assert!(ranks.len() >= self.columns_end && blocks.len() >= self.blocks);
+    pub(in crate::cpu) fn evaluate(
+        &self,
+        position: usize,
+        ranks: &[u8],
+        values: &mut Values,
+    ) -> [u8; ROW_BLOCK] {
+        let Some(tree) = &self.trees[position] else { return [0; ROW_BLOCK] };
+        let buffers = &mut values.buffers[0][..];
+        assert!(ranks.len() >= self.columns_end && buffers.len() >= self.buffers);
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: `available` says that the machine has AVX-512, and only a machine with AVX2 builds a flipped
-            // blend. The assertion above checks that `ranks` has every column that a split names and that `blocks` has
-            // every block that a group names.
+            // blend. The assertion above checks that `ranks` has every column that a split names and that `buffers` has
+            // every buffer that a group names.
             unsafe {
                 if crate::cpu::arch::x86::avx512::blend::available() && !self.flipped {
                     return crate::cpu::arch::x86::avx512::blend::numbers(
                         self,
                         tree,
                         ranks.as_ptr(),
-                        blocks.as_mut_ptr(),
+                        buffers.as_mut_ptr(),
                     );
                 }
                 if self.flipped {
-                    let (ranks, blocks) = ([ranks.as_ptr()], [blocks.as_mut_ptr()]);
+                    let (ranks, buffers) = ([ranks.as_ptr()], [buffers.as_mut_ptr()]);
                     let [CacheLine(numbers)] =
-                        crate::cpu::arch::x86::avx2::blend::evaluate(self, tree, ranks, blocks);
+                        crate::cpu::arch::x86::avx2::blend::evaluate(self, tree, ranks, buffers);
                     return numbers;
                 }
             }
@@ -195,17 +200,17 @@ impl Blend {
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon {
             // SAFETY: `isa` says that the machine has NEON. The assertion above checks that `ranks` has
-            // every column that a split names and that `blocks` has every block that a group names.
+            // every column that a split names and that `buffers` has every buffer that a group names.
             return unsafe {
                 crate::cpu::arch::aarch64::neon::blend::evaluate(
                     self,
                     tree,
                     ranks.as_ptr(),
-                    blocks.as_mut_ptr(),
+                    buffers.as_mut_ptr(),
                 )
             };
         }
-        crate::cpu::arch::portable::blend::evaluate(self, tree, ranks, blocks)
+        crate::cpu::arch::portable::blend::evaluate(self, tree, ranks, buffers)
     }
 
     /// Returns whether the machine has a kernel for [`Blend::add_together`].
@@ -236,20 +241,20 @@ impl Blend {
         {
             assert!(ranks.iter().all(|ranks| ranks.len() >= self.columns_end));
             assert!(own.singles.len() >= padded(tree.exits.1 as usize));
-            assert!(values.blocks.iter().all(|blocks| blocks.len() >= self.blocks));
+            assert!(values.buffers.iter().all(|buffers| buffers.len() >= self.buffers));
             let ranks = ranks.map(<[u8]>::as_ptr);
-            let mut blocks = [std::ptr::null_mut(); R];
-            blocks.iter_mut().zip(&mut values.blocks).for_each(|(at, blocks)| *at = blocks.as_mut_ptr());
+            let mut buffers = [std::ptr::null_mut(); R];
+            buffers.iter_mut().zip(&mut values.buffers).for_each(|(at, buffers)| *at = buffers.as_mut_ptr());
             // SAFETY: `together` says that the machine has the kernel. The assertions above check that
-            // ranks and blocks have what splits and groups name, and that `own` has a value for each
+            // ranks and buffers have what splits and groups name, and that `own` has a value for each
             // exit number. `own` has planes only where `build` has found that the machine permutes
             // bytes.
             unsafe {
                 match self.flipped {
                     false => {
-                        crate::cpu::arch::x86::avx512::blend::add_up(self, tree, ranks, blocks, own, sums)
+                        crate::cpu::arch::x86::avx512::blend::add_up(self, tree, ranks, buffers, own, sums)
                     }
-                    true => crate::cpu::arch::x86::avx2::blend::add_up(self, tree, ranks, blocks, own, sums),
+                    true => crate::cpu::arch::x86::avx2::blend::add_up(self, tree, ranks, buffers, own, sums),
                 }
             }
             return true;
@@ -263,8 +268,8 @@ impl Blend {
 /// # Safety
 /// Every number is below the number of values in `own`, which is a power of two and at least 16.
 #[inline]
-pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
-    let count = sums.len().min(BLOCK);
+pub(in crate::cpu) unsafe fn add(numbers: &[u8; ROW_BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
+    let count = sums.len().min(ROW_BLOCK);
     #[cfg(target_arch = "x86_64")]
     if isa() >= Isa::Avx2 {
         // SAFETY: `isa` says that the machine has AVX2. The caller upholds that every number is below

@@ -1,7 +1,7 @@
 //! Trees as groups of splits: plain data that the kernels of every instruction set evaluate.
 
 /// Rows that are evaluated together, which is also the number of bytes of one column of their ranks.
-pub(in crate::cpu) use crate::cost::BLOCK;
+pub(in crate::cpu) use crate::cost::ROW_BLOCK;
 use crate::cpu::cache_line::CacheLine;
 
 /// Maximum number of leaves of a tree. The number of an exit is a byte.
@@ -33,7 +33,7 @@ pub(in crate::cpu) struct LeafGroup<const SPLITS: usize> {
     pub(in crate::cpu) splits: [Split; SPLITS],
     /// The exit number of the leftmost leaf.
     pub(in crate::cpu) first: u8,
-    /// The block that takes the exit numbers that the group finds.
+    /// The buffer that takes the exit numbers that the group finds.
     pub(in crate::cpu) out: u16,
 }
 
@@ -42,24 +42,23 @@ pub(in crate::cpu) struct LeafGroup<const SPLITS: usize> {
 pub(in crate::cpu) struct Group<const SPLITS: usize, const CHILDREN: usize> {
     /// The splits, level by level.
     pub(in crate::cpu) splits: [Split; SPLITS],
-    /// The blocks with the children's exit numbers, from left to right.
+    /// The buffers with the children's exit numbers, from left to right.
     pub(in crate::cpu) children: [u16; CHILDREN],
-    /// The block that takes the exit numbers that the group finds.
+    /// The buffer that takes the exit numbers that the group finds.
     pub(in crate::cpu) out: u16,
 }
 
-/// The parts of one tree in the lists of a [`Blend`], in the order in which they are evaluated. Each
-/// part is a range.
+/// The ranges of one tree in the lists of a [`Blend`], in the order in which they are evaluated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::cpu) struct Tree {
     pub(in crate::cpu) leaf_groups: [(u32, u32); 3],
     pub(in crate::cpu) groups_of_7: (u32, u32),
     pub(in crate::cpu) groups_of_3: (u32, u32),
     pub(in crate::cpu) groups_of_1: (u32, u32),
-    /// Range in [`Blend::levels`] of a tree whose levels ask one question each, from the last level up.
+    /// Range in [`Blend::levels`] of a tree whose levels repeat one split each, from the last level up.
     /// Such a tree has no groups.
     pub(in crate::cpu) levels: (u32, u32),
-    /// The block that has the exit number of each row after the last group.
+    /// The buffer that has the exit number of each row after the last group.
     pub(in crate::cpu) root: u16,
     /// First exit in [`Blend::exits`], and number of exits.
     pub(super) exits: (u32, u32),
@@ -81,7 +80,7 @@ pub(in crate::cpu) struct Blend {
     pub(in crate::cpu) groups_of_7: Vec<Group<7, 8>>,
     pub(in crate::cpu) groups_of_3: Vec<Group<3, 4>>,
     pub(in crate::cpu) groups_of_1: Vec<Group<1, 2>>,
-    /// The splits of trees whose levels ask one question each.
+    /// The splits of trees whose levels repeat one split each.
     pub(in crate::cpu) levels: Vec<Split>,
     /// The exits of all trees, each tree's from left to right: leaf slots, or addresses if the tree is
     /// cut.
@@ -91,10 +90,10 @@ pub(in crate::cpu) struct Blend {
     pub(super) values: Vec<CacheLine<[f32; 16]>>,
     /// The leaf values once more, byte by byte, on a machine that permutes bytes: see
     /// [`LeafValues::planes`].
-    pub(super) planes: Vec<CacheLine<[u8; BLOCK]>>,
-    /// Blocks of working memory for one row block: a constant for each exit number, and the results of
+    pub(super) planes: Vec<CacheLine<[u8; ROW_BLOCK]>>,
+    /// Buffers of 64 bytes for one row block: a constant for each exit number, and the results of
     /// groups.
-    pub(super) blocks: usize,
+    pub(super) buffers: usize,
     /// Bytes of the ranks of one row block.
     pub(super) columns_end: usize,
     /// Whether thresholds have the bit [`FLIPPED_BIT`] flipped, so that ranks need it flipped, too.
@@ -117,5 +116,5 @@ pub(in crate::cpu) struct LeafValues<'a> {
     /// permute of bytes serves as many rows as a register has bytes. A permute of values serves a
     /// quarter of these rows and reads more registers, and without either the values are gathered.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(in crate::cpu) planes: &'a [CacheLine<[u8; BLOCK]>],
+    pub(in crate::cpu) planes: &'a [CacheLine<[u8; ROW_BLOCK]>],
 }

@@ -20,7 +20,7 @@ use crate::{
     cpu::{cache_line::CacheLine, cached::ranks_fit, engines::Engine, rows::Row, sink::Sink, window::Window},
 };
 use evaluate::{GroupExits, Room, Values};
-use groups::{BLOCK, Blend, LeafValues, MOST_LEAVES};
+use groups::{Blend, LeafValues, MOST_LEAVES, ROW_BLOCK};
 
 /// The engine that evaluates trees by blends. It has one blend for each number of levels that walks of
 /// the plan ask for.
@@ -76,7 +76,7 @@ impl BlockEngine for Blends {
         let seconds = |columns| by_levels.iter().map(|(_, blend)| blend.seconds(columns)).reduce(f64::max);
         // Walks read ranks, too, so the cost of ranking is on neither side.
         let rows = seconds((0, 0))? / (Machine::here().ways.row_step * wanted.nodes.steps() as f64);
-        let from = (rows.ceil() as usize).clamp(1, BLOCK);
+        let from = (rows.ceil() as usize).clamp(1, ROW_BLOCK);
         let block = seconds(wanted.ranked)?;
         let vectors = Vectors::can_serve(plan, forest.features.len(), wanted.scalar);
         let vector_rows = vectors.then(|| Machine::here().walk.rows_one_by_one());
@@ -84,7 +84,7 @@ impl BlockEngine for Blends {
     }
 
     fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
-        matches!(source, Source::Ranks(_)) && block.row.step == 1 && self.of(block.shape).is_some()
+        matches!(source, Source::Ranks(_)) && block.row.stride == 1 && self.of(block.shape).is_some()
     }
 
     unsafe fn run<T: Row, S: Sink>(
@@ -106,7 +106,7 @@ impl BlockEngine for Blends {
     }
 
     fn seconds(&self, rows: usize) -> f64 {
-        self.block * rows.div_ceil(BLOCK) as f64
+        self.block * rows.div_ceil(ROW_BLOCK) as f64
     }
 
     fn bytes(&self) -> usize {
@@ -145,7 +145,7 @@ impl FallbackWalks<'_> {
     }
 
     /// Takes the walks of one tree on, each from the exit that its row has reached. All rows lie in one
-    /// block of the window.
+    /// row block of the window.
     ///
     /// # Safety
     /// The window holds the rows. `exits` are addresses of nodes of the tree at `position`, from where
@@ -159,13 +159,13 @@ impl FallbackWalks<'_> {
         found: &mut LeafAddresses,
         sink: S,
     ) {
-        let mut addresses = [0; BLOCK];
+        let mut addresses = [0; ROW_BLOCK];
         let last = numbers.len() - 1;
         for (l, address) in addresses.iter_mut().enumerate() {
             *address = exits[usize::from(numbers[l.min(last)])];
         }
         let from = WalkStarts { position, addresses: &addresses };
-        // SAFETY: the caller upholds that the window holds the rows in one block. Every address is an
+        // SAFETY: the caller upholds that the window holds the rows in one row block. Every address is an
         // exit of the tree. `vector_rows` is a number of rows only where the machine has vector
         // kernels.
         unsafe {
@@ -229,23 +229,23 @@ unsafe fn evaluate_tree<S: Sink>(
         GroupExits::Leaves(leaves) => sink.values(leaves, room),
         GroupExits::Addresses(_) => LeafValues::default(),
     };
-    let mut take = |first: usize, place: usize, count: usize, numbers: [u8; BLOCK]| {
+    let mut take = |first: usize, offset: usize, count: usize, numbers: [u8; ROW_BLOCK]| {
         let leaves = match exits {
             GroupExits::Leaves(leaves) => leaves,
             GroupExits::Addresses(exits) => {
-                let row = Span { start: first, step: 1, count };
+                let row = Span { start: first, stride: 1, count };
                 // SAFETY: the caller upholds that the window holds the rows. The exits are addresses of
-                // the tree, and `evaluate` finds only numbers of its exits. The rows lie in one block,
-                // because `count` ends with the block.
-                return unsafe { rest.walk_on(row, position, (exits, &numbers[place..]), found, sink) };
+                // the tree, and `evaluate` finds only numbers of its exits. The rows lie in one row block,
+                // because `count` ends with it.
+                return unsafe { rest.walk_on(row, position, (exits, &numbers[offset..]), found, sink) };
             }
         };
         match sink.sums(first, count, position) {
             // SAFETY: `evaluate` finds only numbers of the tree's exits. Each of these has a leaf value
             // in `own`, which is padded to a power of two and at least 16.
-            Some(sums) if place == 0 => unsafe { evaluate::add(&numbers, own, sums) },
+            Some(sums) if offset == 0 => unsafe { evaluate::add(&numbers, own, sums) },
             _ => {
-                for (l, number) in numbers[place..place + count].iter().enumerate() {
+                for (l, number) in numbers[offset..offset + count].iter().enumerate() {
                     sink.slot(first + l, position, leaves.slots[usize::from(*number)] as usize);
                 }
             }
@@ -257,13 +257,13 @@ unsafe fn evaluate_tree<S: Sink>(
         let first = row.at(done);
         let left = row.count - done;
         let block = |row| if blend.flipped() { rest.ranks.flipped_block(row) } else { rest.ranks.block(row) };
-        let (bytes, place) = block(first);
+        let (bytes, offset) = block(first);
         // Row blocks that are evaluated together share the loads of a tree's groups.
         macro_rules! together {
             ($blocks:literal) => {
-                if together && place == 0 && left > ($blocks - 1) * BLOCK {
-                    let count = left.min($blocks * BLOCK);
-                    let ranks: [_; $blocks] = std::array::from_fn(|k| block(first + k * BLOCK).0);
+                if together && offset == 0 && left > ($blocks - 1) * ROW_BLOCK {
+                    let count = left.min($blocks * ROW_BLOCK);
+                    let ranks: [_; $blocks] = std::array::from_fn(|k| block(first + k * ROW_BLOCK).0);
                     if let Some(sums) = sink.sums(first, count, position)
                         && blend.add_together(position, ranks, own, values, sums)
                     {
@@ -276,8 +276,8 @@ unsafe fn evaluate_tree<S: Sink>(
         together!(4);
         together!(2);
         together!(1);
-        let count = left.min(BLOCK - place);
+        let count = left.min(ROW_BLOCK - offset);
         done += count;
-        take(first, place, count, blend.evaluate(position, bytes, values));
+        take(first, offset, count, blend.evaluate(position, bytes, values));
     }
 }

@@ -1,9 +1,9 @@
-//! Compares each way to evaluate a tree with the reference interpreter.
+//! Compares each kernel that evaluates a tree with the reference interpreter.
 
 use super::{
     build,
     evaluate::{GroupExits, Leaves, MOST_ROW_BLOCKS, add, with_values},
-    groups::{BLOCK, Blend, FLIPPED_BIT, LeafValues},
+    groups::{Blend, FLIPPED_BIT, LeafValues, ROW_BLOCK},
 };
 use crate::cpu::arch::portable::blend as portable;
 #[cfg(target_arch = "x86_64")]
@@ -56,7 +56,7 @@ enum Grows {
     Anyhow,
     /// The last leaf, so that trees are chains.
     Downwards,
-    /// The highest leaf, and each level asks one question.
+    /// The highest leaf, and each level repeats one split.
     ByLevel,
 }
 
@@ -106,9 +106,9 @@ fn tree(leaves: usize, grows: Grows, columns: usize, random: &mut Seeded) -> For
 fn block(forest: &Forest, random: &mut Seeded) -> (Vec<u8>, Vec<u32>) {
     let columns = forest.features.len();
     let ranks: Vec<u8> =
-        (0..columns * BLOCK).map(|_| [0, 255, random.below(256) as u8][random.below(3)]).collect();
-    let row = |r: usize| (0..columns).map(|c| f32::from(ranks[c * BLOCK + r])).collect::<Vec<_>>();
-    let slots = (0..BLOCK).map(|r| reference::leaf_slots(forest, &row(r))[0]).collect();
+        (0..columns * ROW_BLOCK).map(|_| [0, 255, random.below(256) as u8][random.below(3)]).collect();
+    let row = |r: usize| (0..columns).map(|c| f32::from(ranks[c * ROW_BLOCK + r])).collect::<Vec<_>>();
+    let slots = (0..ROW_BLOCK).map(|r| reference::leaf_slots(forest, &row(r))[0]).collect();
     (ranks, slots)
 }
 
@@ -136,12 +136,13 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
             };
             let blend = built(false);
             let [(ranks, slots), (others, other_slots)] = [(); 2].map(|()| block(&forest, &mut random));
-            let of = |numbers: [u8; BLOCK]| numbers.map(|n| leaves_of(&blend).slots[usize::from(n)]).to_vec();
+            let of =
+                |numbers: [u8; ROW_BLOCK]| numbers.map(|n| leaves_of(&blend).slots[usize::from(n)]).to_vec();
             let what = format!("{leaves} leaves, {grows:?}");
             with_values(&blend, |values| {
                 assert_eq!(of(blend.evaluate(0, &ranks, values)), slots, "{what}");
                 // Each leaf value is an exit number, so a sum says which exit was found.
-                let mut sums = [0.0; MOST_ROW_BLOCKS * BLOCK];
+                let mut sums = [0.0; MOST_ROW_BLOCKS * ROW_BLOCK];
                 let own = LeafValues { singles: &NUMBERS, planes: &[] };
                 let together = [&others[..], &ranks, &ranks, &others];
                 let expected = [&other_slots[..], &slots, &slots, &other_slots].concat();
@@ -150,23 +151,23 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
                     sums.iter().map(|number| slots[*number as usize]).collect::<Vec<u32>>()
                 };
                 if blend.add_together(0, together, own, values, &mut sums) {
-                    assert_eq!(named(&blend, &sums), expected, "{what}, four blocks");
+                    assert_eq!(named(&blend, &sums), expected, "{what}, four row blocks");
                 }
                 let tree = &blend.trees[0].expect("the tree");
-                let found = portable::evaluate(&blend, tree, &others, &mut values.blocks[0]);
+                let found = portable::evaluate(&blend, tree, &others, &mut values.buffers[0]);
                 assert_eq!(of(found), other_slots, "{what}, without vectors");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
                     let flipped = built(true);
                     let found = flipped.evaluate(0, &given(&flipped, &ranks), values);
                     assert_eq!(of(found), slots, "{what}, with AVX2");
-                    let mut sums = [0.0; MOST_ROW_BLOCKS * BLOCK];
+                    let mut sums = [0.0; MOST_ROW_BLOCKS * ROW_BLOCK];
                     let together = together.map(|ranks| given(&flipped, ranks));
                     let together = together.each_ref().map(|ranks| &ranks[..]);
                     with_values(&flipped, |values| {
                         assert!(flipped.add_together(0, together, own, values, &mut sums));
                     });
-                    assert_eq!(named(&flipped, &sums), expected, "{what}, four blocks with AVX2");
+                    assert_eq!(named(&flipped, &sums), expected, "{what}, four row blocks with AVX2");
                 }
             });
         }
@@ -208,7 +209,7 @@ fn sums_take_the_values_of_the_leaves() {
                 // Runs with the planes that the machine keeps, and without planes.
                 for own in [own, LeafValues { planes: &[], ..own }] {
                     let mut sums = vec![0.5f32; count];
-                    let done = match count.div_ceil(BLOCK) {
+                    let done = match count.div_ceil(ROW_BLOCK) {
                         1 => blend.add_together(0, [a], own, values, &mut sums),
                         2 => blend.add_together(0, [a, b], own, values, &mut sums),
                         _ => blend.add_together(0, [a, b, c, d], own, values, &mut sums),
@@ -230,7 +231,7 @@ fn more_leaves_than_a_byte_counts_are_left_to_walks() {
 }
 
 #[test]
-fn one_question_a_level_is_one_compare_a_level() {
+fn one_split_a_level_is_one_compare_a_level() {
     let mut random = Seeded(2);
     for depth in 2..=8 {
         let blend =
@@ -269,7 +270,7 @@ fn a_cut_tree_leaves_off_where_the_row_has_come() {
                     while let PackedNode::Split { feature, predicate, missing, .. } =
                         packed.nodes[at as usize]
                     {
-                        let rank = f64::from(ranks[feature as usize * BLOCK + r]);
+                        let rank = f64::from(ranks[feature as usize * ROW_BLOCK + r]);
                         at = packed.step(0, at, reference::side_of_cast(&[], predicate, missing, rank));
                     }
                     assert_eq!(packed.nodes[at as usize], PackedNode::Leaf { slot: *slot });
@@ -279,8 +280,8 @@ fn a_cut_tree_leaves_off_where_the_row_has_come() {
     }
 }
 
-fn with(blend: &Blend, ranks: &[u8]) -> [u8; BLOCK] {
-    let mut found = [0; BLOCK];
+fn with(blend: &Blend, ranks: &[u8]) -> [u8; ROW_BLOCK] {
+    let mut found = [0; ROW_BLOCK];
     with_values(blend, |values| found = blend.evaluate(0, &given(blend, ranks), values));
     found
 }

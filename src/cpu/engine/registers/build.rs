@@ -7,18 +7,18 @@ use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     let used = forest.used_columns();
     let direct = forest.features.len() <= MOST_COLUMNS;
-    let (places, columns) = match direct {
+    let (values, columns) = match direct {
         true => (forest.features.len(), None),
         false => (used.len(), Some(used)),
     };
-    if places > MOST_COLUMNS {
+    if values > MOST_COLUMNS {
         return None;
     }
     let mut few = Registers {
         tiles: Vec::new(),
         trees: Vec::with_capacity(order.len()),
         columns,
-        places,
+        values,
         seconds: 0.0,
     };
     for t in order {
@@ -35,14 +35,14 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
 fn shared(leaves: &[u32], tile: f64, misprediction: f64) -> (u32, f64) {
     let all = leaves.iter().sum::<u32>().max(1);
     // Every leaf has the same weight, because it is not known which leaves rows reach.
-    let part = |n: u32| f64::from(n) / f64::from(all);
+    let fraction = |n: u32| f64::from(n) / f64::from(all);
     let seconds = |tiles: usize| {
         let beyond = leaves.iter().enumerate().skip(tiles + 1);
         let (mut always_left, mut more) = (0, 0.0);
         beyond.for_each(|(depth, n)| {
-            (always_left, more) = (always_left + n, more + part(*n) * (depth - tiles) as f64)
+            (always_left, more) = (always_left + n, more + fraction(*n) * (depth - tiles) as f64)
         });
-        tile * (tiles as f64 + more) + misprediction * part(always_left).min(1.0 - part(always_left))
+        tile * (tiles as f64 + more) + misprediction * fraction(always_left).min(1.0 - fraction(always_left))
     };
     let choices = (1..leaves.len()).map(|tiles| (tiles as u32, seconds(tiles)));
     choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, tile))
@@ -77,19 +77,19 @@ impl Registers {
                 let mut next = Vec::with_capacity(2 * level.len());
                 for (i, node) in level.into_iter().enumerate() {
                     match nodes[node as usize] {
-                        // A place without a split has the same node on both sides, so its compare does
+                        // An entry without a split has the same node on both sides, so its compare does
                         // not matter.
                         Node::Leaf { .. } => next.extend([node, node]),
                         Node::Split { feature, predicate, missing, left, right } => {
-                            let place = first + i;
-                            tile.thresholds[place] = match predicate {
+                            let index = first + i;
+                            tile.thresholds[index] = match predicate {
                                 Predicate::Less { threshold } => least_f32_not_below(threshold.0),
                                 // No value reaches NaN, so every value goes left.
                                 Predicate::Always => f32::NAN,
                                 _ => return None,
                             };
-                            tile.columns[place] = self.place(feature)?;
-                            tile.missing |= u16::from(missing == Side::Right) << place;
+                            tile.columns[index] = self.column_index(feature)?;
+                            tile.missing |= u16::from(missing == Side::Right) << index;
                             next.extend([settled(nodes, left), settled(nodes, right)]);
                         }
                     }
@@ -113,7 +113,7 @@ impl Registers {
             self.tiles.push(tile);
         }
         let costs = &Machine::here().registers;
-        let tile = costs.tile[self.places.saturating_sub(1) / 32 % costs.tile.len()];
+        let tile = costs.tile[self.values.saturating_sub(1) / 32 % costs.tile.len()];
         let (tiles, seconds) = shared(&leaves, tile, costs.misprediction);
         self.seconds += seconds + costs.tree;
         let ends_together = leaves.iter().filter(|n| **n > 0).count() == 1;
@@ -126,7 +126,7 @@ impl Registers {
     }
 
     /// Returns the index of a column among the values in registers.
-    fn place(&self, feature: u32) -> Option<u8> {
+    fn column_index(&self, feature: u32) -> Option<u8> {
         match &self.columns {
             None => u8::try_from(feature).ok(),
             Some(columns) => columns.binary_search(&feature).ok().and_then(|at| u8::try_from(at).ok()),

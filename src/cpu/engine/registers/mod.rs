@@ -27,7 +27,7 @@ use crate::forest::Forest;
 pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
 /// Levels of a tile.
 const LEVELS: u32 = 4;
-/// Bit that marks an exit as a leaf. If it is set, the other bits are the leaf slot minus the tree's least
+/// The bit of an exit that is a leaf. If it is set, the other bits are the leaf slot minus the tree's least
 /// leaf slot. If it is not set, the exit is the index of the next tile, counted from the tree's root tile.
 pub(in crate::cpu) const LEAF: u16 = 1 << 15;
 
@@ -35,7 +35,7 @@ pub(in crate::cpu) const LEAF: u16 = 1 << 15;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(in crate::cpu) struct Tile {
-    /// Thresholds, level by level. Values that reach a threshold go right. The last place has no split.
+    /// Thresholds, level by level. Values that reach a threshold go right. The last entry has no split.
     pub(in crate::cpu) thresholds: [f32; 16],
     /// The index of each split's column among the values in registers.
     pub(in crate::cpu) columns: [u8; 16],
@@ -70,7 +70,7 @@ pub(in crate::cpu) struct Registers {
     /// `i`.
     columns: Option<Vec<u32>>,
     /// Number of values of a row that the registers hold.
-    places: usize,
+    values: usize,
     /// Estimated seconds of one row through all trees.
     seconds: f64,
 }
@@ -90,8 +90,8 @@ impl Registers {
     }
 
     /// Returns the number of values of a row that the registers hold.
-    pub(in crate::cpu) fn places(&self) -> usize {
-        self.places
+    pub(in crate::cpu) fn values(&self) -> usize {
+        self.values
     }
 }
 
@@ -123,7 +123,7 @@ impl BlockEngine for Registers {
             // SAFETY: `Registers::new` returns an engine only on a machine with AVX-512. The caller
             // upholds that the spans lie inside rows and trees and that rows have the forest's columns.
             Source::Rows(rows) => unsafe { kernel::block(self, rows, row, tree, sink) },
-            Source::Copy(_) | Source::Ranks(_) => {
+            Source::Window(_) | Source::Ranks(_) => {
                 unreachable!("a row is brought into registers as it was handed over")
             }
         }

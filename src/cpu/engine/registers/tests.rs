@@ -43,20 +43,20 @@ fn forest(columns: u32) -> Forest {
     forest.build().unwrap()
 }
 
-/// Returns the leaf slot that a row reaches, and the number of tiles on its way.
+/// Returns the leaf slot that a row reaches, and the number of tiles on its path.
 fn walk(few: &Registers, position: usize, row: &[f32]) -> (u32, u32) {
     let tree = few.trees[position];
     let (mut exit, mut tiles) = (0, 0);
     while exit & LEAF == 0 {
         let tile: &Tile = &few.tiles[tree.root as usize + usize::from(exit)];
-        let mut place = 0;
-        while place < 15 {
-            let column = usize::from(tile.columns[place]);
+        let mut index = 0;
+        while index < 15 {
+            let column = usize::from(tile.columns[index]);
             let x = row[few.columns().map_or(column, |columns| columns[column] as usize)];
-            let right = if x.is_nan() { tile.missing >> place & 1 == 1 } else { x >= tile.thresholds[place] };
-            place = 2 * place + 1 + usize::from(right);
+            let right = if x.is_nan() { tile.missing >> index & 1 == 1 } else { x >= tile.thresholds[index] };
+            index = 2 * index + 1 + usize::from(right);
         }
-        (exit, tiles) = (tile.exits[place - 15], tiles + 1);
+        (exit, tiles) = (tile.exits[index - 15], tiles + 1);
     }
     (tree.slots + u32::from(exit & !LEAF), tiles)
 }
@@ -147,7 +147,7 @@ fn registers_lead_where_tiles_lead() {
         let mut out = vec![u32::MAX; rows * trees];
         let sink = Slots { slots: SlotTable(&[]), out: Shared::new(&mut out), order: &order };
         let of_rows = Rows::new(&data, columns).unwrap();
-        let all = |count| Span { start: 0, step: 1, count };
+        let all = |count| Span { start: 0, stride: 1, count };
         // SAFETY: `Registers::new` has found that the machine has AVX-512. The spans are all rows and
         // all trees.
         unsafe { registers::block(&few, &of_rows, all(rows), all(trees), sink) };

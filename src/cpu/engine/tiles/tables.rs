@@ -11,13 +11,13 @@ use crate::{
     layout::{Children, Packed, PackedNode, Shape},
 };
 
-/// Places for splits in a `EightSplits`.
-const PLACES: usize = 8;
+/// Splits in an `EightSplits`.
+const SPLITS: usize = 8;
 
-/// Eight places for splits. With `f32` thresholds they are one cache line, so no tile lies across two.
+/// Room for eight splits. With `f32` thresholds they are one cache line, so no tile lies across two.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct EightSplits<C>([Node<C>; PLACES]);
+struct EightSplits<C>([Node<C>; SPLITS]);
 
 /// How a walk gets from a tile to its children.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +31,13 @@ struct Head {
 /// Flag of padding whose first child is a leaf. Every row goes to that child.
 const HOP: u32 = 1 << 31;
 
-/// The tiles of a forest, by address. Each tile has 2, 4 or 8 places for splits.
+/// The tiles of a forest, by address. Each tile has room for 2, 4 or 8 splits.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Tiles<C> {
-    /// The splits, tile after tile, each tile's in level order. A place without a split sends every row
+    /// The splits, tile after tile, each tile's in level order. An entry without a split sends every row
     /// left.
     lines: Vec<EightSplits<C>>,
-    /// Places of a tile: 2, 4 or 8.
+    /// Room of a tile, in splits: 2, 4 or 8.
     width: usize,
     heads: Vec<Head>,
     /// The child for each outcome of a tile's compares, one shape after the other.
@@ -59,11 +59,11 @@ impl<C: Compare> Tiles<C> {
     pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed) -> Self {
         let mut splits = Splits::new(forest);
         let most = packed.children.tile();
-        let width = most.next_power_of_two().clamp(2, PLACES as u32) as usize;
+        let width = most.next_power_of_two().clamp(2, SPLITS as u32) as usize;
         let linked = matches!(packed.children, Children::TilesLinked { .. });
         let is_leaf = |n: &PackedNode| matches!(n, PackedNode::Leaf { .. });
         let there = if linked { packed.nodes.partition_point(|n| !is_leaf(n)) } else { packed.nodes.len() };
-        let mut lines = vec![EightSplits([Node::always_left(); PLACES]); (there * width).div_ceil(PLACES)];
+        let mut lines = vec![EightSplits([Node::always_left(); SPLITS]); (there * width).div_ceil(SPLITS)];
         let mut heads = Vec::with_capacity(there);
         let mut shapes: Vec<Shape> = Vec::new();
         let mut known = std::collections::HashMap::new();
@@ -71,9 +71,9 @@ impl<C: Compare> Tiles<C> {
             heads.push(match *node {
                 PackedNode::Tile { first, shape, link } => {
                     let inside = &packed.inside[first as usize..][..shape.nodes() as usize];
-                    for (place, split) in inside.iter().enumerate().take(width) {
-                        let at = address * width + place;
-                        lines[at / PLACES].0[at % PLACES] = splits.node(split);
+                    for (k, split) in inside.iter().enumerate().take(width) {
+                        let at = address * width + k;
+                        lines[at / SPLITS].0[at % SPLITS] = splits.node(split);
                     }
                     let number = *known.entry(shape).or_insert_with(|| {
                         shapes.push(shape);
@@ -120,7 +120,7 @@ impl<C: Compare> Tiles<C> {
         self.heads.len()
     }
 
-    /// Returns how many places for splits a tile has.
+    /// Returns for how many splits a tile has room.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) fn width(&self) -> usize {
         self.width
@@ -143,7 +143,7 @@ impl<C: Compare> Tiles<C> {
         // that `outcome` has no bit past the splits, so the table of the shape has an entry for it.
         let (link, k) = unsafe {
             let Head { link, table } = *self.heads.get_unchecked(address as usize);
-            // A walk that waits at its leaf steps from there, too. It reads an entry, but discards the
+            // A walk that waits at its leaf takes steps from there, too. It reads an entry, but discards the
             // result.
             (link, *self.tables.get_unchecked(((table & !(HOP | LEAF)) + outcome) as usize))
         };
@@ -185,16 +185,16 @@ impl<C: Compare> NodeStore for Tiles<C> {
         row: usize,
     ) -> u32 {
         let mut outcome = 0;
-        for place in 0..self.width {
+        for k in 0..self.width {
             // SAFETY: the caller upholds that walks reach `address`, which `Packed::verify` bounds.
-            // Each tile has `width` places.
-            let node = unsafe { *self.nodes().add(address as usize * self.width + place) };
+            // Each tile has room for `width` splits.
+            let node = unsafe { *self.nodes().add(address as usize * self.width + k) };
             // SAFETY: a verified forest's features are columns, which `Rows` has checked against its
-            // data. Places without a split read column 0, and where there is a tile there is a column.
+            // data. Entries without a split read column 0, and where there is a tile there is a column.
             let x = unsafe { rows.get::<UNIT>(row, node.feature()) }.read();
-            outcome |= node.right::<QUESTIONS>(x, &self.questions) << place;
+            outcome |= node.right::<QUESTIONS>(x, &self.questions) << k;
         }
-        // SAFETY: the caller upholds that walks reach `address`. Places without a split send every row
+        // SAFETY: the caller upholds that walks reach `address`. Entries without a split send every row
         // left, so they set no bit.
         unsafe { self.child(address, constant, outcome) }
     }

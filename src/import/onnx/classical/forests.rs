@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::super::{ImportError, budget::Budget};
 use super::super::{
-    graph::{GraphParts, Rows},
+    graph::{Rows, TreeGraph},
     prepare::PreparationSteps,
     proto::ElementType,
     steps::{Label, Steps},
@@ -76,15 +76,15 @@ impl Reader<'_> {
             raw: (given, None),
             prepared: PreparationSteps::default(),
         };
-        let parts = GraphParts {
+        let graph = TreeGraph {
             operator: source.node.clone(),
-            place: source.place.to_owned(),
+            location: source.location.to_owned(),
             rows,
             scores: Some(Steps::default()),
             label: classifier.then_some(Label { largest_after: None, names: None }),
         };
         let labels = if classifier { Some(self.labels(source)?) } else { None };
-        let forest = super::super::followed(parts, "", Budget::new(&self.options.limits))?;
+        let forest = super::super::followed(graph, "", Budget::new(&self.options.limits))?;
         // Rows may be wider than the columns that the trees read.
         let width = forest.features.len() as i64;
         let x = self.add(source, Operator::Slice { axis: 1, start: 0, end: width, step: 1 }, &[x], x.dtype);

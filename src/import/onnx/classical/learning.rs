@@ -1,7 +1,7 @@
 //! The operators of `ai.onnx.ml`, as ONNX Runtime computes them.
 
 use super::super::super::budget::Budget;
-use super::super::super::{ErrorKind, ImportError, Place};
+use super::super::super::{ErrorKind, ImportError, Location};
 use super::super::at;
 use super::{Reader, Source, Value, tensors};
 use crate::graph::{Binary, Compare, Dtype, Elements, Operator, Reduction, Tensor, Unary};
@@ -88,9 +88,9 @@ impl Reader<'_> {
     /// Adds a selection of columns by their indices. Indices of shape `[1, k]` count as a list, and a list of values
     /// counts as one row.
     fn columns(&mut self, source: &Source<'_>) -> Result<Value, ImportError> {
-        let (x, places) = (source.operand(0)?, source.operand(1)?);
-        let places = self.add(source, Operator::Reshape(vec![-1]), &[places], places.dtype);
-        let found = self.add(source, Operator::Gather { axis: -1 }, &[x, places], x.dtype);
+        let (x, indices) = (source.operand(0)?, source.operand(1)?);
+        let indices = self.add(source, Operator::Reshape(vec![-1]), &[indices], indices.dtype);
+        let found = self.add(source, Operator::Gather { axis: -1 }, &[x, indices], x.dtype);
         // A list of values gives one row.
         match self.graph.weight_of(x.operand).is_some_and(|weight| weight.shape().len() == 1) {
             true => Ok(self.add(source, Operator::Reshape(vec![1, -1]), &[found], x.dtype)),
@@ -106,11 +106,11 @@ impl Reader<'_> {
         if !positive || !widths.is_empty() && widths.len() != operands.len() {
             let cause =
                 format!("{} inputs have {} widths, which are not below 0", operands.len(), widths.len());
-            return Err(at(ErrorKind::Structure, source.place, cause));
+            return Err(at(ErrorKind::Structure, source.location, cause));
         }
         let sum = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(usize::try_from(*width).ok()?));
-        let place = || Place::Field(format!("{}.inputdimensions", source.place));
-        Budget::new(&self.options.limits).features(sum.unwrap_or(usize::MAX), place)?;
+        let location = || Location::Field(format!("{}.inputdimensions", source.location));
+        Budget::new(&self.options.limits).features(sum.unwrap_or(usize::MAX), location)?;
         let mut all = Vec::with_capacity(operands.len());
         for (at, value) in operands.into_iter().enumerate() {
             let columns = self.columns_of(value.operand);
@@ -191,9 +191,9 @@ impl Reader<'_> {
         let (keys, values) = match classes.is_empty() {
             // The first version has only class names, and maps texts to integers or integers to texts.
             false => {
-                let (texts, places) =
+                let (texts, indices) =
                     (texts(&classes), Elements::I64((0..).take(classes.len()).collect::<Vec<_>>()));
-                if x.dtype == Dtype::Text { (texts, places) } else { (places, texts) }
+                if x.dtype == Dtype::Text { (texts, indices) } else { (indices, texts) }
             }
             true => (self.elements(source, "keys")?, self.elements(source, "values")?),
         };
@@ -207,14 +207,14 @@ impl Reader<'_> {
         };
         let other = match source.attributes.message("default_tensor") {
             Some(bytes) => {
-                let tensor = super::proto::decode(bytes, source.place)?;
-                tensors::tensor(&tensor, source.place)?.into_elements()
+                let tensor = super::proto::decode(bytes, source.location)?;
+                tensors::tensor(&tensor, source.location)?.into_elements()
             }
             None => default,
         };
         if keys.len() != values.len() || keys.is_empty() {
             let cause = format!("{} keys and {} values", keys.len(), values.len());
-            return Err(at(ErrorKind::Structure, source.place, cause));
+            return Err(at(ErrorKind::Structure, source.location, cause));
         }
         if x.dtype != keys.dtype() && x.dtype != Dtype::Text && keys.dtype() != Dtype::Text {
             x = self.cast(source, x, keys.dtype());
@@ -239,10 +239,10 @@ impl Reader<'_> {
         }
         match source.attributes.message(&format!("{of}_tensor")) {
             Some(bytes) => {
-                let tensor = super::proto::decode(bytes, source.place)?;
-                Ok(tensors::tensor(&tensor, source.place)?.into_elements())
+                let tensor = super::proto::decode(bytes, source.location)?;
+                Ok(tensors::tensor(&tensor, source.location)?.into_elements())
             }
-            None => Err(at(ErrorKind::Schema, format!("{}.{of}", source.place), "missing field")),
+            None => Err(at(ErrorKind::Schema, format!("{}.{of}", source.location), "missing field")),
         }
     }
 
@@ -261,11 +261,11 @@ impl Reader<'_> {
         let mut categories = categories;
         if known {
             // Each category becomes its index, and any other value is refused.
-            let places = Elements::I64((0..).take(categories.len()).collect());
+            let indices = Elements::I64((0..).take(categories.len()).collect());
             let other = Elements::I64(Vec::new());
-            let lookup = Operator::Lookup { keys: categories, values: places.clone(), other };
+            let lookup = Operator::Lookup { keys: categories, values: indices.clone(), other };
             x = self.add(source, lookup, &[x], Dtype::I64);
-            categories = places;
+            categories = indices;
         }
         let x = self.add(source, Operator::Unsqueeze(vec![-1]), &[x], x.dtype);
         let categories = self.weight(tensors::list(categories));
@@ -310,7 +310,7 @@ impl Reader<'_> {
         let columns = coefficients.len().checked_div(outputs).unwrap_or(0);
         if columns * outputs != coefficients.len() || columns == 0 {
             let cause = format!("{} coefficients for {outputs} outputs", coefficients.len());
-            return Err(at(ErrorKind::Structure, format!("{}.coefficients", source.place), cause));
+            return Err(at(ErrorKind::Structure, format!("{}.coefficients", source.location), cause));
         }
         let by_column = (0..columns).flat_map(|column| (0..outputs).map(move |o| o * columns + column));
         let elements = by_column.map(|at| coefficients[at] as f32).collect();
@@ -323,7 +323,7 @@ impl Reader<'_> {
         }
         if intercepts.len() != outputs {
             let cause = format!("{} intercepts for {outputs} outputs", intercepts.len());
-            return Err(at(ErrorKind::Structure, format!("{}.intercepts", source.place), cause));
+            return Err(at(ErrorKind::Structure, format!("{}.intercepts", source.location), cause));
         }
         let intercepts = self.floats(intercepts.into_iter().map(|v| v as f32).collect());
         Ok(self.binary(source, Binary::Add, scores, intercepts))
@@ -444,7 +444,7 @@ impl Reader<'_> {
         }
         if !two && outputs != labels.len() {
             let cause = format!("{outputs} outputs for {} labels", labels.len());
-            return Err(at(ErrorKind::Structure, source.place, cause));
+            return Err(at(ErrorKind::Structure, source.location, cause));
         }
         let class = match two {
             true => {
@@ -487,7 +487,7 @@ impl Reader<'_> {
         }
         Err(at(
             ErrorKind::Schema,
-            format!("{}.classlabels_ints", source.place),
+            format!("{}.classlabels_ints", source.location),
             "a classifier without labels",
         ))
     }

@@ -11,14 +11,14 @@
 //! | `vectors` | support vector machines |
 //! | `forests` | tree ensembles |
 //! | `networks` | ONNX's operators of networks |
-//! | `places` | operators that select or replace elements by their indices |
+//! | `indices` | operators that select or replace elements by their indices |
 //! | `texts` | operators on texts |
 //! | `scan` | loops over rows that compute distances |
 
 mod forests;
+mod indices;
 mod learning;
 mod networks;
-mod places;
 mod scan;
 mod standard;
 mod tensors;
@@ -27,7 +27,7 @@ mod vectors;
 
 use std::collections::HashMap;
 
-use super::super::{ErrorKind, ImportError, LoadOptions, Place, budget::Budget};
+use super::super::{ErrorKind, ImportError, LoadOptions, Location, budget::Budget};
 use super::{
     at,
     attributes::Attributes,
@@ -39,7 +39,7 @@ use crate::graph::{Dtype, Elements, Graph, Operand, Operator, Tensor};
 /// The newest version of ONNX's own operators whose meaning is read here. Versions 26 and 27 changed none of them.
 const NEWEST: i64 = 27;
 /// The remedy for an operator that is not supported.
-const REMEDY: &str = "predict with the parts around it, or ask for the operator by its name";
+const REMEDY: &str = "predict with the operators around it, or ask for the operator by its name";
 
 /// Reads the graph that a file describes.
 pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportError> {
@@ -65,39 +65,39 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     let mut reader =
         Reader { graph: Graph::default(), values: HashMap::new(), sequences: HashMap::new(), options };
     for (i, bytes) in graph.initializer.iter().enumerate() {
-        let place = format!("graph.initializer[{i}]");
-        let tensor: TensorProto = proto::decode(bytes.clone(), &place)?;
-        let weight = reader.weight(tensors::tensor(&tensor, &place)?);
+        let location = format!("graph.initializer[{i}]");
+        let tensor: TensorProto = proto::decode(bytes.clone(), &location)?;
+        let weight = reader.weight(tensors::tensor(&tensor, &location)?);
         reader.values.insert(tensor.name, weight);
     }
     for (i, bytes) in graph.input.iter().enumerate() {
-        let place = format!("graph.input[{i}]");
-        let input: ValueInfoProto = proto::decode(bytes.clone(), &place)?;
+        let location = format!("graph.input[{i}]");
+        let input: ValueInfoProto = proto::decode(bytes.clone(), &location)?;
         // Old files list their initializers among the inputs.
         if !reader.values.contains_key(&input.name) {
-            reader.input(input, &place)?;
+            reader.input(input, &location)?;
         }
     }
     for (i, bytes) in graph.node.iter().enumerate() {
-        let place = format!("graph.node[{i}]");
-        let node: NodeProto = proto::decode(bytes.clone(), &place)?;
-        reader.node(&node, &place)?;
+        let location = format!("graph.node[{i}]");
+        let node: NodeProto = proto::decode(bytes.clone(), &location)?;
+        reader.node(&node, &location)?;
     }
     for (i, bytes) in graph.output.iter().enumerate() {
-        let place = format!("graph.output[{i}]");
-        let output: ValueInfoProto = proto::decode(bytes.clone(), &place)?;
+        let location = format!("graph.output[{i}]");
+        let output: ValueInfoProto = proto::decode(bytes.clone(), &location)?;
         // The tensors of a sequence are outputs of their own.
-        if let Some(parts) = reader.sequences.get(&output.name) {
-            for (part, value) in parts.iter().enumerate() {
-                reader.graph.output(&format!("{}[{part}]", output.name), value.operand);
+        if let Some(values) = reader.sequences.get(&output.name) {
+            for (n, value) in values.iter().enumerate() {
+                reader.graph.output(&format!("{}[{n}]", output.name), value.operand);
             }
             continue;
         }
-        let value = reader.value(&output.name, &place)?;
+        let value = reader.value(&output.name, &location)?;
         reader.graph.output(&output.name, value.operand);
     }
     let Reader { graph, .. } = reader;
-    graph.verify().map_err(|e| at(ErrorKind::Structure, e.place, e.cause))?;
+    graph.verify().map_err(|e| at(ErrorKind::Structure, e.location, e.cause))?;
     Ok(graph)
 }
 
@@ -119,8 +119,8 @@ struct Reader<'o> {
 /// A node of the file while it is read.
 struct Source<'n> {
     node: &'n NodeProto,
-    /// The place in the file.
-    place: &'n str,
+    /// The location in the file.
+    location: &'n str,
     /// The operator and its name.
     name: String,
     operands: Vec<Value>,
@@ -132,23 +132,23 @@ impl Source<'_> {
         self.operands.get(at).copied().ok_or_else(|| {
             let cause =
                 format!("{} has {} inputs, and input {at} is missing", self.name, self.operands.len());
-            super::at(ErrorKind::Structure, self.place, cause)
+            super::at(ErrorKind::Structure, self.location, cause)
         })
     }
 
     fn unsupported(&self, why: &str) -> ImportError {
-        at(ErrorKind::Unsupported, self.place, format!("operator {} is not supported{why}", self.name))
+        at(ErrorKind::Unsupported, self.location, format!("operator {} is not supported{why}", self.name))
             .with_remedy(REMEDY)
     }
 }
 
 impl Reader<'_> {
-    fn input(&mut self, input: ValueInfoProto, place: &str) -> Result<(), ImportError> {
+    fn input(&mut self, input: ValueInfoProto, location: &str) -> Result<(), ImportError> {
         let tensor = input.r#type.and_then(|t| t.tensor_type);
         let dtype = tensor.as_ref().and_then(|tensor| tensors::widened(tensor.elem_type));
         let (Some(tensor), Some(dtype)) = (tensor, dtype) else {
             let cause = format!("input `{}` is no tensor of a type that is read", input.name);
-            return Err(at(ErrorKind::Unsupported, place, cause)
+            return Err(at(ErrorKind::Unsupported, location, cause)
                 .with_remedy("convert the model with inputs of float, double, int64 or string"));
         };
         let length = |value: i64| usize::try_from(value).ok().filter(|length| *length > 0);
@@ -159,15 +159,15 @@ impl Reader<'_> {
             *rows = None;
         }
         let columns = shape.iter().skip(1).try_fold(1usize, |all, n| all.checked_mul(n.unwrap_or(1)));
-        let of_input = || Place::Field(format!("graph.input.{}", input.name));
+        let of_input = || Location::Field(format!("graph.input.{}", input.name));
         Budget::new(&self.options.limits).features(columns.unwrap_or(usize::MAX), of_input)?;
         let operand = self.graph.input(&input.name, dtype, shape);
         self.values.insert(input.name, Value { operand, dtype });
         Ok(())
     }
 
-    fn value(&self, name: &str, place: &str) -> Result<Value, ImportError> {
-        let missing = || at(ErrorKind::Structure, place, format!("no operator gives `{name}`"));
+    fn value(&self, name: &str, location: &str) -> Result<Value, ImportError> {
+        let missing = || at(ErrorKind::Structure, location, format!("no operator gives `{name}`"));
         self.values.get(name).copied().ok_or_else(missing)
     }
 
@@ -176,15 +176,16 @@ impl Reader<'_> {
         Value { operand: self.graph.weight(tensor), dtype }
     }
 
-    fn node(&mut self, node: &NodeProto, place: &str) -> Result<(), ImportError> {
-        let operands = node.input.iter().filter(|name| !name.is_empty()).map(|name| self.value(name, place));
+    fn node(&mut self, node: &NodeProto, location: &str) -> Result<(), ImportError> {
+        let operands =
+            node.input.iter().filter(|name| !name.is_empty()).map(|name| self.value(name, location));
         let own = node.domain.is_empty() || node.domain == "ai.onnx";
         let mut source = Source {
             node,
-            place,
+            location,
             name: named(node),
             operands: operands.collect::<Result<_, _>>()?,
-            attributes: Attributes::all(&node.attribute, place.into())?,
+            attributes: Attributes::all(&node.attribute, location.into())?,
         };
         if own && node.op_type == "SequenceConstruct" {
             let name = node.output.first().cloned().unwrap_or_default();
@@ -207,7 +208,7 @@ impl Reader<'_> {
 
     /// Adds an operator whose first result is of type `dtype`.
     fn add(&mut self, source: &Source<'_>, operator: Operator, operands: &[Value], dtype: Dtype) -> Value {
-        let name = if source.node.name.is_empty() { source.place } else { &source.node.name };
+        let name = if source.node.name.is_empty() { source.location } else { &source.node.name };
         let operands = operands.iter().map(|value| value.operand);
         Value { operand: self.graph.node(name, operator, operands), dtype }
     }

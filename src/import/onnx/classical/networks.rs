@@ -5,7 +5,7 @@ use super::{Reader, Source, Value, tensors};
 use crate::graph::{Binary, Elements, Operand, Operator, Pool, Pooling, Reduction, Tensor, Unary, Window};
 
 /// The maximum number of nodes that are visited to find a number of dimensions.
-const MOST_STEPS: usize = 64;
+const MOST_VISITS: usize = 64;
 
 impl Reader<'_> {
     /// Adds an operator of networks. Returns `None` for any other operator.
@@ -36,7 +36,7 @@ impl Reader<'_> {
                     .iter()
                     .any(|name| source.attributes.int(name).unwrap_or(0) != 0)
                 {
-                    return Err(source.unsupported(" with places that are rounded up, or in columns"));
+                    return Err(source.unsupported(" with sizes that are rounded up, or indices in columns"));
                 }
                 let how = match (name, source.attributes.int("count_include_pad").unwrap_or(0)) {
                     ("MaxPool", _) => Pooling::Greatest,
@@ -114,7 +114,7 @@ impl Reader<'_> {
     /// Returns the number of dimensions of a value, if the nodes before it determine it.
     fn dimensions(&self, operand: Operand) -> Option<usize> {
         let (mut most, mut open) = (0, vec![operand]);
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MOST_VISITS {
             let Some(operand) = open.pop() else { return Some(most) };
             let found = match operand {
                 Operand::Input(at) => self.graph.inputs.get(at as usize)?.shape.len(),

@@ -23,8 +23,8 @@ impl Reader<'_> {
             return Err(other(source));
         };
         let (matrix, rows) = (*matrix, *rows);
-        let body: GraphProto = proto::decode(body, source.place)?;
-        let body = Body::read(&body, source.place)?;
+        let body: GraphProto = proto::decode(body, source.location)?;
+        let body = Body::read(&body, source.location)?;
         let how = body.distance().ok_or_else(|| other(source))?;
         let distances = self.add(source, Operator::Distances(how), &[rows, matrix], rows.dtype);
         Ok(vec![matrix, distances])
@@ -37,30 +37,30 @@ struct Body {
     outputs: Vec<String>,
     nodes: HashMap<String, NodeProto>,
     constants: HashMap<String, TensorProto>,
-    place: String,
+    location: String,
 }
 
 impl Body {
-    fn read(body: &GraphProto, place: &str) -> Result<Self, ImportError> {
-        let place = format!("{place}.body");
+    fn read(body: &GraphProto, location: &str) -> Result<Self, ImportError> {
+        let location = format!("{location}.body");
         let mut found = Self {
             inputs: Vec::new(),
             outputs: Vec::new(),
             nodes: HashMap::new(),
             constants: HashMap::new(),
-            place: place.clone(),
+            location: location.clone(),
         };
         for (list, names) in [(&body.input, &mut found.inputs), (&body.output, &mut found.outputs)] {
             for bytes in list {
-                names.push(proto::decode::<ValueInfoProto>(bytes.clone(), &place)?.name);
+                names.push(proto::decode::<ValueInfoProto>(bytes.clone(), &location)?.name);
             }
         }
         for bytes in &body.initializer {
-            let tensor: TensorProto = proto::decode(bytes.clone(), &place)?;
+            let tensor: TensorProto = proto::decode(bytes.clone(), &location)?;
             found.constants.insert(tensor.name.clone(), tensor);
         }
         for bytes in &body.node {
-            let node: NodeProto = proto::decode(bytes.clone(), &place)?;
+            let node: NodeProto = proto::decode(bytes.clone(), &location)?;
             if let Some(output) = node.output.first() {
                 found.nodes.insert(output.clone(), node);
             }
@@ -71,7 +71,7 @@ impl Body {
     /// Returns the name of a value's source, before any `Identity` nodes.
     fn source<'b>(&'b self, name: &'b str) -> &'b str {
         let mut name = name;
-        // The number of steps is bounded, in case the body has a cycle.
+        // The number of nodes is bounded, in case the body has a cycle.
         for _ in 0..=self.nodes.len() {
             match self.nodes.get(name) {
                 Some(node) if node.op_type == "Identity" && node.input.len() == 1 => name = &node.input[0],
@@ -118,10 +118,10 @@ impl Body {
     /// Returns whether a node reduces over columns and drops their axis.
     fn reduces_columns(&self, node: &NodeProto) -> Option<bool> {
         let mut attributes =
-            Attributes::read(&node.attribute, self.place.clone(), &["axes", "keepdims"]).ok()?;
+            Attributes::read(&node.attribute, self.location.clone(), &["axes", "keepdims"]).ok()?;
         let mut axes = attributes.ints("axes");
         if let Some(name) = node.input.get(1) {
-            axes = match tensors::tensor(&self.constant(name)?, &self.place).ok()?.into_elements() {
+            axes = match tensors::tensor(&self.constant(name)?, &self.location).ok()?.into_elements() {
                 Elements::I64(axes) => axes,
                 _ => return None,
             };
@@ -135,7 +135,7 @@ impl Body {
             return Some(tensor.clone());
         }
         let node = self.nodes.get(name).filter(|node| node.op_type == "Constant")?;
-        let mut attributes = Attributes::read(&node.attribute, self.place.clone(), &["value"]).ok()?;
-        proto::decode(attributes.message("value")?, &self.place).ok()
+        let mut attributes = Attributes::read(&node.attribute, self.location.clone(), &["value"]).ok()?;
+        proto::decode(attributes.message("value")?, &self.location).ok()
     }
 }

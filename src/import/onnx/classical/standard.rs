@@ -179,13 +179,13 @@ impl Reader<'_> {
                 return Ok(vec![values, second(values, Dtype::I64)]);
             }
             "Gather" => {
-                let (x, places) = (source.operand(0)?, source.operand(1)?);
-                self.add(source, Operator::Gather { axis: axis.unwrap_or(0) }, &[x, places], x.dtype)
+                let (x, indices) = (source.operand(0)?, source.operand(1)?);
+                self.add(source, Operator::Gather { axis: axis.unwrap_or(0) }, &[x, indices], x.dtype)
             }
             "GatherElements" => {
-                let (x, places) = (source.operand(0)?, source.operand(1)?);
+                let (x, indices) = (source.operand(0)?, source.operand(1)?);
                 let operator = Operator::GatherElements { axis: axis.unwrap_or(0) };
-                self.add(source, operator, &[x, places], x.dtype)
+                self.add(source, operator, &[x, indices], x.dtype)
             }
             "Concat" => {
                 let all = source.operands.clone();
@@ -240,7 +240,7 @@ impl Reader<'_> {
             "ConstantOfShape" => {
                 let value = source.attributes.raw_tensor("value")?;
                 let with = match value {
-                    Some(value) => tensors::tensor(&value, source.place)?.into_elements(),
+                    Some(value) => tensors::tensor(&value, source.location)?.into_elements(),
                     None => Elements::F32(vec![0.0]),
                 };
                 let (x, dtype) = (source.operand(0)?, with.dtype());
@@ -253,7 +253,7 @@ impl Reader<'_> {
                     .iter()
                     .any(|of| of.unwrap_or(0) != 0)
                 {
-                    return Err(source.unsupported(" backwards or without the place itself"));
+                    return Err(source.unsupported(" backwards or without the element itself"));
                 }
                 let (x, axis) = (source.operand(0)?, source.operand(1)?);
                 let axes = self.integers(source, axis, "an axis")?;
@@ -282,7 +282,7 @@ impl Reader<'_> {
                 Some(found) => found,
                 None => match self.networks(source)? {
                     Some(found) => found,
-                    None => self.by_place(source, axis)?,
+                    None => self.by_index(source, axis)?,
                 },
             },
         };
@@ -322,7 +322,7 @@ impl Reader<'_> {
 
     fn constant_node(&mut self, source: &mut Source<'_>) -> Result<Tensor, ImportError> {
         if let Some(tensor) = source.attributes.raw_tensor("value")? {
-            return tensors::tensor(&tensor, source.place);
+            return tensors::tensor(&tensor, source.location);
         }
         if let Some(value) = source.attributes.float("value_float") {
             return Ok(scalar(Elements::F32(vec![value])));
@@ -334,7 +334,7 @@ impl Reader<'_> {
         if !integers.is_empty() {
             return Ok(tensors::list(Elements::I64(integers)));
         }
-        Err(at(ErrorKind::Schema, source.place, "a constant without a tensor"))
+        Err(at(ErrorKind::Schema, source.location, "a constant without a tensor"))
     }
 
     fn gemm(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
@@ -413,7 +413,7 @@ fn scalar(elements: Elements) -> Tensor {
 impl super::Attributes {
     /// Returns a tensor, or `None` if the attribute is absent.
     fn raw_tensor(&mut self, name: &str) -> Result<Option<TensorProto>, ImportError> {
-        let place = self.path(name);
-        self.message(name).map(|bytes| super::proto::decode(bytes, &place)).transpose()
+        let location = self.path(name);
+        self.message(name).map(|bytes| super::proto::decode(bytes, &location)).transpose()
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn widened(number: i32) -> Option<Dtype> {
 }
 
 /// Decodes a tensor.
-pub(super) fn tensor(tensor: &TensorProto, place: &str) -> Result<Tensor, ImportError> {
+pub(super) fn tensor(tensor: &TensorProto, location: &str) -> Result<Tensor, ImportError> {
     let raw = &tensor.raw_data;
     let elements = match tensor.data_type {
         7 if tensor.data_location == 0 && raw.is_empty() => Elements::I64(tensor.int64_data.clone()),
@@ -38,7 +38,7 @@ pub(super) fn tensor(tensor: &TensorProto, place: &str) -> Result<Tensor, Import
             let (numbers, rest) = raw.as_chunks::<8>();
             if !rest.is_empty() {
                 let cause = format!("{} bytes are no whole number of numbers", raw.len());
-                return Err(at(ErrorKind::Structure, place, cause));
+                return Err(at(ErrorKind::Structure, location, cause));
             }
             Elements::I64(numbers.iter().map(|b| i64::from_le_bytes(*b)).collect())
         }
@@ -48,16 +48,17 @@ pub(super) fn tensor(tensor: &TensorProto, place: &str) -> Result<Tensor, Import
         }
         9 if tensor.data_location == 0 => Elements::Bool(raw.iter().map(|v| *v != 0).collect()),
         number => {
-            let numbers = proto::numbers(tensor, place)?;
+            let numbers = proto::numbers(tensor, location)?;
             let elements = widened(number).and_then(|dtype| Elements::of_doubles(dtype, numbers));
-            elements
-                .ok_or_else(|| at(ErrorKind::Unsupported, place, "a tensor of this type is not supported"))?
+            elements.ok_or_else(|| {
+                at(ErrorKind::Unsupported, location, "a tensor of this type is not supported")
+            })?
         }
     };
     let shape = tensor.dims.iter().map(|length| usize::try_from(*length).ok()).collect::<Option<Vec<_>>>();
     shape.and_then(|shape| Tensor::new(shape, elements)).ok_or_else(|| {
         let shape = tensor.dims.get(..8).unwrap_or(&tensor.dims);
-        at(ErrorKind::Structure, place, format!("another number of elements than the shape {shape:?} has"))
+        at(ErrorKind::Structure, location, format!("another number of elements than the shape {shape:?} has"))
     })
 }
 

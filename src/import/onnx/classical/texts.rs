@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::super::{ErrorKind, ImportError, Place, budget::Budget};
+use super::super::super::{ErrorKind, ImportError, Location, budget::Budget};
 use super::super::at;
 use super::{Reader, Source, Value, tensors};
 use crate::graph::{
@@ -17,8 +17,8 @@ impl Reader<'_> {
             "StringNormalizer" => (normalizer(source)?, Dtype::Text),
             "TfIdfVectorizer" if own => {
                 let ngrams = ngrams(source)?;
-                let place = || Place::Field(format!("{}.ngram_indexes", source.place));
-                Budget::new(&self.options.limits).features(ngrams.width(), place)?;
+                let location = || Location::Field(format!("{}.ngram_indexes", source.location));
+                Budget::new(&self.options.limits).features(ngrams.width(), location)?;
                 let mut x = source.operand(0)?;
                 if x.dtype == Dtype::I32 && ngrams.dtype() == Dtype::I64 {
                     x = self.cast(source, x, Dtype::I64);
@@ -78,7 +78,11 @@ fn tokenizer(source: &mut Source<'_>) -> Result<TextOperator, ImportError> {
     let padding = source.attributes.string("pad_value").unwrap_or_default().into();
     let least = usize::try_from(least).ok().filter(|least| *least > 0);
     let Some(least) = least else {
-        return Err(at(ErrorKind::Value, format!("{}.mincharnum", source.place), "tokens of no character"));
+        return Err(at(
+            ErrorKind::Value,
+            format!("{}.mincharnum", source.location),
+            "tokens of no character",
+        ));
     };
     let compiled = |text: &str| {
         Pattern::new(text).map_err(|why| source.unsupported(&format!(" with the pattern {text:?}: {why}")))
@@ -101,8 +105,8 @@ fn ngrams(source: &mut Source<'_>) -> Result<Ngrams, ImportError> {
         Some("TFIDF") => Weighing::WeightedCount,
         other => return Err(source.unsupported(&format!(" with the mode {other:?}"))),
     };
-    let place = source.place;
-    let structure = |cause: String| at(ErrorKind::Structure, place, cause);
+    let location = source.location;
+    let structure = |cause: String| at(ErrorKind::Structure, location, cause);
     let number = |name: &str, value: Option<i64>| {
         let value = value.and_then(|value| usize::try_from(value).ok());
         value.ok_or_else(|| structure(format!("{name} is no number from 0")))

@@ -35,7 +35,7 @@ impl Reader<'_> {
                         vectors.len(),
                         coefficients.len()
                     );
-                    return Err(at(ErrorKind::Structure, source.place, cause));
+                    return Err(at(ErrorKind::Structure, source.location, cause));
                 }
                 self.kernel(source, x, &kernel, &parameters, (&vectors, count))?
             }
@@ -93,7 +93,7 @@ impl Reader<'_> {
                 coefficients.len(),
                 rho.len()
             );
-            return Err(at(ErrorKind::Structure, source.place, cause));
+            return Err(at(ErrorKind::Structure, source.location, cause));
         }
         let numbers = count.max(classes).checked_mul(pairs).filter(|numbers| *numbers <= MOST_PAIRED);
         if numbers.is_none() {
@@ -171,7 +171,7 @@ impl Reader<'_> {
                 coefficients.len(),
                 rho.len()
             );
-            return Err(at(ErrorKind::Structure, source.place, cause));
+            return Err(at(ErrorKind::Structure, source.location, cause));
         }
         let by_column =
             (0..columns).flat_map(|column| (0..classes).map(move |class| class * columns + column));

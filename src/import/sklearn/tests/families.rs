@@ -30,9 +30,10 @@ fn votes_are_shares_of_the_classes_that_a_tree_has_seen() {
     let missing = [f32::NAN, f32::NAN];
     assert_eq!(reference::leaf_ids(&forest, &missing), [1, 0]);
     // In releases before 1.3, missing values go right.
-    let old = Model::bag().parts("missing_go_to_left", Array::F8(vec![]), vec![0, 0]);
+    let old = Model::bag().ranges("missing_go_to_left", Array::F8(vec![]), vec![0, 0]);
     assert_eq!(reference::leaf_ids(&read(&old), &missing), [2, 0]);
-    let one = Model::bag().head(json!({"classes_": [7]})).parts("value", Array::F8(vec![1.0; 4]), vec![3, 1]);
+    let one =
+        Model::bag().head(json!({"classes_": [7]})).ranges("value", Array::F8(vec![1.0; 4]), vec![3, 1]);
     let forest = read(&one);
     assert_eq!(forest.classes.rule, ClassRule::Over { threshold: Real(f64::INFINITY) });
     assert_eq!((forest.classes.labels, forest.targets), (vec!["7".to_owned()], Targets::One(vec![0, 0])));
@@ -47,7 +48,7 @@ fn shares_add_up_as_numpy_adds() {
     let labels: Vec<u32> = (0..10).collect();
     let values: Vec<f64> = weights.iter().copied().cycle().take(40).collect();
     let model =
-        Model::bag().head(json!({"classes_": labels})).parts("value", Array::F8(values), vec![30, 10]);
+        Model::bag().head(json!({"classes_": labels})).ranges("value", Array::F8(values), vec![30, 10]);
     let forest = read(&model);
     let expected: Vec<f64> = weights.iter().map(|weight| weight / total + weight / total).collect();
     assert_eq!(reference::margins(&forest, &[0.0, 0.0]), expected);
@@ -111,9 +112,9 @@ fn isolation_forests_have_path_lengths() {
     let single = read(&Model::isolation().head(json!({"_max_samples": 1})));
     assert_eq!((single.scale, single.base_score[0]), (Real(1.0), Real(1.0)));
     // Trees that see all columns use the user's column numbers, whatever order the file lists them in.
-    let columns = Model::isolation().parts("columns", Array::I8(vec![1, 0, 1, 0]), vec![2, 2]);
+    let columns = Model::isolation().ranges("columns", Array::I8(vec![1, 0, 1, 0]), vec![2, 2]);
     assert_eq!(read(&columns), forest);
-    let columns = Model::isolation().parts("columns", Array::I8(vec![1, 0]), vec![1, 1]);
+    let columns = Model::isolation().ranges("columns", Array::I8(vec![1, 0]), vec![1, 1]);
     assert_eq!(reference::leaf_ids(&read(&columns), &[0.0, 1.0]), [2, 0]);
 }
 
@@ -159,9 +160,9 @@ fn unknown_categories_go_where_missing_values_go() {
             {
                 assert_eq!(leaf(&forest, other), missing, "{other}");
             }
-            for part in [0.5, 3.7, 40.99] {
+            for fraction in [0.5, 3.7, 40.99] {
                 let expected = if rule == CategoryRule::Whole { missing } else { away };
-                assert_eq!(leaf(&forest, part), expected, "{part}");
+                assert_eq!(leaf(&forest, fraction), expected, "{fraction}");
             }
             assert_eq!(leaf(&forest, f64::NAN), missing);
         }
@@ -169,7 +170,7 @@ fn unknown_categories_go_where_missing_values_go() {
 }
 
 #[test]
-fn categories_that_are_no_whole_numbers_have_places() {
+fn categories_that_are_no_whole_numbers_have_indices() {
     let categories = json!({"is_categorical_": [true], "categories": [["blue", "dark red", "01", null]]});
     let model = wide_stump(0.0, 0, Some(bits(&[0, 2]))).head(categories);
     let bytes = model.array("known_bitsets", Array::U4(bits(&[0, 1, 2]).to_vec())).bytes();

@@ -21,12 +21,12 @@ fn stump(threshold: f64, missing_left: u8) -> Model {
     let name = class("sklearn.tree._classes", "DecisionTreeRegressor");
     Model::means()
         .head(json!({"n_features_in_": 1, "estimator": name, "trees": [[name, null]]}))
-        .parts("children_left", Array::I8(vec![1, -1, -1]), vec![3])
-        .parts("children_right", Array::I8(vec![2, -1, -1]), vec![3])
-        .parts("feature", Array::I8(vec![0, -2, -2]), vec![3])
-        .parts("threshold", Array::F8(vec![threshold, -2.0, -2.0]), vec![3])
-        .parts("missing_go_to_left", Array::U1(vec![missing_left, 0, 0]), vec![3])
-        .parts("value", Array::F8(vec![0.0, 1.0, 2.0]), vec![3])
+        .ranges("children_left", Array::I8(vec![1, -1, -1]), vec![3])
+        .ranges("children_right", Array::I8(vec![2, -1, -1]), vec![3])
+        .ranges("feature", Array::I8(vec![0, -2, -2]), vec![3])
+        .ranges("threshold", Array::F8(vec![threshold, -2.0, -2.0]), vec![3])
+        .ranges("missing_go_to_left", Array::U1(vec![missing_left, 0, 0]), vec![3])
+        .ranges("value", Array::F8(vec![0.0, 1.0, 2.0]), vec![3])
 }
 
 /// Histogram boosting, which compares in f64, with one split on the only column: on a threshold, or on a set
@@ -36,18 +36,18 @@ fn wide_stump(threshold: f64, missing_left: u8, set: Option<[u32; 8]>) -> Model 
     let known = [u32::MAX; 8].to_vec();
     Model::minimal()
         .head(json!({"n_features_in_": 1, "feature_names_in_": [], "categories": null, "is_categorical_": null}))
-        .parts("left", Array::U4(vec![1, 0, 0]), vec![3])
-        .parts("right", Array::U4(vec![2, 0, 0]), vec![3])
-        .parts("feature_idx", Array::U4(leaves.to_vec()), vec![3])
-        .parts("num_threshold", Array::F8(vec![threshold, 0.0, 0.0]), vec![3])
-        .parts("missing_go_to_left", Array::U1(vec![missing_left, 0, 0]), vec![3])
-        .parts("is_leaf", Array::U1(vec![0, 1, 1]), vec![3])
-        .parts("value", Array::F8(vec![0.0, 1.0, 2.0]), vec![3])
-        .parts("is_categorical", Array::U1(vec![set.is_some().into(), 0, 0]), vec![3])
-        .parts("bitset_idx", Array::U4(leaves.to_vec()), vec![3])
-        .parts("left_bitsets", Array::U4(set.unwrap_or_default().to_vec()), vec![8])
-        .parts("known_bitsets", Array::U4(known), vec![8])
-        .parts("known_places", Array::U4(vec![0]), vec![1])
+        .ranges("left", Array::U4(vec![1, 0, 0]), vec![3])
+        .ranges("right", Array::U4(vec![2, 0, 0]), vec![3])
+        .ranges("feature_idx", Array::U4(leaves.to_vec()), vec![3])
+        .ranges("num_threshold", Array::F8(vec![threshold, 0.0, 0.0]), vec![3])
+        .ranges("missing_go_to_left", Array::U1(vec![missing_left, 0, 0]), vec![3])
+        .ranges("is_leaf", Array::U1(vec![0, 1, 1]), vec![3])
+        .ranges("value", Array::F8(vec![0.0, 1.0, 2.0]), vec![3])
+        .ranges("is_categorical", Array::U1(vec![set.is_some().into(), 0, 0]), vec![3])
+        .ranges("bitset_idx", Array::U4(leaves.to_vec()), vec![3])
+        .ranges("left_bitsets", Array::U4(set.unwrap_or_default().to_vec()), vec![8])
+        .ranges("known_bitsets", Array::U4(known), vec![8])
+        .ranges("known_places", Array::U4(vec![0]), vec![1])
 }
 
 fn leaf(forest: &Forest, x: f64) -> u32 {
@@ -219,12 +219,12 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     let each = |f: &dyn Fn(usize) -> i32| Array::I4((0..=2 * SPLITS).map(f).collect());
     let sizes = || vec![2 * SPLITS as i64 + 1];
     let model = stump(0.5, 0)
-        .parts("children_left", each(&|n| if split(n) { n as i32 + 1 } else { -1 }), sizes())
-        .parts("children_right", each(&|n| if split(n) { n as i32 + 2 } else { -1 }), sizes())
-        .parts("feature", each(&|_| 0), sizes())
-        .parts("threshold", Array::F8(vec![0.5; 2 * SPLITS + 1]), sizes())
-        .parts("missing_go_to_left", Array::U1(vec![0; 2 * SPLITS + 1]), sizes())
-        .parts("value", Array::F8(vec![0.5; 2 * SPLITS + 1]), sizes());
+        .ranges("children_left", each(&|n| if split(n) { n as i32 + 1 } else { -1 }), sizes())
+        .ranges("children_right", each(&|n| if split(n) { n as i32 + 2 } else { -1 }), sizes())
+        .ranges("feature", each(&|_| 0), sizes())
+        .ranges("threshold", Array::F8(vec![0.5; 2 * SPLITS + 1]), sizes())
+        .ranges("missing_go_to_left", Array::U1(vec![0; 2 * SPLITS + 1]), sizes())
+        .ranges("value", Array::F8(vec![0.5; 2 * SPLITS + 1]), sizes());
     let bytes = zip(&model.files(), Zip::Deflated);
     let run = move || {
         let forest = parse(&bytes, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));

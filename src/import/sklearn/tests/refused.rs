@@ -6,11 +6,11 @@ use super::super::npz::{Array, Model, class};
 use crate::import::{ErrorKind, LoadOptions, parse};
 
 #[track_caller]
-fn refused(model: &Model, place: &str, cause: &str, remedy: &str) {
+fn refused(model: &Model, location: &str, cause: &str, remedy: &str) {
     let error =
         parse(&model.bytes(), &LoadOptions::default()).expect_err("an estimator that is not supported");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert_eq!(error.place().to_string(), format!("fangorn.{place}"), "{error}");
+    assert_eq!(error.location().to_string(), format!("fangorn.{location}"), "{error}");
     assert_eq!(error.cause(), cause);
     assert!(error.remedy().contains(remedy), "{error}");
 }

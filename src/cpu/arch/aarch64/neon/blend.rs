@@ -8,7 +8,7 @@ use crate::{
     arrays::{self, MapInline},
     cpu::{
         cache_line::CacheLine,
-        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
+        engine::blend::groups::{Blend, Group, LeafGroup, ROW_BLOCK, Split, Tree, of},
     },
 };
 
@@ -31,29 +31,29 @@ fn pair(left: Rows, right: u8) -> Rows {
     left.map_inline(|left| vaddq_u8(vdupq_n_u8(right), left))
 }
 
-/// Loads the 64 bytes at `block`.
+/// Loads the 64 bytes at `from`.
 ///
 /// # Safety
-/// The machine has NEON, and `block` points to 64 readable bytes.
+/// The machine has NEON, and `from` points to 64 readable bytes.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn load(block: *const u8) -> Rows {
-    // SAFETY: the caller upholds that `block` points to 64 readable bytes, which are four registers.
-    arrays::from_fn(|q| unsafe { vld1q_u8(block.add(16 * q)) })
+unsafe fn load(from: *const u8) -> Rows {
+    // SAFETY: the caller upholds that `from` points to 64 readable bytes, which are four registers.
+    arrays::from_fn(|q| unsafe { vld1q_u8(from.add(16 * q)) })
 }
 
 /// Evaluates a tree's groups for one row block and returns the exit number of each row.
 ///
 /// # Safety
 /// The machine has NEON. `ranks` points to one row block of ranks, with every column that the tree's
-/// splits name. `values` points to a list with every block that the tree's groups name.
+/// splits name. `values` points to a list with every buffer that the tree's groups name.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) unsafe fn evaluate(
     blend: &Blend,
     tree: &Tree,
     ranks: *const u8,
-    values: *mut CacheLine<[u8; BLOCK]>,
-) -> [u8; BLOCK] {
+    values: *mut CacheLine<[u8; ROW_BLOCK]>,
+) -> [u8; ROW_BLOCK] {
     // SAFETY: the caller upholds that `ranks` has 64 bytes for every column that a split names.
     let column = |split: &Split| unsafe { load(ranks.add(split.column as usize)) };
     // All ones where rows go left, 0 elsewhere.
@@ -61,10 +61,10 @@ pub(in crate::cpu) unsafe fn evaluate(
         let threshold = vdupq_n_u8(split.threshold as u8);
         column(split).map_inline(|ranks| vcltq_u8(ranks, threshold))
     };
-    // SAFETY: the caller upholds that `values` has every block that a group names.
-    let value = |block: u16| unsafe { load(values.add(usize::from(block)).cast()) };
-    // SAFETY: the caller upholds that `values` has every block that a group names.
-    let store = |block: u16, v: Rows| unsafe { values.add(usize::from(block)).write(CacheLine(bytes(v))) };
+    // SAFETY: the caller upholds that `values` has every buffer that a group names.
+    let value = |buffer: u16| unsafe { load(values.add(usize::from(buffer)).cast()) };
+    // SAFETY: the caller upholds that `values` has every buffer that a group names.
+    let store = |buffer: u16, v: Rows| unsafe { values.add(usize::from(buffer)).write(CacheLine(bytes(v))) };
     let from = |v: Rows, first: u8| v.map_inline(|v| vaddq_u8(v, vdupq_n_u8(first)));
     if tree.levels.0 != tree.levels.1 {
         let mut found = [vdupq_n_u8(0); 4];
@@ -109,8 +109,8 @@ pub(in crate::cpu) unsafe fn evaluate(
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn bytes(rows: Rows) -> [u8; BLOCK] {
-    let mut bytes = [0; BLOCK];
+fn bytes(rows: Rows) -> [u8; ROW_BLOCK] {
+    let mut bytes = [0; ROW_BLOCK];
     for (out, row) in bytes.as_chunks_mut().0.iter_mut().zip(rows) {
         super::store(row, out);
     }
@@ -122,7 +122,7 @@ fn bytes(rows: Rows) -> [u8; BLOCK] {
 /// # Safety
 /// The machine has NEON. Every number is below `values.len()`, which is a power of two and at least 16.
 #[target_feature(enable = "neon")]
-pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &mut [f32]) {
+pub(in crate::cpu) unsafe fn add(numbers: &[u8; ROW_BLOCK], values: &[f32], sums: &mut [f32]) {
     // The tables of more values take more registers, and one load for each row is then as fast.
     let done = match values.len() {
         16 => {
@@ -164,7 +164,7 @@ fn by_byte(values: &[f32]) -> [uint8x16_t; 4] {
 #[inline]
 #[target_feature(enable = "neon")]
 fn permuted(
-    numbers: &[u8; BLOCK],
+    numbers: &[u8; ROW_BLOCK],
     sums: &mut [f32],
     byte: impl Fn(usize, uint8x16_t) -> uint8x16_t,
 ) -> usize {

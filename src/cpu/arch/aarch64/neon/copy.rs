@@ -3,20 +3,20 @@
 use std::arch::aarch64::*;
 
 use super::LANES;
-use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
+use crate::cpu::{ranking::column_block::ColumnBlock, window::ROW_BLOCK};
 
 /// Rows whose values of one column are written together: one cache line of values.
 const ROWS: usize = 16;
 
-/// Copies the wanted columns of column blocks to `[column][BLOCK]`. Column 0 of `into` is the first
+/// Copies the wanted columns of column blocks to `[column][ROW_BLOCK]`. Column 0 of `into` is the first
 /// column of the first column block.
 ///
 /// # Safety
 /// The machine has NEON. Each of `rows` points to `columns` readable values, and every wanted column is
-/// below `columns`. `into` has a block of `BLOCK` values for every wanted column.
+/// below `columns`. `into` has `ROW_BLOCK` values for every wanted column.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) unsafe fn columns(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     count: usize,
     columns: usize,
     column_blocks: &[ColumnBlock],
@@ -32,33 +32,33 @@ pub(in crate::cpu) unsafe fn columns(
                 if wanted == 0 {
                     continue;
                 }
-                let into = &mut into[(first - base) * BLOCK + begin..];
+                let into = &mut into[(first - base) * ROW_BLOCK + begin..];
                 let wanted = (0..LANES).filter(|c| wanted >> c & 1 == 1);
                 if columns < first + LANES {
                     for c in wanted {
-                        for (row, place) in rows.iter().zip(&mut into[c * BLOCK..][..ROWS]) {
+                        for (row, value) in rows.iter().zip(&mut into[c * ROW_BLOCK..][..ROWS]) {
                             // SAFETY: the caller upholds that each row has `columns` values and that a
                             // wanted column is below that.
-                            *place = unsafe { *row.add(first + c) };
+                            *value = unsafe { *row.add(first + c) };
                         }
                     }
                     continue;
                 }
-                let mut blocks = [[vdupq_n_f32(0.0); LANES]; ROWS / LANES];
-                for (block, rows) in blocks.iter_mut().zip(rows.as_chunks::<LANES>().0) {
+                let mut squares = [[vdupq_n_f32(0.0); LANES]; ROWS / LANES];
+                for (square, rows) in squares.iter_mut().zip(rows.as_chunks::<LANES>().0) {
                     let mut values = [vdupq_n_f32(0.0); LANES];
                     for (values, row) in values.iter_mut().zip(rows) {
                         // SAFETY: `columns` is at least `first + LANES` here, and the caller upholds
                         // that each row has `columns` values.
                         *values = unsafe { vld1q_f32(row.add(first)) };
                     }
-                    *block = transposed(values);
+                    *square = transposed(values);
                 }
                 for c in wanted {
-                    let (into, _) = into[c * BLOCK..][..ROWS].as_chunks_mut::<LANES>();
-                    for (into, block) in into.iter_mut().zip(blocks) {
+                    let (into, _) = into[c * ROW_BLOCK..][..ROWS].as_chunks_mut::<LANES>();
+                    for (into, square) in into.iter_mut().zip(squares) {
                         // SAFETY: `into` has room for four values.
-                        unsafe { vst1q_f32(into.as_mut_ptr(), block[c]) };
+                        unsafe { vst1q_f32(into.as_mut_ptr(), square[c]) };
                     }
                 }
             }

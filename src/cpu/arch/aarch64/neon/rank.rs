@@ -10,7 +10,7 @@ use crate::{
         cache_line::CacheLine,
         ranking::count::FAN,
         ranking::search::{
-            BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, Search, by_levels,
+            CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, ROW_BLOCK, Search, by_levels,
             cache_lines_of, each_level, first_pivot,
         },
     },
@@ -32,11 +32,16 @@ pub(in crate::cpu) fn ranks(
 }
 
 /// Searches the thresholds of one column for 64 rows, from the root of the search down. Every byte of a
-/// row's 32-bit word holds the row's place on the current level, counted from the left. Byte permutes
-/// need the place in every byte, and one instruction (`vsliq_n_u8`) shifts it up and inserts the next
+/// row's 32-bit word holds the row's index on the current level, counted from the left. Byte permutes
+/// need the index in every byte, and one instruction (`vsliq_n_u8`) shifts it up and inserts the next
 /// decision.
 #[target_feature(enable = "neon")]
-fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
+fn within<const L: u32>(
+    pivots: &[f32],
+    search: Search,
+    values: &[f32; ROW_BLOCK],
+    out: &mut [u8; ROW_BLOCK],
+) {
     assert!(pivots.len() == const { FAN * cache_lines_of(L) });
     let stands = vdupq_n_f32(match search.missing {
         Missing::Least => f32::NEG_INFINITY,
@@ -55,7 +60,7 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
             ($level:literal) => {
                 if $level < L {
                     for (at, x) in at.iter_mut().zip(x) {
-                        // No value reaches NaN, which stands in the places past the last threshold.
+                        // No value reaches NaN, which stands past the last threshold.
                         let reached = vcgeq_f32(x, pick::<$level>(pivots, *at));
                         *at = vsliq_n_u8::<1>(vreinterpretq_u8_u32(reached), *at);
                     }
@@ -66,13 +71,13 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
         // Takes one byte of each word.
         let [a, b, c, d] = at.map_inline(|at| vreinterpretq_u16_u8(at));
         let [low, high] = [vuzp1q_u16(a, b), vuzp1q_u16(c, d)].map_inline(|v| vreinterpretq_u8_u16(v));
-        let places = veorq_u8(vuzp1q_u8(low, high), rightmost);
-        let above = vminq_u8(places, vrhaddq_u8(places, double));
+        let indices = veorq_u8(vuzp1q_u8(low, high), rightmost);
+        let above = vminq_u8(indices, vrhaddq_u8(indices, double));
         super::store(vsubq_u8(count, above), out);
     }
 }
 
-/// Returns the pivots of level `LEVEL` at the places `at`. Pivots are stored from the greatest down, so
+/// Returns the pivots of level `LEVEL` at the indices `at`. Pivots are stored from the greatest down, so
 /// the last pivot is the leftmost.
 #[inline]
 #[target_feature(enable = "neon")]
@@ -83,16 +88,16 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
         let table = &table[..=last];
         let at = vreinterpretq_u64_u8(at);
         let [low, high] = [vgetq_lane_u64::<0>(at), vgetq_lane_u64::<1>(at)];
-        let places = [low, low >> 32, high, high >> 32].map_inline(|place| usize::from(place as u8));
-        // SAFETY: `place` has one bit for each level above this one, so it is at most `last`.
-        return four(&places.map_inline(|place| unsafe { *table.get_unchecked(last - place) }));
+        let indices = [low, low >> 32, high, high >> 32].map_inline(|index| usize::from(index as u8));
+        // SAFETY: `index` has one bit for each level above this one, so it is at most `last`.
+        return four(&indices.map_inline(|index| unsafe { *table.get_unchecked(last - index) }));
     }
     let register = |i: usize| {
         let values = table[LANES * i..].first_chunk().expect("whole registers");
         vreinterpretq_u8_f32(four(values))
     };
     let tables = |i: usize| uint8x16x4_t(register(i), register(i + 1), register(i + 2), register(i + 3));
-    // The byte indices of the leftmost pivot, less four for each place to the right.
+    // The byte indices of the leftmost pivot, less four for each pivot to the right.
     let first = vreinterpretq_u8_u32(vdupq_n_u32(0x0302_0100 + 0x0404_0404 * last as u32));
     let bytes = vsubq_u8(first, vshlq_n_u8::<{ LANES.ilog2() as i32 }>(at));
     vreinterpretq_f32_u8(match LEVEL {
@@ -111,7 +116,7 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
 
 /// Looks up the bit of each of 64 codes in a table of 256 bits, and writes it as 0 or 1.
 #[target_feature(enable = "neon")]
-pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
+pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; ROW_BLOCK]) {
     let [low, high] = [0, 1].map_inline(|half| load(&table.as_chunks().0[half]));
     let codes = codes.byte.as_chunks().0.iter().zip(codes.bit.as_chunks().0);
     for ((byte, bit), out) in codes.zip(out.as_chunks_mut().0) {

@@ -24,7 +24,7 @@ const _: () = assert!(MOST_ADDRESSES.is_multiple_of(LANES));
 /// with the next eight trees.
 ///
 /// # Safety
-/// The machine has AVX2. [`fits`](crate::cpu::arch::x86::fits) is true for the rows, and `tree.step` is 1.
+/// The machine has AVX2. [`fits`](crate::cpu::arch::x86::fits) is true for the rows, and `tree.stride` is 1.
 /// Otherwise the conditions of [`super::block`]: the row is in range, it has the forest's columns, and trees
 /// are positions.
 #[target_feature(enable = "avx2")]

@@ -11,7 +11,7 @@ use crate::{
     arrays::{self, MapInline},
     cpu::{
         cache_line::CacheLine,
-        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
+        engine::blend::groups::{Blend, Group, LeafGroup, LeafValues, ROW_BLOCK, Split, Tree, of},
     },
 };
 
@@ -21,12 +21,12 @@ type Rows = [__m256i; 2];
 /// Returns all ones for the rows that go left, and 0 for the others.
 ///
 /// # Safety
-/// The machine has AVX2. `ranks` has a block for the split's column.
+/// The machine has AVX2. `ranks` has 64 bytes for the split's column.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn left(split: &Split, ranks: *const u8) -> Rows {
     let threshold = _mm256_set1_epi32(split.threshold as i32);
-    // SAFETY: the caller upholds that `ranks` has a block for the column. A block fills two registers.
+    // SAFETY: the caller upholds that `ranks` has 64 bytes for the column. They fill two registers.
     arrays::from_fn(|half| unsafe {
         let column = _mm256_loadu_si256(ranks.add(split.column as usize + 32 * half).cast());
         _mm256_cmpgt_epi8(threshold, column)
@@ -70,22 +70,22 @@ fn pair(left: Rows, right: u8) -> Rows {
 /// all row blocks in turn, so its loads and branch predictions serve them all.
 ///
 /// # Safety
-/// The machine has AVX2. `ranks`, flipped as the thresholds are, have a block for every column that the
-/// tree's splits name. `values` have every block that its groups name.
+/// The machine has AVX2. `ranks`, flipped as the thresholds are, have 64 bytes for every column that the
+/// tree's splits name. `values` have every buffer that its groups name.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut CacheLine<[u8; BLOCK]>; R],
-) -> [CacheLine<[u8; BLOCK]>; R] {
-    let mut numbers = [CacheLine([0; BLOCK]); R];
-    // SAFETY: the caller upholds that `ranks` have a block for every column of the tree's splits and `values`
-    // every block of its groups.
+    values: [*mut CacheLine<[u8; ROW_BLOCK]>; R],
+) -> [CacheLine<[u8; ROW_BLOCK]>; R] {
+    let mut numbers = [CacheLine([0; ROW_BLOCK]); R];
+    // SAFETY: the caller upholds that `ranks` have 64 bytes for every column of the tree's splits and `values`
+    // every buffer of its groups.
     unsafe {
         let left = |split: &Split, r: usize| left(split, ranks[r]);
-        let value = |block: u16, r: usize| load(values[r].add(usize::from(block)));
-        let put = |block: u16, r: usize, v: Rows| store(v, values[r].add(usize::from(block)));
+        let value = |buffer: u16, r: usize| load(values[r].add(usize::from(buffer)));
+        let put = |buffer: u16, r: usize, v: Rows| store(v, values[r].add(usize::from(buffer)));
         let from = |v: Rows, first: u8| v.map_inline(|v| _mm256_add_epi8(v, _mm256_set1_epi8(first as i8)));
         if tree.levels.0 != tree.levels.1 {
             for (r, numbers) in numbers.iter_mut().enumerate() {
@@ -149,50 +149,50 @@ pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
 /// a sum are left out.
 ///
 /// # Safety
-/// The conditions of [`evaluate`]: the machine has AVX2, `ranks` have a block for every column of the tree's
-/// splits, and `values` every block of its groups. `own` has a value for every leaf number of the tree,
+/// The conditions of [`evaluate`]: the machine has AVX2, `ranks` have 64 bytes for every column of the tree's
+/// splits, and `values` every buffer of its groups. `own` has a value for every leaf number of the tree,
 /// padded as [`crate::cpu::engine::blend::evaluate::padded`] says.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut CacheLine<[u8; BLOCK]>; R],
+    values: [*mut CacheLine<[u8; ROW_BLOCK]>; R],
     own: LeafValues<'_>,
     sums: &mut [f32],
 ) {
-    // SAFETY: the caller upholds that `ranks` and `values` have every block that the tree names, and that
+    // SAFETY: the caller upholds that `ranks` and `values` have everything that the tree names, and that
     // `own` has a value for every leaf number.
     unsafe {
         let numbers = evaluate(blend, tree, ranks, values);
-        numbers.iter().zip(sums.chunks_mut(BLOCK)).for_each(|(numbers, sums)| add(&numbers.0, own, sums));
+        numbers.iter().zip(sums.chunks_mut(ROW_BLOCK)).for_each(|(numbers, sums)| add(&numbers.0, own, sums));
     }
 }
 
-/// Loads a block.
+/// Loads a buffer.
 ///
 /// # Safety
-/// The machine has AVX2. `block` can be read.
+/// The machine has AVX2. `buffer` can be read.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn load(block: *const CacheLine<[u8; BLOCK]>) -> Rows {
-    let block: *const __m256i = block.cast();
-    // SAFETY: the caller upholds that the block can be read. It fills two registers.
-    unsafe { [_mm256_loadu_si256(block), _mm256_loadu_si256(block.add(1))] }
+unsafe fn load(buffer: *const CacheLine<[u8; ROW_BLOCK]>) -> Rows {
+    let buffer: *const __m256i = buffer.cast();
+    // SAFETY: the caller upholds that the buffer can be read. It fills two registers.
+    unsafe { [_mm256_loadu_si256(buffer), _mm256_loadu_si256(buffer.add(1))] }
 }
 
-/// Stores a block.
+/// Stores a buffer.
 ///
 /// # Safety
-/// The machine has AVX2. `block` can be written.
+/// The machine has AVX2. `buffer` can be written.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn store(rows: Rows, block: *mut CacheLine<[u8; BLOCK]>) {
-    let block: *mut __m256i = block.cast();
-    // SAFETY: the caller upholds that the block can be written. It fills two registers.
+unsafe fn store(rows: Rows, buffer: *mut CacheLine<[u8; ROW_BLOCK]>) {
+    let buffer: *mut __m256i = buffer.cast();
+    // SAFETY: the caller upholds that the buffer can be written. It fills two registers.
     unsafe {
-        _mm256_storeu_si256(block, rows[0]);
-        _mm256_storeu_si256(block.add(1), rows[1]);
+        _mm256_storeu_si256(buffer, rows[0]);
+        _mm256_storeu_si256(buffer.add(1), rows[1]);
     }
 }
 
@@ -202,7 +202,7 @@ unsafe fn store(rows: Rows, block: *mut CacheLine<[u8; BLOCK]>) {
 /// The machine has AVX2. There are at least sixteen values, and every number is below their count. Where
 /// there are planes, every number is below 64.
 #[target_feature(enable = "avx2")]
-pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
+pub(in crate::cpu) unsafe fn add(numbers: &[u8; ROW_BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
     let LeafValues { singles: values, planes } = own;
     let done = match (planes, values.len()) {
         ([a, b, c, d], ..=32) => add_bytes::<2>(numbers, [a, b, c, d], sums),
@@ -242,8 +242,8 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sum
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_bytes<const TABLES: usize>(
-    numbers: &[u8; BLOCK],
-    planes: [&CacheLine<[u8; BLOCK]>; 4],
+    numbers: &[u8; ROW_BLOCK],
+    planes: [&CacheLine<[u8; ROW_BLOCK]>; 4],
     sums: &mut [f32],
 ) -> usize {
     // Unpacking works within the halves of a register. This order puts rows 0 to 3, 8 to 11, 16 to 19 and 24

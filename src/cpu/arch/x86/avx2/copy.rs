@@ -1,9 +1,9 @@
-//! Copies columns of rows in blocks of eight by eight values.
+//! Copies columns of rows in squares of eight by eight values.
 
 use std::arch::x86_64::*;
 
 use super::super::copy::{LANES, prefetch, sixteens};
-use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
+use crate::cpu::{ranking::column_block::ColumnBlock, window::ROW_BLOCK};
 
 /// Copies the wanted columns of column blocks: see [`columns`](super::super::columns).
 ///
@@ -12,7 +12,7 @@ use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
 /// wanted column, and `into` has room for it.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) unsafe fn columns(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     count: usize,
     columns: usize,
     column_blocks: &[ColumnBlock],
@@ -29,26 +29,26 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
                 if wanted == 0 {
                     continue;
                 }
-                let into = &mut into[(first - base as usize) * BLOCK + begin..];
+                let into = &mut into[(first - base as usize) * ROW_BLOCK + begin..];
                 let wanted = (0..HALF).filter(|c| wanted >> c & 1 == 1);
                 if columns < first + HALF {
                     for c in wanted {
-                        for (place, row) in into[c * BLOCK..][..LANES].iter_mut().zip(rows) {
+                        for (value, row) in into[c * ROW_BLOCK..][..LANES].iter_mut().zip(rows) {
                             // SAFETY: the caller upholds that the rows have every wanted column.
-                            *place = unsafe { *row.add(first + c) };
+                            *value = unsafe { *row.add(first + c) };
                         }
                     }
                     continue;
                 }
                 // SAFETY: the caller upholds that the rows have `columns` columns, and all eight from `first`
                 // on are among them.
-                let blocks = unsafe { [eight(rows, 0, first), eight(rows, HALF, first)] };
+                let squares = unsafe { [eight(rows, 0, first), eight(rows, HALF, first)] };
                 for c in wanted {
-                    let into = &mut into[c * BLOCK..][..LANES];
+                    let into = &mut into[c * ROW_BLOCK..][..LANES];
                     // SAFETY: `into` has just been cut to sixteen values.
                     unsafe {
-                        _mm256_storeu_ps(into.as_mut_ptr(), blocks[0][c]);
-                        _mm256_storeu_ps(into.as_mut_ptr().add(HALF), blocks[1][c]);
+                        _mm256_storeu_ps(into.as_mut_ptr(), squares[0][c]);
+                        _mm256_storeu_ps(into.as_mut_ptr().add(HALF), squares[1][c]);
                     }
                 }
             }

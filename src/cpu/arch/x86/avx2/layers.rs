@@ -2,11 +2,11 @@
 
 use std::arch::x86_64::*;
 
-use super::super::layers::places;
+use super::super::layers::of_column;
 use crate::cpu::{
     cache_line::CacheLine,
     ranking::{
-        column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, ThresholdMasks},
+        column_block::{BLOCK_COLUMNS, ColumnBlock, ROW_BLOCK, ThresholdMasks},
         search::LayeredColumn,
     },
 };
@@ -19,7 +19,7 @@ use crate::cpu::{
 /// begins within the rows, which have `most` of its columns.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     most: usize,
     column_block: ColumnBlock,
     layers: &[CacheLine<[f32; BLOCK_COLUMNS]>],
@@ -27,7 +27,7 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
 ) {
     const HALF: usize = BLOCK_COLUMNS / 2;
     let layers: &[_; L] = layers.first_chunk().expect("so many layers");
-    let reached: &mut [_; L] = reached.first_chunk_mut().expect("a place for each");
+    let reached: &mut [_; L] = reached.first_chunk_mut().expect("an element for each");
     for half in 0..2 {
         let mut thresholds = [_mm256_setzero_ps(); L];
         for (threshold, layer) in thresholds.iter_mut().zip(layers) {
@@ -70,7 +70,7 @@ pub(in crate::cpu::arch::x86) fn add_up(
     apart: usize,
 ) {
     for few in columns {
-        let (layers, bit, out) = places(few, reached, out, apart);
+        let (layers, bit, out) = of_column(few, reached, out, apart);
         let bit = _mm256_set1_epi8(bit);
         let mut ranks = [_mm256_setzero_si256(); 2];
         for layer in layers {

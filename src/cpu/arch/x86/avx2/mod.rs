@@ -24,7 +24,7 @@ use crate::{
             RankNode, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, TOP_LEVELS_8, WalkRule,
         },
         rows::{Row, Rows},
-        window::{BLOCK, Window},
+        window::{ROW_BLOCK, Window},
     },
     plan::Remainder,
 };
@@ -35,8 +35,8 @@ const LANES: usize = 8;
 const GROUPS: usize = 8;
 /// Rows that advance together.
 const ALL: usize = LANES * GROUPS;
-/// Shift from a column's number to its offset in a block of a window.
-const BLOCK_SHIFT: i32 = BLOCK.ilog2() as i32;
+/// Shift from a column's number to its offset in a row block of a window.
+const BLOCK_SHIFT: i32 = ROW_BLOCK.ilog2() as i32;
 
 /// Eight of 64 rows: a pointer to the first of the 64 rows, and the offset of each of the eight from there,
 /// in values.
@@ -108,7 +108,7 @@ impl Source8 for Window<'_> {
     #[target_feature(enable = "avx2")]
     unsafe fn values8(column: __m256i, rows: Lanes<f32>) -> __m256 {
         let index = _mm256_add_epi32(rows.offsets, _mm256_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // SAFETY: the index is that of a row's value in a column, which the caller upholds is one of the
         // rows'.
         unsafe { _mm256_i32gather_ps::<4>(rows.data, index) }
     }
@@ -134,7 +134,7 @@ impl Source8 for Window<'_, u8> {
     #[target_feature(enable = "avx2")]
     unsafe fn values8(column: __m256i, rows: Lanes<u8>) -> __m256 {
         let index = _mm256_add_epi32(rows.offsets, _mm256_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // SAFETY: the index is that of a row's value in a column, which the caller upholds is one of the
         // rows'. The gather reads four bytes there, and a window has room for a word after its last byte.
         let words = unsafe { _mm256_i32gather_epi32::<1>(rows.data.cast(), index) };
         _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(0xff)))
@@ -155,8 +155,8 @@ impl Source8 for Window<'_, u8> {
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn lanes<T: Row>(window: Window<'_, T>, row: usize, begin: usize) -> Lanes<T> {
-    let (data, place) = window.block(row);
-    Lanes { data: data.as_ptr().wrapping_add(place), offsets: count(begin) }
+    let (data, offset) = window.block(row);
+    Lanes { data: data.as_ptr().wrapping_add(offset), offsets: count(begin) }
 }
 
 /// Returns eight consecutive numbers from `begin` on.
@@ -229,8 +229,8 @@ impl WalkRule8 for ShortNode {
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm256_srli_epi32::<{ SHORT_SHIFT as i32 }>(meta);
         let column = _mm256_and_si256(column, _mm256_set1_epi32(SHORT_FEATURE as i32));
-        let way = _mm256_and_si256(meta, _mm256_set1_epi32(SHORT_LINK as i32));
-        LaneNodes { threshold, meta, column, left: _mm256_add_epi32(at, way), apart }
+        let distance = _mm256_and_si256(meta, _mm256_set1_epi32(SHORT_LINK as i32));
+        LaneNodes { threshold, meta, column, left: _mm256_add_epi32(at, distance), apart }
     }
 }
 
@@ -301,7 +301,7 @@ unsafe fn next<F: Source8>(node: LaneNodes, rows: Lanes<F::Value8>) -> __m256i {
     _mm256_add_epi32(node.left, _mm256_and_si256(node.apart, right))
 }
 
-/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.step` is 1.
+/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.stride` is 1.
 ///
 /// # Safety
 /// The machine has AVX2. Otherwise the conditions of [`super::block`]: rows are in range and have the
@@ -466,12 +466,12 @@ impl<'a, R: WalkRule8, T: Copy> Walks<'a, R, T> {
     }
 }
 
-/// The first three levels of a full tree in registers: seven nodes in level order, and a place that is not
+/// The first three levels of a full tree in registers: seven nodes in level order, and an entry that is not
 /// used.
 struct Registers {
     thresholds: __m256,
     metas: __m256i,
-    /// For each node, the offset of its column in a block of a window.
+    /// For each node, the offset of its column in a row block of a window.
     columns: [u32; LANES],
 }
 
@@ -485,7 +485,7 @@ impl Registers {
     unsafe fn load(nodes: *const Node) -> Self {
         // SAFETY: the caller upholds that eight nodes can be read. A node is eight bytes, a threshold and its
         // flags.
-        let [a, b] = unsafe { [0, 4].map_inline(|place| _mm256_loadu_ps(nodes.add(place).cast())) };
+        let [a, b] = unsafe { [0, 4].map_inline(|first| _mm256_loadu_ps(nodes.add(first).cast())) };
         // Thresholds and flags alternate. The shuffles separate them in pairs, which come out in the order 0,
         // 2, 1, 3.
         let ordered = |v: __m256| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(v));
@@ -493,45 +493,45 @@ impl Registers {
         let metas = ordered(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
         let column = _mm256_and_si256(metas, _mm256_set1_epi32(FEATURE as i32));
         let mut columns = [0; LANES];
-        let place = _mm256_slli_epi32::<BLOCK_SHIFT>(column);
+        let offsets = _mm256_slli_epi32::<BLOCK_SHIFT>(column);
         // SAFETY: `columns` has room for eight words.
-        unsafe { _mm256_storeu_si256(columns.as_mut_ptr().cast(), place) };
+        unsafe { _mm256_storeu_si256(columns.as_mut_ptr().cast(), offsets) };
         Self { thresholds, metas, columns }
     }
 
-    /// Returns the places of eight rows after `L` levels, in level order.
+    /// Returns the indices of eight rows' nodes after `L` levels, in level order.
     ///
     /// # Safety
     /// The machine has AVX2. The source is [`Source8::LOADED`]. Eight values of each node's column can be
-    /// read, with `data` at the first row's place in the block.
+    /// read, with `data` at the first row of the row block.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn places<F: Source8, const L: u32>(&self, data: *const F::Value8) -> __m256i {
+    unsafe fn indices<F: Source8, const L: u32>(&self, data: *const F::Value8) -> __m256i {
         // SAFETY: the caller upholds that eight values of each node's column can be read.
-        let column = |place: usize| unsafe { F::column8(data.add(self.columns[place] as usize)) };
+        let column = |node: usize| unsafe { F::column8(data.add(self.columns[node] as usize)) };
         let pick = |left: __m256, other: __m256, went: __m256i| {
             _mm256_blendv_ps(left, other, _mm256_castsi256_ps(went))
         };
         let one = _mm256_set1_epi32(1);
         // `went` is -1 where a row goes right.
-        let below = |place: __m256i, went: __m256i| {
-            _mm256_sub_epi32(_mm256_add_epi32(_mm256_add_epi32(place, place), one), went)
+        let below = |index: __m256i, went: __m256i| {
+            _mm256_sub_epi32(_mm256_add_epi32(_mm256_add_epi32(index, index), one), went)
         };
-        let decide = |x: __m256, place: __m256i| {
-            let threshold = _mm256_permutevar8x32_ps(self.thresholds, place);
-            right(x, threshold, _mm256_permutevar8x32_epi32(self.metas, place))
+        let decide = |x: __m256, index: __m256i| {
+            let threshold = _mm256_permutevar8x32_ps(self.thresholds, index);
+            right(x, threshold, _mm256_permutevar8x32_epi32(self.metas, index))
         };
         let first = decide(column(0), _mm256_setzero_si256());
-        let mut place = _mm256_sub_epi32(one, first);
+        let mut index = _mm256_sub_epi32(one, first);
         if L > 1 {
-            let second = decide(pick(column(1), column(2), first), place);
-            place = below(place, second);
+            let second = decide(pick(column(1), column(2), first), index);
+            index = below(index, second);
             if L > 2 {
                 let [left, other] = [3, 5].map_inline(|c| pick(column(c), column(c + 1), second));
-                place = below(place, decide(pick(left, other, first), place));
+                index = below(index, decide(pick(left, other, first), index));
             }
         }
-        place
+        index
     }
 }
 
@@ -574,7 +574,7 @@ unsafe fn top<R: WalkRule8, F: Source8>(
         Some(top) => unsafe { _mm256_loadu_si256(top.exits.as_ptr().cast()) },
         None => _mm256_add_epi32(count(begin), _mm256_set1_epi32(root as i32)),
     };
-    // A permute reads the lowest three bits of a place. So each exit moves to where these bits of its place
+    // A permute reads the lowest three bits of an index. So each exit moves to where these bits of its index
     // point.
     let exits =
         _mm256_permutevar8x32_epi32(exits, _mm256_sub_epi32(count(0), _mm256_set1_epi32(begin as i32)));
@@ -582,15 +582,15 @@ unsafe fn top<R: WalkRule8, F: Source8>(
     for (g, at) in at.iter_mut().enumerate().take(walks.groups) {
         // SAFETY: the caller upholds that the source holds the rows by column. Lanes past the last row stay
         // inside the room that a window has after its last column.
-        let place = unsafe {
+        let index = unsafe {
             let data = data.add(g * LANES);
             match levels {
-                1 => registers.places::<F, 1>(data),
-                2 => registers.places::<F, 2>(data),
-                _ => registers.places::<F, 3>(data),
+                1 => registers.indices::<F, 1>(data),
+                2 => registers.indices::<F, 2>(data),
+                _ => registers.indices::<F, 3>(data),
             }
         };
-        *at = _mm256_permutevar8x32_epi32(exits, place);
+        *at = _mm256_permutevar8x32_epi32(exits, index);
     }
     levels
 }

@@ -12,7 +12,7 @@ use crate::{
         ranking::{
             count::FAN,
             search::{
-                BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, ZeroAside, by_levels,
+                CategoryBits, ColumnSearch, Columns, Missing, ROW_BLOCK, Search, ZeroAside, by_levels,
                 cache_lines_of, each_level, first_pivot,
             },
         },
@@ -33,10 +33,15 @@ pub(in crate::cpu::arch::x86) fn each(
 /// Searches the thresholds of a column for 64 rows, in eight registers. The pivots of the first five levels
 /// are permuted, those of further levels are gathered.
 #[target_feature(enable = "avx2")]
-fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
+fn within<const L: u32>(
+    pivots: &[f32],
+    search: Search,
+    values: &[f32; ROW_BLOCK],
+    out: &mut [u8; ROW_BLOCK],
+) {
     const EIGHT: usize = 8;
     assert!(pivots.len() == const { FAN * cache_lines_of(L) });
-    let mut x = [_mm256_setzero_ps(); BLOCK / EIGHT];
+    let mut x = [_mm256_setzero_ps(); ROW_BLOCK / EIGHT];
     for (x, values) in x.iter_mut().zip(values.as_chunks::<EIGHT>().0) {
         // SAFETY: `as_chunks` gives eight values.
         let values = unsafe { _mm256_loadu_ps(values.as_ptr()) };
@@ -46,12 +51,12 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
             Missing::Most => _mm256_min_ps(values, _mm256_set1_ps(f32::INFINITY)),
         };
     }
-    let mut at = [_mm256_setzero_si256(); BLOCK / EIGHT];
+    let mut at = [_mm256_setzero_si256(); ROW_BLOCK / EIGHT];
     macro_rules! level {
         ($level:literal) => {
             if $level < L {
                 for (at, x) in at.iter_mut().zip(x) {
-                    // SAFETY: a place has one bit for each level above, so it is below the number of the
+                    // SAFETY: an index has one bit for each level above, so it is below the number of the
                     // level's pivots.
                     let pivot = unsafe { pick::<$level>(&pivots[const { first_pivot($level) }..], *at) };
                     let lower = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NLE_UQ>(pivot, x));
@@ -68,20 +73,20 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
         // Packing works within the halves of registers, so each half has four rows of each of the four
         // registers.
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-        let places = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
+        let indices = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
         let ranks = match const { pairs_of(L.saturating_sub(1)) } {
-            1 => _mm256_xor_si256(places, turn),
-            _ => _mm256_sub_epi8(count, _mm256_min_epu8(places, _mm256_avg_epu8(places, double))),
+            1 => _mm256_xor_si256(indices, turn),
+            _ => _mm256_sub_epi8(count, _mm256_min_epu8(indices, _mm256_avg_epu8(indices, double))),
         };
         // SAFETY: `as_chunks_mut` gives room for 32 bytes.
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
     }
 }
 
-/// Returns the pivots of a level at eight places. `pivots` begins with the level's first pivot.
+/// Returns the pivots of a level at eight indices. `pivots` begins with the level's first pivot.
 ///
 /// # Safety
-/// The machine has AVX2. The places are below the number of the level's pivots.
+/// The machine has AVX2. The indices are below the number of the level's pivots.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn pick<const LEVEL: u32>(pivots: &[f32], at: __m256i) -> __m256 {
@@ -95,11 +100,11 @@ unsafe fn pick<const LEVEL: u32>(pivots: &[f32], at: __m256i) -> __m256 {
         1..=3 => _mm256_permutevar8x32_ps(eight(0), at),
         4 => {
             let [low, high] = [0, 1].map_inline(|i| _mm256_permutevar8x32_ps(eight(i), at));
-            // The fourth bit of a place, moved to the sign bit, selects the upper eight pivots.
+            // The fourth bit of an index, moved to the sign bit, selects the upper eight pivots.
             let half = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(at));
             _mm256_blendv_ps(low, high, half)
         }
-        // SAFETY: the caller upholds that the places are below the number of the level's pivots.
+        // SAFETY: the caller upholds that the indices are below the number of the level's pivots.
         _ => unsafe { _mm256_i32gather_ps::<4>(pivots.as_ptr(), at) },
     }
 }
@@ -116,7 +121,7 @@ fn in_order(mut word: __m256i) -> __m256i {
 
 /// Writes for each of 64 codes its bit in a table.
 #[target_feature(enable = "avx2")]
-pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
+pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; ROW_BLOCK]) {
     for i in 0..2 {
         // SAFETY: a table has two halves of sixteen bytes. The codes and `out` have two halves of 32 bytes.
         unsafe {
@@ -138,8 +143,8 @@ pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, ou
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) fn zero_aside<C: Compare>(
     split: &ZeroAside<C>,
-    values: &[C; BLOCK],
-    out: &mut [u8; BLOCK],
+    values: &[C; ROW_BLOCK],
+    out: &mut [u8; ROW_BLOCK],
 ) {
     split.answer(values, out);
 }

@@ -34,7 +34,7 @@ unsafe fn outcomes<const P: usize>(
         let tile = |i: usize| nodes.add(at[i] as usize * P);
         // The first four splits in the register, and the other four.
         let [low, high] = match P {
-            8 => [0, 4].map_inline(|place| _mm256_loadu_ps(tile(0).add(place).cast())),
+            8 => [0, 4].map_inline(|first| _mm256_loadu_ps(tile(0).add(first).cast())),
             4 => [0, 1].map_inline(|i| _mm256_loadu_ps(tile(i).cast())),
             _ => [0, 2].map_inline(|i| {
                 let [a, b] = [tile(i), tile(i + 1)].map_inline(|tile| _mm_loadu_ps(tile.cast()));

@@ -6,7 +6,7 @@ use crate::{
     arrays::{self, MapInline},
     cpu::{
         cache_line::CacheLine,
-        engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
+        engine::blend::groups::{Blend, Group, LeafGroup, LeafValues, ROW_BLOCK, Split, Tree, of},
         isa::{Isa, isa},
     },
 };
@@ -19,12 +19,12 @@ pub(in crate::cpu) fn available() -> bool {
 /// Returns, for each of `R` row blocks, the rows that go right.
 ///
 /// # Safety
-/// The machine has AVX-512 F and BW. `ranks` have a block for the split's column.
+/// The machine has AVX-512 F and BW. `ranks` have 64 bytes for the split's column.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn right<const R: usize>(split: &Split, ranks: &[*const u8; R]) -> [__mmask64; R] {
     let threshold = _mm512_set1_epi32(split.threshold as i32);
-    // SAFETY: the caller upholds that `ranks` have a block for the split's column.
+    // SAFETY: the caller upholds that `ranks` have 64 bytes for the split's column.
     arrays::from_fn(|r| unsafe {
         let column = _mm512_loadu_si512(ranks[r].add(split.column as usize).cast());
         _mm512_cmpge_epu8_mask(column, threshold)
@@ -57,28 +57,28 @@ pub(in crate::cpu) fn permutes_bytes() -> bool {
 /// Evaluates a tree's groups for `R` row blocks, and returns the exit number of each row.
 ///
 /// # Safety
-/// [`available`] is true. `ranks` have a block for every column that the tree's splits name. `values` have
-/// every block that its groups name.
+/// [`available`] is true. `ranks` have 64 bytes for every column that the tree's splits name. `values` have
+/// every buffer that its groups name.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn evaluate<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut CacheLine<[u8; BLOCK]>; R],
+    values: [*mut CacheLine<[u8; ROW_BLOCK]>; R],
 ) -> [__m512i; R] {
     let numbers = [0, 1, 2, 3, 4, 5, 6, 7].map_inline(|n| _mm512_set1_epi8(n));
     let [zero, one, two, three, four, five, six, seven] = numbers.map_inline(|n| [kept(n); R]);
-    // SAFETY: the caller upholds that `ranks` have a block for every column of the tree's splits and `values`
-    // every block of its groups.
+    // SAFETY: the caller upholds that `ranks` have 64 bytes for every column of the tree's splits and `values`
+    // every buffer of its groups.
     unsafe {
         let right = |split: &Split| right(split, &ranks);
-        let value = |block: u16| -> [__m512i; R] {
-            values.map_inline(|values| _mm512_loadu_si512(values.add(usize::from(block)).cast()))
+        let value = |buffer: u16| -> [__m512i; R] {
+            values.map_inline(|values| _mm512_loadu_si512(values.add(usize::from(buffer)).cast()))
         };
-        let store = |block: u16, v: [__m512i; R]| {
+        let store = |buffer: u16, v: [__m512i; R]| {
             for r in 0..R {
-                _mm512_storeu_si512(values[r].add(usize::from(block)).cast(), v[r]);
+                _mm512_storeu_si512(values[r].add(usize::from(buffer)).cast(), v[r]);
             }
         };
         let from = |v: [__m512i; R], first: u8| {
@@ -158,18 +158,18 @@ unsafe fn pick<const HALVINGS: u32>(values: *const f32, numbers: __m512i) -> __m
 /// Evaluates a tree's groups for one row block, and returns the exit number of each row.
 ///
 /// # Safety
-/// The conditions of [`evaluate`]: [`available`] is true, `ranks` has a block for every column of the tree's
-/// splits, and `values` every block of its groups.
+/// The conditions of [`evaluate`]: [`available`] is true, `ranks` has 64 bytes for every column of the tree's
+/// splits, and `values` every buffer of its groups.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu) unsafe fn numbers(
     blend: &Blend,
     tree: &Tree,
     ranks: *const u8,
-    values: *mut CacheLine<[u8; BLOCK]>,
-) -> [u8; BLOCK] {
-    let mut numbers = [0; BLOCK];
-    // SAFETY: the caller upholds that `ranks` has a block for every column of the tree's splits and `values`
-    // every block of its groups. `numbers` has room for 64 bytes.
+    values: *mut CacheLine<[u8; ROW_BLOCK]>,
+) -> [u8; ROW_BLOCK] {
+    let mut numbers = [0; ROW_BLOCK];
+    // SAFETY: the caller upholds that `ranks` has 64 bytes for every column of the tree's splits and `values`
+    // every buffer of its groups. `numbers` has room for 64 bytes.
     unsafe {
         let [found] = evaluate(blend, tree, [ranks], [values]);
         _mm512_storeu_si512(numbers.as_mut_ptr().cast(), found);
@@ -181,8 +181,8 @@ pub(in crate::cpu) unsafe fn numbers(
 /// a sum are left out.
 ///
 /// # Safety
-/// The conditions of [`evaluate`]: [`available`] is true, `ranks` have a block for every column of the tree's
-/// splits, and `values` every block of its groups. `own` has a value for every leaf number of the tree,
+/// The conditions of [`evaluate`]: [`available`] is true, `ranks` have 64 bytes for every column of the tree's
+/// splits, and `values` every buffer of its groups. `own` has a value for every leaf number of the tree,
 /// padded as [`crate::cpu::engine::blend::evaluate::padded`] says. It has planes only if [`permutes_bytes`]
 /// is true.
 #[target_feature(enable = "avx512f,avx512bw")]
@@ -190,17 +190,17 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut CacheLine<[u8; BLOCK]>; R],
+    values: [*mut CacheLine<[u8; ROW_BLOCK]>; R],
     own: LeafValues<'_>,
     sums: &mut [f32],
 ) {
-    // SAFETY: the caller upholds that `ranks` and `values` have every block that the tree names, that `own`
+    // SAFETY: the caller upholds that `ranks` and `values` have everything that the tree names, that `own`
     // has a value for every leaf number, and that there are planes only on a machine with VBMI. The values
     // are padded to the 16, 32, 64, 128 or 256 that `add_of` reads.
     unsafe {
         let numbers = evaluate(blend, tree, ranks, values);
         let LeafValues { singles, planes } = own;
-        for (numbers, sums) in numbers.into_iter().zip(sums.chunks_mut(BLOCK)) {
+        for (numbers, sums) in numbers.into_iter().zip(sums.chunks_mut(ROW_BLOCK)) {
             match (planes.len() / 4, singles.len()) {
                 (1, _) => add_bytes::<1>(numbers, planes, sums),
                 (2, _) => add_bytes::<2>(numbers, planes, sums),
@@ -224,7 +224,7 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums: *mut f32, count: usize) {
     // SAFETY: the caller upholds that there are `16 << HALVINGS` values and `count` sums. The mask leaves out
-    // all places past the sums.
+    // all lanes past the sums.
     unsafe {
         macro_rules! quarter {
             ($q:literal) => {
@@ -253,7 +253,7 @@ unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi")]
 unsafe fn add_bytes<const EACH: usize>(
     numbers: __m512i,
-    planes: &[CacheLine<[u8; BLOCK]>],
+    planes: &[CacheLine<[u8; ROW_BLOCK]>],
     sums: &mut [f32],
 ) {
     assert!(planes.len() >= 4 * EACH);
@@ -285,7 +285,7 @@ unsafe fn add_bytes<const EACH: usize>(
     for (value, sums) in values.into_iter().zip(sums.chunks_mut(16)) {
         let mask = (0xffffu32 >> (16 - sums.len())) as __mmask16;
         let value = _mm512_castsi512_ps(value);
-        // SAFETY: the mask leaves out all places past the sums.
+        // SAFETY: the mask leaves out all lanes past the sums.
         unsafe {
             let sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, sums.as_ptr()), value);
             _mm512_mask_storeu_ps(sums.as_mut_ptr(), mask, sum);

@@ -1,11 +1,11 @@
-//! Copies columns of rows in blocks of sixteen by sixteen values.
+//! Copies columns of rows in squares of sixteen by sixteen values.
 
 use std::arch::x86_64::*;
 
 use super::super::copy::{LANES, prefetch, sixteens};
 use crate::{
     arrays::MapInline,
-    cpu::{ranking::column_block::ColumnBlock, window::BLOCK},
+    cpu::{ranking::column_block::ColumnBlock, window::ROW_BLOCK},
 };
 
 /// Copies the wanted columns of column blocks: see [`columns`](super::super::columns).
@@ -15,7 +15,7 @@ use crate::{
 /// have every wanted column, and `into` has room for it.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(in crate::cpu::arch::x86) unsafe fn columns(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     count: usize,
     columns: usize,
     column_blocks: &[ColumnBlock],
@@ -33,11 +33,13 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
                 *values =
                     unsafe { _mm512_maskz_loadu_epi32(there, row.add(column_block.first as usize).cast()) };
             }
-            let place = (column_block.first - base) as usize * BLOCK + begin;
+            let start = (column_block.first - base) as usize * ROW_BLOCK + begin;
             for (c, column) in transposed(values).into_iter().enumerate() {
                 if column_block.wanted >> c & 1 == 1 {
-                    // SAFETY: the caller upholds that `into` has room for a block of each wanted column.
-                    unsafe { _mm512_storeu_si512(into.as_mut_ptr().add(place + c * BLOCK).cast(), column) };
+                    // SAFETY: the caller upholds that `into` has room for 64 values of each wanted column.
+                    unsafe {
+                        _mm512_storeu_si512(into.as_mut_ptr().add(start + c * ROW_BLOCK).cast(), column)
+                    };
                 }
             }
         }

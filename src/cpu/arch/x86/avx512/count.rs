@@ -9,13 +9,13 @@ use crate::cpu::{
     ranking::count::FAN,
 };
 
-// A block of thresholds fills a register.
+// A group of thresholds fills a register.
 const _: () = assert!(FAN == LANES);
 
 /// Counts as [`count_at_most`](crate::cpu::ranking::count::count_at_most) does, if the machine has the
 /// instructions. Otherwise returns `false`.
 pub(in crate::cpu) fn count<const N: usize>(
-    blocks: &[[f32; FAN]],
+    groups: &[[f32; FAN]],
     levels: &[u32],
     root: usize,
     values: &[f32; N],
@@ -24,14 +24,14 @@ pub(in crate::cpu) fn count<const N: usize>(
     let able = isa() == Isa::Avx512 && is_x86_feature_detected!("popcnt");
     if able {
         // SAFETY: `isa` has found AVX-512 F and DQ, and POPCNT has been detected.
-        unsafe { within(blocks, levels, root, values, found) };
+        unsafe { within(groups, levels, root, values, found) };
     }
     able
 }
 
 #[target_feature(enable = "avx512f,avx512dq,popcnt")]
 fn within<const N: usize>(
-    blocks: &[[f32; FAN]],
+    groups: &[[f32; FAN]],
     levels: &[u32],
     root: usize,
     values: &[f32; N],
@@ -39,7 +39,7 @@ fn within<const N: usize>(
 ) {
     let mut levels = levels;
     if let (true, Some((first, below))) = (N.is_multiple_of(LANES), levels.split_first()) {
-        let root = &blocks[*first as usize][..root];
+        let root = &groups[*first as usize][..root];
         for (values, found) in values.as_chunks().0.iter().zip(found.as_chunks_mut().0) {
             let (values, one) = (load(values), _mm512_set1_epi32(1));
             let mut counts = _mm512_setzero_si512();
@@ -53,10 +53,10 @@ fn within<const N: usize>(
         levels = below;
     }
     for level in levels {
-        let blocks = &blocks[*level as usize..];
+        let groups = &groups[*level as usize..];
         for (value, found) in values.iter().zip(found.iter_mut()) {
-            let block = load(&blocks[*found as usize]);
-            let reached = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(block, _mm512_set1_ps(*value));
+            let group = load(&groups[*found as usize]);
+            let reached = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(group, _mm512_set1_ps(*value));
             *found = *found * FAN as u32 + reached.count_ones();
         }
     }

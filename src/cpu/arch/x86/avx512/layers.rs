@@ -2,13 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use super::{super::layers::places, LANES};
+use super::{super::layers::of_column, LANES};
 use crate::{
     arrays::MapInline,
     cpu::{
         cache_line::CacheLine,
         ranking::{
-            column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, ThresholdMasks},
+            column_block::{BLOCK_COLUMNS, ColumnBlock, ROW_BLOCK, ThresholdMasks},
             search::LayeredColumn,
         },
     },
@@ -22,7 +22,7 @@ use crate::{
 /// the column block begins within the rows, which have `most` of its columns.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
-    rows: &[*const f32; BLOCK],
+    rows: &[*const f32; ROW_BLOCK],
     most: usize,
     column_block: ColumnBlock,
     layers: &[CacheLine<[f32; BLOCK_COLUMNS]>],
@@ -35,7 +35,7 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
         // SAFETY: a layer has sixteen thresholds.
         *threshold = unsafe { _mm512_loadu_ps(layer.0.as_ptr()) };
     }
-    let mut bits = [const { CacheLine([0u16; BLOCK]) }; L];
+    let mut bits = [const { CacheLine([0u16; ROW_BLOCK]) }; L];
     for (r, row) in rows.iter().enumerate() {
         if let Some(ahead) = column_block.ahead {
             _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
@@ -53,7 +53,7 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
     for (bits, reached) in bits.iter().zip(reached) {
         // SAFETY: `bits` has 64 words of two bytes, so 32 of them follow each pointer.
         let words =
-            unsafe { [0, BLOCK / 2].map_inline(|place| bits.0.as_ptr().add(place).cast::<__m512i>()) };
+            unsafe { [0, ROW_BLOCK / 2].map_inline(|first| bits.0.as_ptr().add(first).cast::<__m512i>()) };
         for (half, reached) in reached.0.iter_mut().enumerate() {
             // SAFETY: 32 words of two bytes follow each pointer, which a `CacheLine` aligns to 64 bytes.
             // `reached` has room for 64 bytes.
@@ -81,7 +81,7 @@ pub(in crate::cpu::arch::x86) fn add_up(
 ) {
     let one = _mm512_set1_epi8(1);
     for few in columns {
-        let (layers, bit, out) = places(few, reached, out, apart);
+        let (layers, bit, out) = of_column(few, reached, out, apart);
         let bit = _mm512_set1_epi8(bit);
         let mut ranks = _mm512_setzero_si512();
         for layer in layers {

@@ -28,7 +28,7 @@ use crate::{
             RankNode, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, WalkRule,
         },
         rows::{Row, Rows},
-        window::{BLOCK, Window},
+        window::{ROW_BLOCK, Window},
     },
     plan::Remainder,
 };
@@ -37,8 +37,8 @@ use crate::{
 pub(super) const LANES: usize = 16;
 /// Registers that advance together.
 pub(super) const GROUPS: usize = 4;
-/// Shift from a column's number to its offset in a block of a window.
-const BLOCK_SHIFT: u32 = BLOCK.ilog2();
+/// Shift from a column's number to its offset in a row block of a window.
+const BLOCK_SHIFT: u32 = ROW_BLOCK.ilog2();
 
 /// Sixteen of 64 rows: a pointer to the first of the 64 rows, and the offset of each of the sixteen from
 /// there, in values.
@@ -101,7 +101,7 @@ impl Source16 for Window<'_> {
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn values(column: __m512i, rows: Lanes) -> __m512 {
         let index = _mm512_add_epi32(rows.offsets, _mm512_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // SAFETY: the index is that of a row's value in a column, which the caller upholds is one of the
         // rows'.
         unsafe { _mm512_i32gather_ps::<4>(index, rows.data) }
     }
@@ -121,7 +121,7 @@ impl Source16 for Window<'_, u8> {
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn values(column: __m512i, rows: Lanes<u8>) -> __m512 {
         let index = _mm512_add_epi32(rows.offsets, _mm512_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // SAFETY: the index is that of a row's value in a column, which the caller upholds is one of the
         // rows'. The gather reads four bytes there, and a window has room for a word after its last byte.
         let words = unsafe { _mm512_i32gather_epi32::<1>(index, rows.data.cast()) };
         _mm512_cvtepi32_ps(_mm512_and_si512(words, _mm512_set1_epi32(0xff)))
@@ -136,9 +136,9 @@ impl Source16 for Window<'_, u8> {
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn lanes<T: Row>(window: Window<'_, T>, row: usize, begin: usize) -> Lanes<T> {
-    let (data, place) = window.block(row);
+    let (data, offset) = window.block(row);
     let own = _mm512_add_epi32(count(), _mm512_set1_epi32(begin as i32));
-    Lanes { data: data.as_ptr().wrapping_add(place), offsets: own }
+    Lanes { data: data.as_ptr().wrapping_add(offset), offsets: own }
 }
 
 #[inline]
@@ -221,8 +221,8 @@ impl WalkRule16 for ShortNode {
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm512_srli_epi32::<SHORT_SHIFT>(meta);
         let column = _mm512_and_si512(column, _mm512_set1_epi32(SHORT_FEATURE as i32));
-        let way = _mm512_and_si512(meta, _mm512_set1_epi32(SHORT_LINK as i32));
-        LaneNodes { threshold, meta, column, left: _mm512_add_epi32(at, way), apart }
+        let distance = _mm512_and_si512(meta, _mm512_set1_epi32(SHORT_LINK as i32));
+        LaneNodes { threshold, meta, column, left: _mm512_add_epi32(at, distance), apart }
     }
 }
 
@@ -293,7 +293,7 @@ unsafe fn next<F: Source16>(node: LaneNodes, rows: Lanes<F::Value>) -> __m512i {
     _mm512_mask_add_epi32(node.left, right, node.left, node.apart)
 }
 
-/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.step` is 1.
+/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.stride` is 1.
 ///
 /// # Safety
 /// The machine has AVX-512 F and DQ. Otherwise the conditions of [`super::block`]: rows are in range and have
@@ -414,8 +414,7 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
             }
         }
         if rest == Remainder::UntilLeaf {
-            // While most walks are on their way, lanes at leaves just wait. Open walks don't move together
-            // yet.
+            // While most walks are open, lanes at leaves just wait. Open walks don't move together yet.
             for _ in 0..shape.tested {
                 let open = step_groups::<R, F>(nodes, constant, stride, rows, groups, &mut at);
                 if open == [0; GROUPS] {
@@ -541,11 +540,11 @@ unsafe fn until_leaf<R: WalkRule16, F: Source16>(
         let mut next = ([0u32; ALL + LANES], [0u32; ALL + LANES], [0u32; ALL + LANES], 0usize);
         for g in 0..groups {
             let done = valid[g] & !open[g];
-            // SAFETY: at most 64 walks end and at most 64 stay, so every place is at most 64, and the arrays
+            // SAFETY: at most 64 walks end and at most 64 stay, so every offset is at most 64, and the arrays
             // have room for sixteen words from there on.
             unsafe {
-                let put = |to: &mut [u32], place: usize, mask, v| {
-                    let to = to.as_mut_ptr().add(place);
+                let put = |to: &mut [u32], offset: usize, mask, v| {
+                    let to = to.as_mut_ptr().add(offset);
                     _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask, v));
                 };
                 put(&mut ended.0, ended.2, done, walks[g]);

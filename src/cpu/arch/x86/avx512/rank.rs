@@ -10,8 +10,8 @@ use crate::{
         ranking::{
             count::FAN,
             search::{
-                BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, cache_lines_of, each_level,
-                first_pivot,
+                CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, ROW_BLOCK, cache_lines_of,
+                each_level, first_pivot,
             },
         },
     },
@@ -84,14 +84,14 @@ unsafe fn some<const L: u32, const T: usize, const SHIFTS: bool>(
 }
 
 /// Registers that 64 rows of a column take.
-const R: usize = BLOCK / LANES;
+const R: usize = ROW_BLOCK / LANES;
 
 /// Searches the thresholds of `C` columns for 64 rows, in `N` registers. All columns have `L` levels, and the
 /// pivots of the last level are in `T` pairs of cache lines.
 ///
 /// The sign of a value minus its pivot is the decision of a level. Besides the permute, a level takes two
 /// instructions, and one of them runs beside the permute. A sign is 1 if a value is below its pivot, so
-/// places are counted from the right.
+/// indices are counted from the right.
 ///
 /// # Safety
 /// The machine has AVX-512 F, DQ and BW, and VBMI2 if `SHIFTS` is true.
@@ -120,7 +120,7 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
     }
     let mut at = [_mm512_setzero_si512(); N];
     // The decisions of the first two levels. They say in which half and in which quarter of a later level's
-    // pivots a place is.
+    // pivots an index is.
     let mut below: [[__mmask16; N]; 2] = [[0; N]; 2];
     macro_rules! level {
         ($level:literal) => {
@@ -154,13 +154,13 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
     for (c, column) in columns.iter().enumerate() {
         let at = &at[R * c..][..R];
         let words = [_mm512_packus_epi32(at[0], at[1]), _mm512_packus_epi32(at[2], at[3])];
-        let places = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
+        let indices = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
         let ranks = match const { T < pairs_of(L.saturating_sub(1)) } {
             true => {
                 let [count, double] = column.search.rank().map_inline(|byte| _mm512_set1_epi8(byte as i8));
-                _mm512_sub_epi8(count, _mm512_min_epu8(places, _mm512_avg_epu8(places, double)))
+                _mm512_sub_epi8(count, _mm512_min_epu8(indices, _mm512_avg_epu8(indices, double)))
             }
-            false => _mm512_xor_si512(places, _mm512_set1_epi8(((1u32 << L) - 1) as i8)),
+            false => _mm512_xor_si512(indices, _mm512_set1_epi8(((1u32 << L) - 1) as i8)),
         };
         // SAFETY: a column of `out` has room for 64 bytes.
         unsafe { _mm512_storeu_si512(out.column(column.to).as_mut_ptr().cast(), ranks) };
@@ -191,8 +191,8 @@ unsafe fn shifted_in(mut word: __m512i, bits: __m512i) -> __m512i {
     word
 }
 
-/// Returns the pivots of a level at sixteen places. They stand in the first `pairs` pairs of the level's
-/// cache lines. A permute reads at most five bits of a place; `below` has the others, the decisions of the
+/// Returns the pivots of a level at sixteen indices. They stand in the first `pairs` pairs of the level's
+/// cache lines. A permute reads at most five bits of an index; `below` has the others, the decisions of the
 /// first two levels.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
@@ -211,7 +211,7 @@ fn pick<const LEVEL: u32>(pivots: &[f32], pairs: usize, at: __m512i, below: [__m
         }
         (4, _) => _mm512_permutexvar_ps(at, table(0)),
         (_, 1) => pair(0),
-        // The masks have all bits of a place but the last five.
+        // The masks have all bits of an index but the last five.
         (_, 2) => four(0, below[LEVEL as usize - 6]),
         _ => _mm512_mask_blend_ps(below[0], four(0, below[1]), four(1, below[1])),
     }
@@ -227,7 +227,7 @@ fn load(values: &[f32; FAN]) -> __m512 {
 
 /// Writes for each of 64 codes its bit in a table.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
+pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; ROW_BLOCK]) {
     // SAFETY: a table has two halves of sixteen bytes. The codes and `out` have 64 bytes.
     unsafe {
         let half = |i: usize| _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().add(16 * i).cast()));

@@ -17,20 +17,20 @@ const LANES: usize = 16;
 /// Registers that a row takes, at most.
 const MOST: usize = MOST_COLUMNS / LANES;
 
-/// The place of a split on a tile's last level, 7 to 14, by the decisions of the tile's first seven splits.
+/// The index of a split on a tile's last level, 7 to 14, by the decisions of the tile's first seven splits.
 static LAST: [u8; 128] = last();
 
 const fn last() -> [u8; 128] {
     let mut table = [0; 128];
     let mut decisions = 0;
     while decisions < 128 {
-        let mut place = 0;
+        let mut index = 0;
         let mut level = 0;
         while level < 3 {
-            place = 2 * place + 1 + (decisions >> place & 1);
+            index = 2 * index + 1 + (decisions >> index & 1);
             level += 1;
         }
-        table[decisions] = place as u8;
+        table[decisions] = index as u8;
         decisions += 1;
     }
     table
@@ -60,7 +60,7 @@ pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
         let mut done = 0;
         while done < tree.count {
             let count = TREES.min(tree.count - done);
-            let these = Span { start: tree.at(done), step: tree.step, count };
+            let these = Span { start: tree.at(done), stride: tree.stride, count };
             // SAFETY: the caller upholds that trees are positions. `slots` has room for `TREES` trees, and
             // `these` are no more.
             unsafe { row_values.walks(few, these, &mut slots) };
@@ -92,11 +92,11 @@ struct RegisterRow {
 /// The machine has AVX-512 F. The row is in range and has the forest's columns.
 #[target_feature(enable = "avx512f")]
 unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> RegisterRow {
-    let places = few.places();
+    let count = few.values();
     let register = |data: *const f32, i: usize| {
-        let here = places.saturating_sub(i * LANES).min(LANES);
+        let here = count.saturating_sub(i * LANES).min(LANES);
         let mask = ((1u32 << here) - 1) as __mmask16;
-        // SAFETY: the mask leaves out values past the row's places. `data` has one value for each place: it
+        // SAFETY: the mask leaves out what is past the row's values. `data` has as many values: it
         // is the array below, or a row that the caller upholds is in range and has the forest's columns.
         unsafe { _mm512_maskz_loadu_ps(mask, data.wrapping_add(i * LANES)) }
     };
@@ -105,8 +105,8 @@ unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Regis
         return RegisterRow::new(arrays::from_fn(|i| register(data, i)));
     }
     let mut values = [0.0; MOST_COLUMNS];
-    for (place, value) in values[..places].iter_mut().enumerate() {
-        let column = few.columns().map_or(place, |columns| columns[place] as usize);
+    for (index, value) in values[..count].iter_mut().enumerate() {
+        let column = few.columns().map_or(index, |columns| columns[index] as usize);
         // SAFETY: the caller upholds that the row is in range and has the forest's columns.
         *value = unsafe { rows.get::<false>(row, column) }.read();
     }
@@ -130,7 +130,7 @@ impl RegisterRow {
         // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as
         // the row takes, and has `MISSING` set if a value is missing.
         unsafe {
-            match (few.places(), self.missing) {
+            match (few.values(), self.missing) {
                 (0..=32, false) => walks::<2, false>(few, &self.values, tree, slots),
                 (0..=32, true) => walks::<2, true>(few, &self.values, tree, slots),
                 (33..=64, false) => walks::<4, false>(few, &self.values, tree, slots),
@@ -148,7 +148,7 @@ impl RegisterRow {
 ///
 /// # Safety
 /// The machine has AVX-512 F, DQ and BW. Trees are positions of the forest that the row was loaded for. The
-/// row has at most `16 x R` places.
+/// row has at most `16 x R` values.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn walks<const R: usize, const MISSING: bool>(
@@ -189,11 +189,11 @@ unsafe fn walks<const R: usize, const MISSING: bool>(
 /// Returns the exit that a row takes from a tile.
 ///
 /// # Safety
-/// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` places.
+/// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` values.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn step<const R: usize, const MISSING: bool>(tile: &Tile, row_values: &[__m512; MOST]) -> u16 {
-    // SAFETY: a tile has sixteen columns and thresholds. Seven decisions index the 128 places in `LAST`, all
+    // SAFETY: a tile has sixteen columns and thresholds. Seven decisions index the 128 numbers in `LAST`, all
     // from 7 to 14, so the exit is one of the tile's sixteen.
     unsafe {
         let columns = _mm512_cvtepu8_epi32(_mm_loadu_si128(tile.columns.as_ptr().cast()));
@@ -204,8 +204,8 @@ unsafe fn step<const R: usize, const MISSING: bool>(tile: &Tile, row_values: &[_
             right |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values) & tile.missing;
         }
         let right = usize::from(right);
-        let place = usize::from(*LAST.get_unchecked(right & 127));
-        let exit = 2 * place + 1 + (right >> place & 1) - 15;
+        let index = usize::from(*LAST.get_unchecked(right & 127));
+        let exit = 2 * index + 1 + (right >> index & 1) - 15;
         *tile.exits.get_unchecked(exit)
     }
 }

@@ -62,12 +62,12 @@ unsafe fn pick16(data: *const f32, columns: &[u32], went: &[__mmask16]) -> __m51
     _mm512_mask_blend_ps(went[0], left, right)
 }
 
-/// The first five levels of a full tree in registers: 31 nodes in level order, and a place that is not used.
+/// The first five levels of a full tree in registers: 31 nodes in level order, and an entry that is not used.
 #[derive(Clone, Copy)]
 struct Registers {
     thresholds: [__m512i; 2],
     metas: [__m512i; 2],
-    /// For each node, the offset of its column in a block of a window.
+    /// For each node, the offset of its column in a row block of a window.
     columns: [u32; 1 << TOP_LEVELS],
 }
 
@@ -87,15 +87,15 @@ impl Registers {
         if F::BY_COLUMN {
             for (i, meta) in [a.1, b.1].into_iter().enumerate() {
                 let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
-                let place = _mm512_slli_epi32::<BLOCK_SHIFT>(column);
+                let offsets = _mm512_slli_epi32::<BLOCK_SHIFT>(column);
                 // SAFETY: `columns` has room for two registers of sixteen words.
-                unsafe { _mm512_storeu_si512(columns.as_mut_ptr().add(i * LANES).cast(), place) };
+                unsafe { _mm512_storeu_si512(columns.as_mut_ptr().add(i * LANES).cast(), offsets) };
             }
         }
         Self { thresholds: [a.0, b.0], metas: [a.1, b.1], columns }
     }
 
-    /// Returns the places of all rows after `levels` levels, in level order, with values that are gathered. A
+    /// Returns the indices of all rows' nodes after `levels` levels, in level order, with values that are gathered. A
     /// step waits for its gather, so all registers take a level before the next one.
     ///
     /// # Safety
@@ -121,12 +121,12 @@ impl Registers {
         local
     }
 
-    /// Returns the places of all rows of a window after `L` levels, in level order, with values that are
+    /// Returns the indices of the nodes of all rows of a window after `L` levels, in level order, with values that are
     /// loaded and blended.
     ///
     /// # Safety
     /// The machine has AVX-512 F and DQ. The source is [`Source16::BY_COLUMN`]. Sixteen values of each node's
-    /// column can be read for each register, with `data` at the first row's place in the block.
+    /// column can be read for each register, with `data` at the first row of the row block.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn blend<F: Source16, const L: u32>(
@@ -143,11 +143,11 @@ impl Registers {
         local
     }
 
-    /// Returns the places of sixteen rows of a window after `L` levels, in level order.
+    /// Returns the indices of the nodes of sixteen rows of a window after `L` levels, in level order.
     ///
     /// # Safety
     /// The machine has AVX-512 F and DQ. Sixteen values of each node's column can be read, with `data` at the
-    /// first row's place in the block.
+    /// first row of the row block.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn blend16<const L: u32>(&self, data: *const f32) -> __m512i {
@@ -231,12 +231,12 @@ pub(super) unsafe fn top<R: WalkRule16, F: Source16>(
         at[g] = match own {
             None => _mm512_add_epi32(local, _mm512_set1_epi32(root as i32)),
             Some(top) => {
-                let place = _mm512_sub_epi32(local, _mm512_set1_epi32((1 << levels) - 1));
+                let index = _mm512_sub_epi32(local, _mm512_set1_epi32((1 << levels) - 1));
                 // SAFETY: a top has 32 exits, which fill two registers.
                 let [low, high] = unsafe {
                     [0, 1].map_inline(|i| _mm512_loadu_si512(top.exits.as_ptr().add(i * LANES).cast()))
                 };
-                _mm512_permutex2var_epi32(low, place, high)
+                _mm512_permutex2var_epi32(low, index, high)
             }
         };
     }

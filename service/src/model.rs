@@ -1,4 +1,4 @@
-//! The engine of the service: Fangorn or, for comparison, ONNX Runtime.
+//! The model of the service, and its runtime: Fangorn or, for comparison, ONNX Runtime.
 
 use std::{collections::HashMap, path::Path};
 
@@ -9,8 +9,8 @@ use fangorn::{
     import::{self, LoadOptions},
 };
 
-/// A model that is ready to predict. Any number of threads may use it at the same time.
-pub enum Engine {
+/// A compiled model. Any number of threads may use it at the same time.
+pub enum Runtime {
     /// Fangorn, and the type in which the model's producer compares.
     Fangorn(Box<Predictor>, CompareType),
     /// ONNX Runtime with as many sessions as there are threads, because only one thread at a time may use a session.
@@ -20,12 +20,12 @@ pub enum Engine {
 
 /// A model that predicts, with its columns and the number of its outputs.
 pub struct Model {
-    /// The engine that predicts.
-    pub engine: Engine,
+    /// The runtime that predicts.
+    pub runtime: Runtime,
     /// The columns' names, in the model's order; `f0`, `f1`, … for columns without a name.
     pub columns: Vec<String>,
     /// The index of each column, by its name.
-    pub places: HashMap<String, usize>,
+    pub indices: HashMap<String, usize>,
     /// The number of values that are predicted for a row.
     pub outputs: usize,
 }
@@ -42,11 +42,11 @@ impl Model {
         };
         let columns: Vec<String> = forest.features.iter().enumerate().map(name).collect();
         Ok(Self {
-            places: columns.iter().cloned().zip(0..).collect(),
+            indices: columns.iter().cloned().zip(0..).collect(),
             columns,
             outputs: forest.transform.width(forest.outputs as usize),
             // The thread that answers a request predicts, too: under load, each thread has a request of its own.
-            engine: Engine::Fangorn(
+            runtime: Runtime::Fangorn(
                 Box::new(Predictor::builder(&forest).threads(1).build()?),
                 forest.compare,
             ),
@@ -60,19 +60,19 @@ impl Model {
     /// The number of values is no multiple of the number of columns, or ONNX Runtime refuses them.
     pub fn predict(&self, values: &[f64]) -> Result<Vec<f32>, String> {
         let columns = self.columns.len();
-        match &self.engine {
+        match &self.runtime {
             // Rounding a value to f32 could change a comparison in f64.
-            Engine::Fangorn(predictor, CompareType::F64) => {
+            Runtime::Fangorn(predictor, CompareType::F64) => {
                 let rows = Rows::new(values, columns).map_err(|e| e.to_string())?;
                 predictor.values(&rows).map_err(|e| e.to_string())
             }
-            Engine::Fangorn(predictor, CompareType::F32) => {
+            Runtime::Fangorn(predictor, CompareType::F32) => {
                 let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
                 let rows = Rows::new(&values, columns).map_err(|e| e.to_string())?;
                 predictor.values(&rows).map_err(|e| e.to_string())
             }
             #[cfg(feature = "onnxruntime")]
-            Engine::OnnxRuntime(sessions) => sessions.predict(values, columns),
+            Runtime::OnnxRuntime(sessions) => sessions.predict(values, columns),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::graph::{Binary, Operator, Reduction};
 
 impl Reader<'_> {
     /// Adds an operator of ONNX's own domain that takes indices or names its axes.
-    pub(super) fn by_place(
+    pub(super) fn by_index(
         &mut self,
         source: &mut Source<'_>,
         axis: Option<i64>,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::reader::{Reader, Reals};
 use crate::forest::CompareType;
@@ -12,7 +12,7 @@ use crate::forest::CompareType;
 const NONE: i32 = -1;
 
 /// A tree's arrays. Arrays with an entry for each node all have `nodes` entries.
-pub(super) struct Columns<'b> {
+pub(super) struct TreeArrays<'b> {
     /// The index of the tree in the file.
     pub tree: usize,
     pub nodes: usize,
@@ -75,7 +75,7 @@ pub(super) enum Kind {
     Categories,
 }
 
-impl<'b> Columns<'b> {
+impl<'b> TreeArrays<'b> {
     /// Reads tree `tree`, whose thresholds and leaves have type `of`.
     pub(super) fn read(
         tree: usize,
@@ -84,38 +84,38 @@ impl<'b> Columns<'b> {
         budget: &mut Budget<'_>,
     ) -> Result<Self, ImportError> {
         let claimed = reader.i32("num_nodes")?;
-        let place = || format!("trees[{tree}].num_nodes");
+        let location = || format!("trees[{tree}].num_nodes");
         let nodes = match usize::try_from(claimed) {
             Ok(nodes) if nodes > 0 => nodes,
             _ => {
                 let cause = format!("a tree of {claimed} nodes has no root");
-                return Err(at(ErrorKind::Structure, place(), cause));
+                return Err(at(ErrorKind::Structure, location(), cause));
             }
         };
-        budget.nodes(nodes, || Place::Field(place()))?;
+        budget.nodes(nodes, || Location::Field(location()))?;
         reader.bool("has_categorical_split")?;
-        let kind = reader.column(nodes, "node_type")?;
-        let left = reader.column(nodes, "cleft")?;
-        let right = reader.column(nodes, "cright")?;
-        let feature = reader.column(nodes, "split_index")?;
-        let default_left = reader.column(nodes, "default_left")?;
-        let leaf_value = reader.real_column(nodes, of, "leaf_value")?;
-        let threshold = reader.real_column(nodes, of, "threshold")?;
-        let operator = reader.column(nodes, "cmp")?;
-        let list_right = reader.column(nodes, "category_list_right_child")?;
+        let kind = reader.array(nodes, "node_type")?;
+        let left = reader.array(nodes, "cleft")?;
+        let right = reader.array(nodes, "cright")?;
+        let feature = reader.array(nodes, "split_index")?;
+        let default_left = reader.array(nodes, "default_left")?;
+        let leaf_value = reader.real_array(nodes, of, "leaf_value")?;
+        let threshold = reader.real_array(nodes, of, "threshold")?;
+        let operator = reader.array(nodes, "cmp")?;
+        let list_right = reader.array(nodes, "category_list_right_child")?;
         let leaf_vector = reader.reals(of, "leaf_vector")?;
         let leaf_lists = Lists {
             field: "leaf_vector",
-            begin: reader.column(nodes, "leaf_vector_begin")?,
-            end: reader.column(nodes, "leaf_vector_end")?,
+            begin: reader.array(nodes, "leaf_vector_begin")?,
+            end: reader.array(nodes, "leaf_vector_end")?,
             length: leaf_vector.len(),
             left: leaf_vector.len(),
         };
         let categories = reader.list("category_list")?;
         let category_lists = Lists {
             field: "category_list",
-            begin: reader.column(nodes, "category_list_begin")?,
-            end: reader.column(nodes, "category_list_end")?,
+            begin: reader.array(nodes, "category_list_begin")?,
+            end: reader.array(nodes, "category_list_end")?,
             length: categories.len(),
             left: categories.len(),
         };
@@ -171,8 +171,8 @@ impl<'b> Columns<'b> {
     }
 
     /// Returns the entry of node `n` in an array of flags.
-    pub(super) fn flag(&self, field: &str, column: &[[u8; 1]], n: usize) -> Result<bool, ImportError> {
-        match column[n] {
+    pub(super) fn flag(&self, field: &str, array: &[[u8; 1]], n: usize) -> Result<bool, ImportError> {
+        match array[n] {
             [0] => Ok(false),
             [1] => Ok(true),
             [other] => {
@@ -184,7 +184,7 @@ impl<'b> Columns<'b> {
     /// Returns each node's index after dropping the leaves that are no node's child, and `None` for a dropped
     /// leaf. treelite keeps leaves that XGBoost pruned in this form. Checks that children are in range and
     /// have one parent. The forest's own check finds every other defect of the shape.
-    pub(super) fn places(&self) -> Result<Vec<Option<u32>>, ImportError> {
+    pub(super) fn indices(&self) -> Result<Vec<Option<u32>>, ImportError> {
         let mut children = vec![false; self.nodes];
         for n in 0..self.nodes {
             let kind = self.kind(n)?;
@@ -202,17 +202,17 @@ impl<'b> Columns<'b> {
             }
         }
         let mut kept = 0;
-        let place = |(n, child): (usize, bool)| {
+        let index = |(n, child): (usize, bool)| {
             let keep = child || n == 0 || self.kind[n] != [0];
             kept += u32::from(keep);
             keep.then(|| kept - 1)
         };
-        Ok(children.into_iter().enumerate().map(place).collect())
+        Ok(children.into_iter().enumerate().map(index).collect())
     }
 
-    /// Returns the left and right child of a split. [`Columns::places`] has checked that they are nodes.
+    /// Returns the left and right child of a split. [`TreeArrays::indices`] has checked that they are nodes.
     pub(super) fn children(&self, n: usize) -> [usize; 2] {
-        [self.left, self.right].map(|column| u32::from_le_bytes(column[n]) as usize)
+        [self.left, self.right].map(|array| u32::from_le_bytes(array[n]) as usize)
     }
 }
 

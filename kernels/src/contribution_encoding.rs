@@ -1,37 +1,37 @@
 //! The words of a forest's contributions, which a host encodes and the kernels of `contributions` read.
 //!
-//! | word of a step | content |
+//! | word of an instruction | content |
 //! |---|---|
-//! | 0 | the kind and flags, and from bit 8 on the level of the split above on the same feature |
+//! | 0 | the opcode and flags, and from bit 8 on the level of the split above on the same feature |
 //! | 1 to 3 | the column, and what is asked of it: words 0 and 1 of a split's node |
-//! | 4 | the index of the split's lists in the parts of its pass, if a split above has the same feature |
+//! | 4 | the index of the split's lists in its pass, if a split above has the same feature |
 //! | 5 | the share of the left child in the cover |
 //! | 6, 7 | the values of children that are leaves |
 //! | 8 | the index of the feature among the contributions of a row |
 
-/// Words of a step.
-pub const STEP_WORDS: u32 = 9;
-/// Words of a pass: the index of its first step, the number of its steps, and the index of its points. The points come
-/// first, then their weights, then the parts.
+/// Words of an instruction.
+pub const INSTRUCTION_WORDS: u32 = 9;
+/// Words of a pass: the index of its first instruction, the number of its instructions, and the index of its points.
+/// The points come first, then their weights, then the lists.
 pub const PASS_WORDS: u32 = 3;
 
-/// Kind: goes to the left child.
+/// Opcode: goes to the left child.
 pub const LEFT: u32 = 0;
-/// Kind: goes to the right child.
+/// Opcode: goes to the right child.
 pub const RIGHT: u32 = 1;
-/// Kind: comes back from a child.
+/// Opcode: comes back from a child.
 pub const BACK: u32 = 2;
-/// Kind: ends a split with two leaves.
+/// Opcode: ends a split with two leaves.
 pub const LEAVES: u32 = 3;
-/// Kind: ends a split whose right child is a leaf.
+/// Opcode: ends a split whose right child is a leaf.
 pub const RIGHT_LEAF: u32 = 4;
-/// Kind: ends a split whose left child is a leaf.
+/// Opcode: ends a split whose left child is a leaf.
 pub const LEFT_LEAF: u32 = 5;
-/// Kind: ends a split without leaves.
+/// Opcode: ends a split without leaves.
 pub const JOIN: u32 = 6;
-/// The bits of a step's kind.
-pub const KIND: u32 = 7;
-/// Flag: the step is the first one of its split.
+/// The bits of an instruction's opcode.
+pub const OPCODE: u32 = 7;
+/// Flag: the instruction is the first one of its split.
 pub const ENTERS: u32 = 8;
 /// Flag: a split above on the path has the same feature.
 pub const REPEATED: u32 = 16;
@@ -59,8 +59,8 @@ fn stack_bytes(deepest: usize, points: u32) -> usize {
     levels(deepest).saturating_mul(2 * points as usize + 1).saturating_mul(4)
 }
 
-/// Returns the number of levels of a stack for trees with at most `deepest` splits on a path, rounded up so that forests
-/// of about the same depth share a kernel.
+/// Returns the number of levels of a stack for trees with at most `deepest` splits on a path, rounded up so that
+/// forests of about the same depth share a kernel.
 pub fn levels(deepest: usize) -> usize {
     deepest.saturating_add(2).checked_next_multiple_of(4).unwrap_or(usize::MAX)
 }

@@ -1,7 +1,7 @@
-//! Walks the trees from their roots and builds the forest's nodes.
+//! Follows the trees from their roots and builds the forest's nodes.
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Location};
 use super::ensemble::{Ensemble, Mode, Node};
 use crate::forest::{
     CategoryRule, CompareType, ForestBuilder, MOST_CATEGORIES, Predicate, Side, TreeBuilder,
@@ -9,7 +9,7 @@ use crate::forest::{
 
 /// A node of the forest that is built.
 #[derive(Clone, Copy, Debug)]
-struct WalkNode {
+struct ReachedNode {
     /// Index of the file's node.
     node: u32,
     sort: Sort,
@@ -29,11 +29,11 @@ enum Sort {
     Member(u32),
 }
 
-/// The nodes of every tree, parents before children.
-pub(super) struct Walk<'e> {
+/// The nodes that the root of each tree reaches, parents before children.
+pub(super) struct ReachedTrees<'e> {
     ensemble: &'e Ensemble,
-    steps: Vec<WalkNode>,
-    /// Index in `steps` where each tree begins.
+    nodes: Vec<ReachedNode>,
+    /// Index in `nodes` where each tree begins.
     starts: Vec<usize>,
 }
 
@@ -45,16 +45,17 @@ struct OpenNode {
     member: Option<(u32, u32)>,
 }
 
-impl<'e> Walk<'e> {
-    /// Walks all trees. A leaf may have several parents. An inner node may not, except for the shared true
-    /// branch of a chain that stands for a set.
+impl<'e> ReachedTrees<'e> {
+    /// Follows all trees from their roots. A leaf may have several parents. An inner node may not, except for the
+    /// shared true branch of a chain that stands for a set.
     pub(super) fn new(ensemble: &'e Ensemble, budget: &mut Budget<'_>) -> Result<Self, ImportError> {
-        let mut walk = Self { ensemble, steps: Vec::new(), starts: Vec::with_capacity(ensemble.roots.len()) };
+        let mut reached =
+            Self { ensemble, nodes: Vec::new(), starts: Vec::with_capacity(ensemble.roots.len()) };
         let mut seen = vec![false; ensemble.nodes.len()];
         let mut open: Vec<OpenNode> = Vec::new();
         for root in &ensemble.roots {
-            let start = walk.steps.len();
-            walk.starts.push(start);
+            let start = reached.nodes.len();
+            reached.starts.push(start);
             open.clear();
             open.push(OpenNode { node: *root, member: None });
             let mut next = 0;
@@ -62,13 +63,13 @@ impl<'e> Walk<'e> {
                 next += 1;
                 // Copies of shared leaves, and members of sets that are split, are nodes that the file does
                 // not have, so charge them to the budget.
-                if member.is_some() || walk.node(n).mode == Mode::Leaf && mark(&mut seen, n) {
-                    budget.nodes(1, || Place::Field(ensemble.place.clone()))?;
+                if member.is_some() || reached.node(n).mode == Mode::Leaf && mark(&mut seen, n) {
+                    budget.nodes(1, || Location::Field(ensemble.location.clone()))?;
                 }
-                let (sort, children) = walk.visit(n, member, &mut seen)?;
+                let (sort, children) = reached.visit(n, member, &mut seen)?;
                 let child = open.len() as u32;
                 open.extend(children.into_iter().flatten());
-                walk.steps.push(WalkNode { node: n, sort, child });
+                reached.nodes.push(ReachedNode { node: n, sort, child });
             }
         }
         let lost = seen.iter().position(|s| !s).filter(|_| ensemble.one_root);
@@ -76,7 +77,7 @@ impl<'e> Walk<'e> {
             let cause = "the first node of its tree does not reach this node: a second root or a cycle";
             return Err(ensemble.at(ErrorKind::Structure, "nodes_nodeids", n as u32, cause));
         }
-        Ok(walk)
+        Ok(reached)
     }
 
     fn visit(
@@ -152,7 +153,7 @@ impl<'e> Walk<'e> {
         self.ensemble.members.get(begin as usize..end as usize).unwrap_or(&[])
     }
 
-    /// Returns the ensemble that is walked.
+    /// Returns the ensemble of the trees.
     pub(super) fn ensemble(&self) -> &'e Ensemble {
         self.ensemble
     }
@@ -165,18 +166,18 @@ impl<'e> Walk<'e> {
     /// Returns the leaves of a tree, as node indices of the file. A shared leaf occurs as often as it is
     /// reached.
     pub(super) fn leaves(&self, tree: usize) -> impl Iterator<Item = u32> + '_ {
-        self.steps(tree).iter().filter(|s| matches!(s.sort, Sort::Leaf)).map(|s| s.node)
+        self.nodes(tree).iter().filter(|s| matches!(s.sort, Sort::Leaf)).map(|s| s.node)
     }
 
     /// Returns the number of leaves of all trees.
     pub(super) fn leaf_count(&self) -> usize {
-        self.steps.iter().filter(|s| matches!(s.sort, Sort::Leaf)).count()
+        self.nodes.iter().filter(|s| matches!(s.sort, Sort::Leaf)).count()
     }
 
-    fn steps(&self, tree: usize) -> &[WalkNode] {
-        let begin = self.starts.get(tree).copied().unwrap_or(self.steps.len());
-        let end = self.starts.get(tree + 1).copied().unwrap_or(self.steps.len());
-        self.steps.get(begin..end).unwrap_or(&[])
+    fn nodes(&self, tree: usize) -> &[ReachedNode] {
+        let begin = self.starts.get(tree).copied().unwrap_or(self.nodes.len());
+        let end = self.starts.get(tree + 1).copied().unwrap_or(self.nodes.len());
+        self.nodes.get(begin..end).unwrap_or(&[])
     }
 
     /// Adds a tree's category sets to the forest. Returns their numbers, in the order of the tree's nodes.
@@ -187,12 +188,12 @@ impl<'e> Walk<'e> {
         budget: &mut Budget<'_>,
     ) -> Result<Vec<u32>, ImportError> {
         let mut sets = Vec::new();
-        for step in self.steps(tree) {
-            let members: Vec<u32> = match step.sort {
+        for reached in self.nodes(tree) {
+            let members: Vec<u32> = match reached.sort {
                 Sort::Chain(length) => {
-                    self.chain(step.node, length).filter_map(|n| whole(n.threshold)).collect()
+                    self.chain(reached.node, length).filter_map(|n| whole(n.threshold)).collect()
                 }
-                Sort::Set => match self.node(step.node).mode {
+                Sort::Set => match self.node(reached.node).mode {
                     Mode::Member(begin, end) => {
                         self.members(begin, end).iter().filter_map(|v| whole(*v)).collect()
                     }
@@ -202,7 +203,7 @@ impl<'e> Walk<'e> {
             };
             let words = members.iter().max().map_or(0, |largest| *largest as usize / 32 + 1);
             budget.category_words(words, || {
-                Place::Field(format!("{}.nodes_modes[{}]", self.ensemble.place, step.node))
+                Location::Field(format!("{}.nodes_modes[{}]", self.ensemble.location, reached.node))
             })?;
             sets.push(builder.set(members, CategoryRule::Whole));
         }
@@ -223,25 +224,25 @@ impl<'e> Walk<'e> {
         builder: &mut TreeBuilder<'_>,
         mut values: impl FnMut(u32) -> Vec<f64>,
     ) {
-        let steps = self.steps(tree);
-        builder.reserve(steps.len());
+        let nodes = self.nodes(tree);
+        builder.reserve(nodes.len());
         let mut sets = sets.iter().copied();
-        for step in steps {
-            let node = self.node(step.node);
+        for reached in nodes {
+            let node = self.node(reached.node);
             let true_side = if node.missing_is_true { Side::Left } else { Side::Right };
-            let (predicate, missing, swapped) = match step.sort {
+            let (predicate, missing, swapped) = match reached.sort {
                 Sort::Leaf => {
-                    let id = self.ensemble.ids.get(step.node as usize).copied().unwrap_or(0);
-                    builder.leaf(id, &values(step.node));
+                    let id = self.ensemble.ids.get(reached.node as usize).copied().unwrap_or(0);
+                    builder.leaf(id, &values(reached.node));
                     continue;
                 }
-                Sort::Split => question(node, compare),
+                Sort::Split => predicate_of(node, compare),
                 Sort::Member(first) => {
                     let value = self.members(first, first + 1).first().copied().unwrap_or(f64::INFINITY);
-                    question(Node { mode: Mode::Equal, threshold: value, ..node }, compare)
+                    predicate_of(Node { mode: Mode::Equal, threshold: value, ..node }, compare)
                 }
                 Sort::Chain(length) => {
-                    let any = self.chain(step.node, length).any(|n| n.missing_is_true);
+                    let any = self.chain(reached.node, length).any(|n| n.missing_is_true);
                     let set = sets.next().unwrap_or(u32::MAX);
                     let missing = if any { Side::Left } else { Side::Right };
                     (Predicate::InSet { set, inside: Side::Left }, missing, false)
@@ -252,7 +253,7 @@ impl<'e> Walk<'e> {
                 }
             };
             let (left, right) =
-                if swapped { (step.child + 1, step.child) } else { (step.child, step.child + 1) };
+                if swapped { (reached.child + 1, reached.child) } else { (reached.child, reached.child + 1) };
             builder.split(node.feature, predicate, missing, left, right);
         }
     }
@@ -270,7 +271,7 @@ fn whole(value: f64) -> Option<u32> {
 
 /// Returns a node's predicate, the side of missing values, and whether the left child is the child of the
 /// false branch.
-fn question(node: Node, compare: CompareType) -> (Predicate, Side, bool) {
+fn predicate_of(node: Node, compare: CompareType) -> (Predicate, Side, bool) {
     let t = node.threshold;
     let (predicate, swapped) = match node.mode {
         Mode::LessOrEqual => (compare.at_most(t), false),
@@ -317,7 +318,7 @@ mod tests {
 
     fn takes_true(mode: Mode, missing_is_true: bool, t: f64, x: f64, compare: CompareType) -> bool {
         let node = Node { mode, feature: 0, threshold: t, missing_is_true, yes: 1, no: 2 };
-        let (predicate, missing, swapped) = question(node, compare);
+        let (predicate, missing, swapped) = predicate_of(node, compare);
         let side = match predicate {
             _ if x.is_nan() => missing,
             Predicate::Less { threshold } if x < threshold.0 => Side::Left,

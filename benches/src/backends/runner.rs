@@ -24,7 +24,7 @@ pub struct Times {
 }
 
 /// A forest compiled for one backend, with a batch of rows.
-pub trait Engine {
+pub trait Runner {
     /// Describes the device: its own name, or the threads of a CPU.
     fn device(&self) -> String;
 
@@ -81,7 +81,7 @@ impl Native {
     }
 }
 
-impl Engine for Native {
+impl Runner for Native {
     fn device(&self) -> String {
         let program = self.predictor.program();
         match program.vector_name() {
