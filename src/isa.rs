@@ -58,7 +58,7 @@ pub(crate) struct WrongVariable {
     pub(crate) names: String,
 }
 
-/// Returns what a variable's value stands for; `None` where the variable is unset or empty.
+/// Returns what a variable's value stands for; `None` if the variable is unset or empty.
 fn chosen<T>(
     variable: &'static str,
     value: Option<&OsStr>,

@@ -4,7 +4,7 @@ use fangorn::{Forest, forest::Targets};
 
 /// Returns, for each output, how far an `f32` sum in any order may be from the exact sum of a row that
 /// reaches the leaves `slots`, one for each tree: `(trees + 1) x (2^-24 x (|base| + Σ |leaf|) + 2^-150)`. The
-/// bound is infinite where the sum of magnitudes reaches the largest `f32`.
+/// bound is infinite if the sum of magnitudes reaches the largest `f32`.
 pub fn of_row(forest: &Forest, slots: impl ExactSizeIterator<Item = u32>) -> Vec<f32> {
     let terms = (slots.len() + 1) as f64;
     let unit = terms * 2f64.powi(-24);

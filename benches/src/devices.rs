@@ -5,7 +5,7 @@ use burn::tensor::Device;
 #[cfg(feature = "cube")]
 use crate::error::caught;
 
-/// Returns the default device of a backend, or `None` where the backend is not built in.
+/// Returns the default device of a backend, or `None` if the backend is not built in.
 #[allow(deprecated, reason = "burn-ndarray is served as long as burn has it")]
 pub fn open(backend: &str) -> Option<Device> {
     match backend {

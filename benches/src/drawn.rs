@@ -44,6 +44,8 @@ pub enum Shape {
     /// Half of the rows end after eight levels, the other half after nine. Only two leaves lie at the ninth
     /// level, so counts of leaves hide this.
     Surprising,
+    /// A third of the leaves lie at the eighth level, the others at the ninth.
+    Uneven,
     /// A node at this level of a tree whose leaves lie at depths from 2 to `deepest`, as those of SilvanForge's
     /// random models (section 10). A node between those depths is a leaf once in five times.
     Random {
@@ -94,6 +96,10 @@ fn draw(shape: Shape, columns: u32, random: &mut Random) -> DrawnTree {
         Shape::OneSided(top) => {
             let below =
                 [Shape::OneSided(top - 1), Shape::Full(top - 1)].map(|shape| draw(shape, columns, random));
+            DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::Uneven => {
+            let below = [7, 8].map(|depth| draw(Shape::Full(depth), columns, random));
             DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
         }
         Shape::Surprising => {

@@ -56,8 +56,8 @@ pub fn silence_panics() {
     }));
 }
 
-/// Runs code that talks to a driver, and turns its panic into an error. A driver panics where it is missing
-/// or out of memory.
+/// Runs code that talks to a driver, and turns its panic into an error. A missing driver panics, and so
+/// does one that is out of memory.
 #[cfg_attr(not(feature = "device"), allow(dead_code))]
 pub fn caught<T>(backend: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let first = || FIRST_PANIC.lock().ok().and_then(|mut first| first.take());

@@ -56,7 +56,7 @@ fn seconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(times[times.len() / 6])
 }
 
-/// Returns the seconds that a row takes with a schedule, in batches of `batch` rows. Returns `None` where
+/// Returns the seconds that a row takes with a schedule, in batches of `batch` rows. Returns `None` if
 /// another engine than `engine` serves them.
 fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<Option<f64>> {
     let builder = Predictor::builder(forest).schedule(Schedule::parse(schedule)?).threads(1);
@@ -77,7 +77,7 @@ fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<
 }
 
 /// Returns the seconds that one tree adds to a row, with one row a batch and a given engine for a few rows.
-/// Returns `None` where another engine than `engine` serves the row. A call takes some time besides its
+/// Returns `None` if another engine than `engine` serves the row. A call takes some time besides its
 /// trees. That time is the same for twice as many trees, so a difference of two forests leaves it out.
 fn few(columns: u32, shape: Shape, few: FewRows, engine: Engine) -> Result<Option<f64>> {
     let schedule = format!("{WALKS}\nfewRows({})", few.name());
@@ -153,6 +153,10 @@ fn registers(shipped: &Registers) -> Result<Registers> {
     if let Some(surprising) = tree(32, Shape::Surprising)? {
         new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
         new.misprediction = 2.0 * (surprising - new.tree - 2.5 * new.tile[0]).max(0.0);
+    }
+    // All walks go through three tiles, and keep an exit twice.
+    if let Some(uneven) = tree(32, Shape::Uneven)? {
+        new.kept = (uneven - new.tree - 3.0 * new.tile[0]).max(0.0) / 2.0;
     }
     Ok(new)
 }
@@ -344,6 +348,7 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("registers.tile 96", registers.tile[2]),
         ("registers.tile 128", registers.tile[3]),
         ("registers.tree", registers.tree),
+        ("registers.kept", registers.kept),
         ("registers.surprise", registers.misprediction),
         ("blend.bottom 1", blend.bottom[0]),
         ("blend.bottom 2", blend.bottom[1]),

@@ -29,9 +29,9 @@ struct Matrices {
     columns: Tensor<1, Int>,
     thresholds: Tensor<2>,
     missing_right: Tensor<2>,
-    /// One where the path to the leaf turns right at the node, otherwise zero: `nodes x leaves`.
+    /// One if the path to the leaf turns right at the node, otherwise zero: `nodes x leaves`.
     right: Tensor<2>,
-    /// One where the path to the leaf turns left at the node, otherwise zero: `nodes x leaves`.
+    /// One if the path to the leaf turns left at the node, otherwise zero: `nodes x leaves`.
     left: Tensor<2>,
     /// Leaf values: `trees * leaves x outputs`.
     values: Tensor<2>,

@@ -49,7 +49,7 @@ impl RowFile {
         self.rows
     }
 
-    /// Returns the first `batch` rows, and repeats the file's rows where the batch has more.
+    /// Returns the first `batch` rows, and repeats the file's rows if the batch has more.
     ///
     /// # Errors
     /// The file ends early.

@@ -7,14 +7,15 @@ use serde::Serialize;
 
 use crate::error::Result;
 
-/// The most samples that one measurement keeps.
+/// The maximum number of samples that one measurement keeps.
 const MOST: usize = 4000;
-/// The fewest samples that are taken, however long they last.
+/// The minimum number of samples that are taken, however long they last.
 #[cfg(feature = "device")]
 const LEAST: usize = 3;
-/// The fewest groups of calls that are timed, however long they last.
+/// The minimum number of groups of calls that are timed, however long they last.
 const LEAST_GROUPS: usize = 2;
-/// The least seconds of a group of calls, so that neither the clocks' resolution nor their cost shows.
+/// The minimum number of seconds of a group of calls, so that neither the clocks' resolution nor their cost
+/// shows.
 const GROUP: f64 = 500e-6;
 
 /// Times of groups of calls, in microseconds a call.
@@ -67,7 +68,7 @@ pub fn groups(seconds: f64, mut call: impl FnMut() -> Result<()>) -> Result<Grou
     Ok(groups)
 }
 
-/// Takes samples for about `seconds` seconds. `sample` returns the microseconds that it took, or `None` where
+/// Takes samples for about `seconds` seconds. `sample` returns the microseconds that it took, or `None` if
 /// there is no clock, which ends the measurement.
 ///
 /// # Errors
@@ -108,7 +109,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarizes samples, or returns `None` where there are none.
+    /// Summarizes samples, or returns `None` if there are none.
     pub fn of(times: &[f64]) -> Option<Self> {
         let mut times = times.to_vec();
         times.sort_unstable_by(f64::total_cmp);

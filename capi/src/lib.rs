@@ -82,7 +82,7 @@ unsafe fn hand_over(
     guarded(|| {
         if model.is_null() || !model.is_aligned() {
             return Err(Refusal::argument(
-                "model: a null or misaligned pointer; give the address of a FangornModel *",
+                "model: a null or misaligned pointer; give a pointer to a FangornModel *",
             ));
         }
         // SAFETY: not null and aligned; writable, as the caller says.
@@ -245,9 +245,7 @@ pub unsafe extern "C" fn fangorn_width(
         // SAFETY: as the caller says.
         let model = unsafe { model_of(model)? };
         if width.is_null() || !width.is_aligned() {
-            return Err(Refusal::argument(
-                "width: a null or misaligned pointer; give the address of a size_t",
-            ));
+            return Err(Refusal::argument("width: a null or misaligned pointer; give a pointer to a size_t"));
         }
         let found = model.width(Output::of(output)?)?;
         // SAFETY: not null and aligned; writable, as the caller says.
@@ -269,7 +267,7 @@ unsafe fn model_of<'a>(model: *const FangornModel) -> Result<&'a FangornModel, R
 unsafe fn matrix_of(rows: *const FangornMatrix) -> Result<FangornMatrix, Refusal> {
     match rows.is_null() || !rows.is_aligned() {
         true => {
-            Err(Refusal::argument("rows: a null or misaligned pointer; give the address of a FangornMatrix"))
+            Err(Refusal::argument("rows: a null or misaligned pointer; give a pointer to a FangornMatrix"))
         }
         // SAFETY: not null and aligned; a matrix, as the caller says.
         false => Ok(unsafe { *rows }),

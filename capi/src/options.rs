@@ -69,7 +69,7 @@ impl Options {
             false => {
                 if !options.is_aligned() {
                     return Err(Refusal::argument(
-                        "options: a misaligned pointer; give the address of a FangornOptions",
+                        "options: a misaligned pointer; give a pointer to a FangornOptions",
                     ));
                 }
                 // SAFETY: not null and aligned. The size stands first in every version, so it may be read alone.
@@ -118,7 +118,7 @@ impl Options {
                 // A plan file is TOML, whose tables have square brackets.
                 None if text.contains('[') => builder.schedules(
                     PlanFile::parse(text)
-                        .and_then(|plan| plan.schedules(forest))
+                        .and_then(|plan_file| plan_file.schedules(forest))
                         .map_err(fangorn::Error::from)?,
                 ),
                 None => builder.schedule(Schedule::parse(text).map_err(|error| {

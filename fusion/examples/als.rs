@@ -22,7 +22,7 @@ example: cargo run --release -p fangorn-fusion --example als -- 20000 10000 0.00
 /// The weight of the squares of factors.
 pub const LAMBDA: f64 = 1e-3;
 const TOLERANCE: f64 = 1e-12;
-/// The most outer iterations: half of them move U, half V.
+/// The maximum number of outer iterations: half of them move U, half V.
 const OUTER: usize = 20;
 
 /// The graphs of the script, for a factor U of `rows` rows beside a factor V of `columns` rows. `count` says how many

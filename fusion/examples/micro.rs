@@ -105,7 +105,7 @@ fn main() -> Result<(), FusionError> {
     for (name, dag, inputs) in cases(rows)? {
         let bindings: Bindings = inputs.into_iter().map(|(name, matrix)| (name.to_owned(), matrix)).collect();
         let bytes: f64 = (0..dag.nodes().len())
-            .filter(|node| dag.is_leaf(*node) && dag.literal(*node).is_none())
+            .filter(|node| dag.is_source(*node) && dag.literal(*node).is_none())
             .map(|node| dag.size(node).bytes())
             .sum();
         let policies = [Policy::CostBased, Policy::NoFusion];

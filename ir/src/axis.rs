@@ -23,7 +23,7 @@ impl Axis {
 pub enum GpuDim {
     /// An axis of the grid: the launch's cubes.
     Grid(Axis),
-    /// An axis of the block: a cube's units.
+    /// An axis of a cube, which schedules call a block: the cube's units.
     Block(Axis),
 }
 

@@ -1,8 +1,8 @@
 //! LIR: the shape of a program or a kernel, without the values of a model.
 //!
 //! A [`Plan`] is what one schedule on one layout becomes: loops with their mapping, walks, caches, partial
-//! sums and the stages that reduce them. It is plain data. Numbers in a plan are compiled in. Numbers in a
-//! slot of [`Plan::sizes`] are read at run time, so that one kernel serves every batch and every model of the
+//! sums and the stages that reduce them. It is plain data. Numbers in a plan are compiled in, except
+//! [`Plan::sizes`], which are read at run time, so that one kernel serves every batch and every model of the
 //! same shape.
 //!
 //! All targets share the language of loops and walks. Statements that only one target has are in its

@@ -11,13 +11,13 @@ pub enum Dim {
     Tree,
 }
 
-/// A number of the plan: either compiled in, or in a slot of [`Plan::sizes`].
+/// A number of the plan: either compiled in, or one of [`Plan::sizes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// The number itself, which is compiled in.
     Const(u32),
     /// Index in [`Plan::sizes`] of a number that is read at run time.
-    Slot(u32),
+    Size(u32),
 }
 
 /// An upper bound of a loop's offset: `offset < end - Σ registers`.
@@ -262,7 +262,7 @@ pub struct Plan<D: Dialect> {
     pub vector_leaves: bool,
     /// The type of the rows that walks read.
     pub rows: RowType,
-    /// The sizes that are read at run time. [`Value::Slot`] is an index into them.
+    /// The sizes that are read at run time. [`Value::Size`] is an index into them.
     pub sizes: Vec<Size>,
     /// The statements of the plan.
     pub body: Vec<Op<D>>,
@@ -293,7 +293,7 @@ impl<D: Dialect> Plan<D> {
     pub fn resolve(&self, value: Value, at: Extents) -> u32 {
         match value {
             Value::Const(n) => n,
-            Value::Slot(s) => self.sizes[s as usize].resolve(at),
+            Value::Size(s) => self.sizes[s as usize].resolve(at),
         }
     }
 }

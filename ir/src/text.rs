@@ -53,7 +53,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Const(n) => write!(f, "{n}"),
-            Self::Slot(s) => write!(f, "s{s}"),
+            Self::Size(s) => write!(f, "s{s}"),
         }
     }
 }

@@ -45,8 +45,8 @@ impl<D: Dialect> Plan<D> {
 
     fn verify_value(&self, value: Value) -> Result<(), String> {
         match value {
-            Value::Slot(s) if s as usize >= self.sizes.len() => {
-                Err(format!("slot {s} of {}", self.sizes.len()))
+            Value::Size(s) if s as usize >= self.sizes.len() => {
+                Err(format!("size s{s} of {}", self.sizes.len()))
             }
             _ => Ok(()),
         }

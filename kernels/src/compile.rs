@@ -27,7 +27,7 @@ pub fn compile<C: Compiler>(
     let buffer = || BufferCompilationArg { inplace: None };
     let atomic = plan.emit.sums() && plan.is_atomic();
     let whole = plan.combine == Combine::Fixed;
-    // If a launch of its own computes the epilogue, it is not part of this kernel.
+    // If a separate launch computes the epilogue, this kernel does not.
     let epilogue = if plan.epilogue_site() == EpilogueSite::Launch {
         EpiloguePlan::default()
     } else {

@@ -153,7 +153,7 @@ fn run_case(
 pub fn value(cx: &Context, #[comptime] value: Value) -> u32 {
     match value {
         Value::Const(n) => n.runtime(),
-        Value::Slot(s) => *cx.call.sizes.index(s as usize),
+        Value::Size(s) => *cx.call.sizes.index(s as usize),
     }
 }
 
@@ -181,7 +181,7 @@ pub fn ends_of(
 ) -> LoopEnds {
     let mut ends = Sequence::<u32>::new();
     let mut added = Sequence::<u32>::new();
-    if comptime![!limits.iter().any(|l| matches!(l.end, Value::Slot(_)))] {
+    if comptime![!limits.iter().any(|l| matches!(l.end, Value::Size(_)))] {
         ends.push(if comptime![dim == Dim::Batch] { cx.call.batch } else { cx.call.trees });
         added.push(0u32.runtime());
     }

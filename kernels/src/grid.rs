@@ -8,7 +8,7 @@ use fangorn_ir::{
 use super::device::{MOST_CUBES, Rows};
 
 /// Maximum number of partial sums in global memory. If trees that are spread over the grid would take more,
-/// the grid is cut and its loops wrap.
+/// the grid gets fewer cubes, and each cube runs several iterations of the grid's loops.
 pub(crate) const MOST_PARTIALS: u64 = 1 << 26;
 /// The number of rows of a piece is a multiple of this, so that a piece begins where a binding may begin.
 pub(crate) const PIECE: u32 = 128;
@@ -20,8 +20,8 @@ pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u3
     let words = most_bytes.min(1 << 33) / 4;
     let width = plan.emit.width(plan.outputs, trees).max(plan.sum_words());
     let of_unit = |p: &Partial| {
-        let block = p.dims.iter().filter(|d| matches!(d, GpuDim::Block(_)));
-        block.map(|d| u64::from(copies_of(plan, *d, [1; 3]))).product::<u64>() * u64::from(plan.sum_words())
+        let in_cube = p.dims.iter().filter(|d| matches!(d, GpuDim::Block(_)));
+        in_cube.map(|d| u64::from(copies_of(plan, *d, [1; 3]))).product::<u64>() * u64::from(plan.sum_words())
     };
     let partials = plan.own.partials.iter().map(of_unit).sum::<u64>();
     let limits = [
@@ -33,8 +33,8 @@ pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u3
     (least / PIECE * PIECE).max(PIECE)
 }
 
-/// Returns the number of cubes along each grid axis. Grid loops take strides of this number, so any number is
-/// right. If each cube has a copy of the sums, the axes are cut until the copies fit.
+/// Returns the number of cubes along each grid axis. Grid loops take strides of this number, so any number
+/// gives the right result. If each cube has a copy of the sums, the axes are cut until the copies fit.
 pub fn cubes(plan: &PlanRef, at: Extents) -> [u32; 3] {
     let mut count = plan.own.grid.map(|g| g.map_or(1, |v| plan.resolve(v, at)).clamp(1, MOST_CUBES));
     let sums = u64::from(at.batch) * u64::from(plan.sum_words());

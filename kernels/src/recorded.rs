@@ -19,7 +19,7 @@ pub struct RecordedOps {
     /// The operations.
     #[cube(comptime)]
     pub config: FuseBlockConfig,
-    /// The operand of the operations that is the forest's value.
+    /// Which operand of the operations is the forest's value.
     #[cube(comptime)]
     pub value: FuseArg,
 }
@@ -33,7 +33,7 @@ pub struct RecordedInputs {
     pub outputs: GlobalArgsLaunch,
     /// The operations.
     pub config: FuseBlockConfig,
-    /// The operand of the operations that is the forest's value.
+    /// Which operand of the operations is the forest's value.
     pub value: FuseArg,
 }
 

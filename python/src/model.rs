@@ -782,8 +782,8 @@ impl Model {
         });
         let rows = rows.transpose()?.map(|(_, values)| values);
         let tuned = tuning::tune(py, &model.forest, &model.options, rows.as_deref(), &request)?;
-        let plan = tuned.plan_file(&model.forest).to_string();
-        let options = Options { schedule: Some(plan), ..model.options.clone() };
+        let plan_file = tuned.plan_file(&model.forest).to_string();
+        let options = Options { schedule: Some(plan_file), ..model.options.clone() };
         let mut made = Self::new(py, (*model.forest).clone(), options)?;
         made.tuned = Some(tuned);
         Ok(made)

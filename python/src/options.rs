@@ -18,7 +18,7 @@ use crate::{
 /// How a model is compiled.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A preset's name, `tuned`, the path of a schedule or a plan, or the text of either; `None` for the default.
+    /// A preset's name, `tuned`, the path of a schedule or a plan file, or the text of either; `None` for the default.
     pub schedule: Option<String>,
     /// The number of threads that predict.
     pub threads: usize,
@@ -101,7 +101,7 @@ impl Options {
         let path = Path::new(name);
         if name.contains("[[batch]]") {
             return PlanFile::parse(name)
-                .and_then(|plan| plan.schedules(forest))
+                .and_then(|plan_file| plan_file.schedules(forest))
                 .map_err(|e| refused(e.to_string()));
         }
         if name.contains(['\n', '(']) && !path.exists() {
@@ -120,7 +120,7 @@ impl Options {
         })?;
         match path.extension().is_some_and(|extension| extension == "toml") {
             true => PlanFile::parse(&text)
-                .and_then(|plan| plan.schedules(forest))
+                .and_then(|plan_file| plan_file.schedules(forest))
                 .map_err(|e| of_file(e.to_string())),
             false => Schedule::parse(&text).map(Into::into).map_err(|e| of_file(e.to_string())),
         }

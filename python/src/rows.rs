@@ -26,7 +26,7 @@ use crate::{
     source::Source,
 };
 
-/// The least number of rows above which a loop over results runs on several threads.
+/// A loop over the results of more rows than this runs on several threads.
 pub const ROWS_A_TASK: usize = 4096;
 
 /// A function that takes one source of rows, and whether the source's last row comes first.
@@ -132,7 +132,7 @@ fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) ->
     let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
     // SAFETY: a capsule of this name holds a pointer to a stream of Arrow's C interface, which is valid until the capsule
-    // goes. The call moves the stream out and leaves one that was released, as the interface asks.
+    // is freed. The call moves the stream out and leaves one that was released, as the interface asks.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
     let wrong = |e: arrow_schema::ArrowError| refused(format!("rows: the table can't be read: {e}"));
     let stream = ArrowArrayStreamReader::try_new(stream).map_err(wrong)?;

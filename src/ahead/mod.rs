@@ -37,7 +37,7 @@ pub struct CSource {
 /// | `NAME_margins` | a margin for each output, to the last bit [`producer_margins`](crate::forest::reference::producer_margins) |
 /// | `NAME_values` | the values, after the scale and the transform; `libm` computes exponentials |
 /// | `NAME_classes` | the class numbers of a classifier |
-/// | `NAME_leaves` | the producer's leaf id in each tree, where `NAME_LEAVES` is defined |
+/// | `NAME_leaves` | the producer's leaf id in each tree, if `NAME_LEAVES` is defined |
 ///
 /// # Errors
 /// The forest does not verify, `name` is no name in C, or the forest has more than 8192 outputs, or more leaves than

@@ -51,7 +51,7 @@ impl RowPool {
         Self::filled(columns, batch, |values, wanted| {
             values.extend_from_slice(&rows[..rows.len().min(wanted)]);
             for (at, value) in (0..rows.len()).cycle().zip(rows.iter().cycle()).take(wanted - values.len()) {
-                let jitter = 1.0 + JITTER * (2.0 * random.unit() - 1.0);
+                let jitter = 1.0 + JITTER * (2.0 * random.fraction() - 1.0);
                 values.push(if categories[at % columns] { *value } else { value * jitter });
             }
         })
@@ -159,12 +159,12 @@ impl Column {
             return self.categories[random.below(self.categories.len())];
         }
         let all = &self.thresholds;
-        let (Some(first), Some(last)) = (all.first(), all.last()) else { return random.unit() };
+        let (Some(first), Some(last)) = (all.first(), all.last()) else { return random.fraction() };
         let end = (last - first).abs().max(last.abs()).max(1.0) / all.len() as f32;
         match random.below(all.len() + 1) {
-            0 => first - end * random.unit(),
-            at if at == all.len() => last + end * random.unit(),
-            at => all[at - 1] + (all[at] - all[at - 1]) * random.unit(),
+            0 => first - end * random.fraction(),
+            at if at == all.len() => last + end * random.fraction(),
+            at => all[at - 1] + (all[at] - all[at - 1]) * random.fraction(),
         }
     }
 }

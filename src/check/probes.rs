@@ -104,7 +104,8 @@ impl<T: Value> Probes<T> {
     }
 }
 
-/// Largest number of splits of other trees that a row meets. Each is a node far from the last one in memory.
+/// Maximum number of splits of other trees that a row meets. Each of their nodes is far from the one before in memory,
+/// so each is slow to read.
 const MET: usize = 64;
 
 struct ProbeBuilder<'f> {
@@ -209,7 +210,7 @@ impl Random {
     }
 
     /// Returns a number that is at least 0 and below 1.
-    pub(crate) fn unit(&mut self) -> f32 {
+    pub(crate) fn fraction(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1 << 24) as f32
     }
 }

@@ -73,8 +73,8 @@ pub struct Explainer {
     singles: Program,
     /// The program for `f64` rows, if the forest compares in `f64`.
     doubles: Option<Program>,
-    /// What interactions need besides a program. It is computed at the first call for interactions. Both programs have
-    /// the same instructions, so they share it.
+    /// The data that interactions need besides a program. The first call for interactions computes them. Both programs
+    /// have the same instructions, so they share these data.
     pairs: OnceLock<Arc<Pairs>>,
     columns: usize,
     outputs: usize,

@@ -1,4 +1,4 @@
-//! What interactions need besides a program: for each split, the features above it on its path.
+//! The data that interactions need besides a program: for each split, the features above it on its path.
 //!
 //! The interaction of two features is the integral of `value x path x g_a x g_b` over a leaf's points, where `g` is
 //! `(one - zero) / factor` (see `program`). A split adds `change` to the `g` of its own feature, so for each other
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// The maximum number of numbers that are stored for a model's interactions, besides its program.
 const MOST_NUMBERS: usize = 1 << 28;
 
-/// What interactions need of a forest's program, output by output.
+/// The data for interactions of a forest's program, output by output.
 #[derive(Debug)]
 pub(super) struct Pairs {
     pub(super) outputs: Vec<OutputPairs>,
@@ -45,7 +45,7 @@ pub(super) struct GroupPairs {
 pub(super) struct TreePairs {
     /// The features above each split. Splits come in the order in which they end.
     pub(super) above: Vec<Above>,
-    /// Where the features of each split end in `above`.
+    /// For each split, the index in `above` after its last feature.
     pub(super) ends: Vec<u32>,
     /// For each pass, a number for each point and edge: `g` for rows that took the path's sides at all splits on the
     /// edge's feature.
@@ -122,7 +122,8 @@ struct Edge {
     zero: f64,
     /// Whether no later split of the path has the same feature.
     is_last: bool,
-    /// The level of the feature's previous split on the path, which is its last one again when this edge ends.
+    /// The level of the feature's split before this one on the path. When this edge ends, that split is the feature's
+    /// last one again.
     before: Option<usize>,
 }
 
@@ -163,7 +164,7 @@ fn tree_pairs(
                 }
             }
             Opcode::Leaves | Opcode::RightLeaf | Opcode::LeftLeaf | Opcode::Join => {
-                // The loop over the path, and at most three numbers for each of its levels.
+                // The loop below stores at most one `Above`, three numbers, for each level of the path.
                 *left = left.checked_sub(3 * path.len())?;
                 for (level, edge) in path.iter().enumerate() {
                     if edge.is_last && edge.feature != instruction.feature {

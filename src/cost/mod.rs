@@ -228,6 +228,8 @@ pub struct Registers {
     pub tile: [f64; 4],
     /// Seconds of a tree, besides its tiles.
     pub tree: f64,
+    /// Seconds of keeping the exit of a walk that may have ended, in a tile that all walks go through.
+    pub kept: f64,
     /// Seconds of a mispredicted branch.
     pub misprediction: f64,
     /// From this many rows of a row block on, walks of the whole row block take less time.

@@ -72,6 +72,7 @@ const WAYS_PORTABLE: Ways = Ways {
 const REGISTERS: Registers = Registers {
     tile: [cycles(11.0), cycles(13.0), cycles(15.0), cycles(18.0)],
     tree: cycles(4.0),
+    kept: cycles(1.0),
     misprediction: cycles(40.0),
     rows: 32,
 };
@@ -86,8 +87,8 @@ const fn blend(times: f64) -> Blend {
     }
 }
 
-const fn ranking(column_block: Option<ColumnBlock>) -> Ranking {
-    Ranking { rows: 16, column_block }
+const fn ranking(rows: usize, column_block: Option<ColumnBlock>) -> Ranking {
+    Ranking { rows, column_block }
 }
 
 pub(super) const AVX512: Machine = Machine {
@@ -104,13 +105,16 @@ pub(super) const AVX512: Machine = Machine {
     },
     registers: REGISTERS,
     blend: blend(1.0),
-    ranking: ranking(Some(ColumnBlock {
-        copy: cycles(300.0),
-        layer: cycles(200.0),
-        threshold: cycles(4.0),
-        search: cycles(9.0),
-        level: cycles(6.0),
-    })),
+    ranking: ranking(
+        4,
+        Some(ColumnBlock {
+            copy: cycles(300.0),
+            layer: cycles(200.0),
+            threshold: cycles(4.0),
+            search: cycles(9.0),
+            level: cycles(6.0),
+        }),
+    ),
     thread: cycles(100000.0),
 };
 
@@ -128,13 +132,16 @@ pub(super) const AVX2: Machine = Machine {
     },
     registers: REGISTERS,
     blend: blend(1.5),
-    ranking: ranking(Some(ColumnBlock {
-        copy: cycles(400.0),
-        layer: cycles(400.0),
-        threshold: cycles(6.0),
-        search: cycles(15.0),
-        level: cycles(16.0),
-    })),
+    ranking: ranking(
+        4,
+        Some(ColumnBlock {
+            copy: cycles(400.0),
+            layer: cycles(400.0),
+            threshold: cycles(6.0),
+            search: cycles(15.0),
+            level: cycles(16.0),
+        }),
+    ),
     thread: cycles(100000.0),
 };
 
@@ -152,7 +159,7 @@ pub(super) const PORTABLE: Machine = Machine {
     },
     registers: REGISTERS,
     blend: blend(6.0),
-    ranking: ranking(None),
+    ranking: ranking(10, None),
     thread: cycles(100000.0),
 };
 

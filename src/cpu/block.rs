@@ -27,8 +27,8 @@ pub(super) enum Instruction {
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
     /// One of several bodies, chosen by a loop's offset.
     Cases { register: u32, cases: Vec<(u32, Vec<Instruction>)> },
-    /// Brings `rows` rows close, from the running row on: the instructions after this one read them from a copy, or
-    /// the run prefetches them.
+    /// Brings `rows` rows into the caches, from the current row on: the run copies them for the instructions after this
+    /// one, or prefetches them.
     CacheRows { rows: u32, copied: bool },
     /// A stage of a reduction: it adds up the copies of a partial buffer over one dimension.
     Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, into: Stage },
@@ -89,7 +89,7 @@ fn translate(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<Instruct
 fn translate_op(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> Option<Instruction> {
     match op {
         Op::Loop(l) => Some(translate_loop(l, used, vectors)),
-        Op::Walk(w) => Some(close(&[], w)),
+        Op::Walk(w) => Some(make_block(&[], w)),
         Op::Cases { register, cases } => Some(Instruction::Cases {
             register: *register,
             cases: cases.iter().map(|(end, body)| (*end, translate(body, used, vectors))).collect(),
@@ -124,7 +124,7 @@ fn translate_loop(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> Instructi
         }
     };
     match last {
-        [Op::Walk(walk)] => close(&chain, walk),
+        [Op::Walk(walk)] => make_block(&chain, walk),
         body => {
             let mut below = Vec::new();
             limits(body, &mut below);
@@ -136,7 +136,7 @@ fn translate_loop(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> Instructi
 }
 
 /// Turns the nest `chain { walk }` into loops around a block.
-fn close(chain: &[NestLoop], walk: &Walk<Cpu>) -> Instruction {
+fn make_block(chain: &[NestLoop], walk: &Walk<Cpu>) -> Instruction {
     let mut chain = chain.to_vec();
     if let Some(lanes) = &walk.lanes {
         let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_loop_through_anothers_tile_is_joined_with_it() {
-        let rows = Value::Slot(9);
+        let rows = Value::Size(9);
         let outer = |stride| over(3, 0, stride, &[(rows, &[])]);
         let inner = |tile, start, stride| over(4, start, stride, &[(tile, &[]), (rows, &[3])]);
         let join = |tile, start, stride| joined(&outer(tile), &inner(tile, start, stride));
@@ -359,9 +359,9 @@ mod tests {
         assert_eq!(both.range.limits, [Limit { end: rows, minus: vec![] }]);
         // The last iteration in a tile would be cut short, or could be.
         assert!(join(Value::Const(64), 0, Value::Const(48)).is_none());
-        assert!(join(Value::Slot(1), 0, Value::Slot(2)).is_none());
-        assert!(join(Value::Slot(1), 0, Value::Slot(1)).is_some());
-        assert!(join(Value::Slot(1), 0, Value::Const(1)).is_some());
+        assert!(join(Value::Size(1), 0, Value::Size(2)).is_none());
+        assert!(join(Value::Size(1), 0, Value::Size(1)).is_some());
+        assert!(join(Value::Size(1), 0, Value::Const(1)).is_some());
         // The inner loop begins elsewhere, or has no limit at the end of a tile.
         assert!(join(Value::Const(64), 1, Value::Const(1)).is_none());
         let alone = over(4, 0, Value::Const(1), &[(rows, &[3])]);
@@ -376,7 +376,7 @@ mod tests {
         assert!(with(0, &[(Value::Const(128), &[])]));
         assert!(!with(0, &[(Value::Const(100), &[])]), "100 is inside a tile");
         assert!(!with(1, &[(Value::Const(128), &[])]), "tiles that begin at 1 don't end at 128");
-        assert!(!with(0, &[(Value::Slot(9), &[])]), "nobody knows where it falls");
+        assert!(!with(0, &[(Value::Size(9), &[])]), "nobody knows where it falls");
         assert!(!with(0, &[(Value::Const(128), &[2])]), "an outer loop moves it");
     }
 

@@ -84,16 +84,26 @@ impl UsedColumns {
         }
     }
 
+    /// Returns whether a row takes more cache lines than the hardware prefetches in time.
+    pub(super) fn are_long(&self) -> bool {
+        self.column_blocks.len() > Machine::here().hardware.prefetched
+    }
+
     /// Returns whether a thread may keep a buffer for a copy of `rows` rows.
     pub(super) fn fits(&self, rows: usize) -> bool {
         rows.div_ceil(ROW_BLOCK).saturating_mul(self.all).saturating_mul(ROW_BLOCK * size_of::<f32>())
             <= MOST_BYTES
     }
 
-    /// Returns a description of the result of [`UsedColumns::close`] for a program's text.
-    pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
+    /// Returns a description of the result of [`UsedColumns::close`] for a program's text. Fewer rows than `few` are not
+    /// copied.
+    pub(super) fn text(&self, rows: u32, vectors: bool, few: usize) -> String {
         let Self { columns, all, column_blocks, .. } = self;
         match self.close(rows, vectors) {
+            RowAccess::Copied if self.are_long() => format!(
+                "packed copy of {columns} of {all} columns; of fewer than {few} rows, prefetch of {} lines a row",
+                column_blocks.len()
+            ),
             RowAccess::Copied => format!("packed copy of {columns} of {all} columns"),
             RowAccess::Prefetched => format!("prefetch of {} lines a row", column_blocks.len()),
             RowAccess::Nothing if (rows as usize) < self.few => {

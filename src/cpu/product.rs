@@ -269,7 +269,7 @@ mod tests {
             ] {
                 let m = 2 * FEW_ROWS + 3;
                 let mut values = |count: usize| {
-                    (0..count).map(|_| T::rounded(f64::from(random.unit()) - 0.5)).collect::<Vec<_>>()
+                    (0..count).map(|_| T::rounded(f64::from(random.fraction()) - 0.5)).collect::<Vec<_>>()
                 };
                 let (a, b) = (values(m * k), values(k * n));
                 let mut out = vec![T::rounded(7.0); m * n];
@@ -307,7 +307,7 @@ mod tests {
     fn runs_are_those_of_the_crate() {
         let [m, k, n] = [20, 2 * RUN + 40, 24];
         let mut random = Random(5);
-        let mut values = |count: usize| (0..count).map(|_| random.unit() - 0.5).collect::<Vec<f32>>();
+        let mut values = |count: usize| (0..count).map(|_| random.fraction() - 0.5).collect::<Vec<f32>>();
         let (a, b) = (values(m * k), values(k * n));
         let (mut ours, mut whole) = (vec![0.0; m * n], vec![0.0; m * n]);
         in_runs(&a, &b, &mut ours, [m, k, n]);

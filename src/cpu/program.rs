@@ -466,7 +466,7 @@ impl std::fmt::Display for Program {
                     writeln!(f, "  cacheRows {rows}: ranks in {columns} columns")?;
                 }
                 Op::Own(Statement::CacheRows { rows }) => {
-                    writeln!(f, "  cacheRows {rows}: {}", self.used.text(*rows, vectors))?;
+                    writeln!(f, "  cacheRows {rows}: {}", self.used.text(*rows, vectors, self.few_rows()))?;
                 }
                 Op::Own(Statement::CacheTrees { trees }) => {
                     writeln!(

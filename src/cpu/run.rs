@@ -71,7 +71,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     pub(super) fn value(&self, value: Value) -> u32 {
         match value {
             Value::Const(n) => n,
-            Value::Slot(s) => self.sizes[s as usize],
+            Value::Size(s) => self.sizes[s as usize],
         }
     }
 
@@ -105,10 +105,14 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     cached::prefetched(self.rows, first, count, used);
                     continue;
                 }
-                // A few rows are close as they are. A copy holds `f32`, but a forest that compares in `f64`
-                // needs the `f64` rows.
+                // A few rows are not copied. A copy holds `f32`, but a forest that compares in `f64` needs the `f64`
+                // rows.
                 let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
-                if count < self.program.few_rows() || wide || !used.fits(count) {
+                let few = count < self.program.few_rows();
+                if few && used.are_long() {
+                    cached::prefetched(self.rows, first, count, used);
+                }
+                if few || wide || !used.fits(count) {
                     continue;
                 }
                 let rest = &instructions[i + 1..];

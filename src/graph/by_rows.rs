@@ -66,8 +66,8 @@ impl Rows<'_> {
         operand.is_some_and(|operand| self.of(*operand) == RowAxis::Nowhere)
     }
 
-    /// Returns where the rows are in the results of a node, some of whose operands have rows. Returns `None` where the
-    /// results of a row may depend on other rows, or where too little is known.
+    /// Returns where the rows are in the results of a node, some of whose operands have rows. Returns `None` if the
+    /// results of a row may depend on other rows, or if too little is known.
     fn after(&self, node: &Node, result: Operand) -> Option<RowAxis> {
         let x = node.operands[0];
         let second = node.operands.get(1);

@@ -41,8 +41,8 @@ impl Window {
         }
     }
 
-    /// Returns the pixel of the image under pixel `at` of the window, for pixel `to` of the result. Returns `None` in
-    /// the padding.
+    /// Returns the pixel of the image under pixel `at` of the window, for pixel `to` of the result. Returns `None` if
+    /// that pixel is padding.
     fn pixel(&self, axis: usize, to: usize, at: usize, length: usize) -> Option<usize> {
         let padded = to * self.strides[axis] + at * self.dilations[axis];
         padded.checked_sub(self.padding[axis]).filter(|pixel| *pixel < length)

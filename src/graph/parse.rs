@@ -419,7 +419,7 @@ fn text_operator(name: &str, attributes: &mut Attributes<'_>) -> Result<Option<T
             TextOperator::Tokenize(Arc::new(Tokenizer {
                 tokens,
                 least: attributes.parse("least")?,
-                mark: attributes.parse("mark")?,
+                has_delimiters: attributes.parse("mark")?,
                 padding: attributes.cursor("padding")?.string()?.into(),
             }))
         }

@@ -193,22 +193,23 @@ impl GraphPredictor {
             Output::new(piece, rows, earlier).ok_or_else(refused)
         });
         let mut outputs: Vec<Output> = room.collect::<std::result::Result<_, _>>()?;
-        let mut pieces: Vec<Vec<Slot<'_>>> = (0..rows.div_ceil(piece_rows)).map(|_| Vec::new()).collect();
+        let mut pieces: Vec<Vec<PieceElements<'_>>> =
+            (0..rows.div_ceil(piece_rows)).map(|_| Vec::new()).collect();
         for output in &mut outputs {
-            output.slots(piece_rows).zip(&mut pieces).for_each(|(slot, piece)| piece.push(slot));
+            output.pieces(piece_rows).zip(&mut pieces).for_each(|(elements, piece)| piece.push(elements));
         }
-        let fill = |slots: Vec<Slot<'_>>, found: Vec<Tensor>| {
-            for ((slot, tensor), output) in slots.into_iter().zip(found).zip(&self.graph.outputs) {
+        let fill = |elements: Vec<PieceElements<'_>>, found: Vec<Tensor>| {
+            for ((to, tensor), output) in elements.into_iter().zip(found).zip(&self.graph.outputs) {
                 let wrong = || GraphError::at(&output.name, "its rows have different shapes");
-                slot.fill(tensor).ok_or_else(wrong)?;
+                to.fill(tensor).ok_or_else(wrong)?;
             }
             Ok::<(), GraphError>(())
         };
         let mut pieces = pieces.into_iter().enumerate();
-        if let Some((_, slots)) = pieces.next() {
-            fill(slots, first)?;
+        if let Some((_, elements)) = pieces.next() {
+            fill(elements, first)?;
         }
-        let each = |(at, slots): (usize, Vec<Slot<'_>>)| fill(slots, run(at * piece_rows)?);
+        let each = |(at, elements): (usize, Vec<PieceElements<'_>>)| fill(elements, run(at * piece_rows)?);
         match self.several_threads {
             true => pieces.collect::<Vec<_>>().into_par_iter().try_for_each(each)?,
             false => pieces.try_for_each(each)?,
@@ -257,7 +258,7 @@ struct Output {
 }
 
 /// The elements of an output that one piece fills.
-enum Slot<'o> {
+enum PieceElements<'o> {
     Bool(&'o mut [bool]),
     I32(&'o mut [i32]),
     I64(&'o mut [i64]),
@@ -299,19 +300,19 @@ impl Output {
         Some(Self { shape, elements })
     }
 
-    /// Returns the slots of the pieces, each of `piece_rows` rows.
-    fn slots(&mut self, piece_rows: usize) -> Box<dyn Iterator<Item = Slot<'_>> + '_> {
+    /// Returns the elements of the pieces, each of `piece_rows` rows.
+    fn pieces(&mut self, piece_rows: usize) -> Box<dyn Iterator<Item = PieceElements<'_>> + '_> {
         let length = piece_rows * self.shape[1..].iter().product::<usize>();
         if length == 0 {
-            return Box::new(std::iter::repeat_with(|| Slot::Bool(&mut [])));
+            return Box::new(std::iter::repeat_with(|| PieceElements::Bool(&mut [])));
         }
         match &mut self.elements {
-            Elements::Bool(values) => Box::new(values.chunks_mut(length).map(Slot::Bool)),
-            Elements::I32(values) => Box::new(values.chunks_mut(length).map(Slot::I32)),
-            Elements::I64(values) => Box::new(values.chunks_mut(length).map(Slot::I64)),
-            Elements::F32(values) => Box::new(values.chunks_mut(length).map(Slot::F32)),
-            Elements::F64(values) => Box::new(values.chunks_mut(length).map(Slot::F64)),
-            Elements::Text(values) => Box::new(values.chunks_mut(length).map(Slot::Text)),
+            Elements::Bool(values) => Box::new(values.chunks_mut(length).map(PieceElements::Bool)),
+            Elements::I32(values) => Box::new(values.chunks_mut(length).map(PieceElements::I32)),
+            Elements::I64(values) => Box::new(values.chunks_mut(length).map(PieceElements::I64)),
+            Elements::F32(values) => Box::new(values.chunks_mut(length).map(PieceElements::F32)),
+            Elements::F64(values) => Box::new(values.chunks_mut(length).map(PieceElements::F64)),
+            Elements::Text(values) => Box::new(values.chunks_mut(length).map(PieceElements::Text)),
         }
     }
 
@@ -321,8 +322,8 @@ impl Output {
     }
 }
 
-impl Slot<'_> {
-    /// Copies a piece into the slot. Returns `None` if the piece has another type or length.
+impl PieceElements<'_> {
+    /// Copies a piece's output here. Returns `None` if the piece has another type or length.
     fn fill(self, piece: Tensor) -> Option<()> {
         fn put<T: Clone>(to: &mut [T], from: &[T]) -> Option<()> {
             (to.len() == from.len()).then(|| to.clone_from_slice(from))

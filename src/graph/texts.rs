@@ -17,7 +17,7 @@ use super::{
 pub enum TextOperator {
     /// Changes the case of texts and drops stop words. With stop words it takes a list, or a matrix of one row.
     Normalize(Arc<Normalizer>),
-    /// Splits each text, and gives tokens a dimension of their own. Rows with fewer tokens are padded.
+    /// Cuts each text into tokens, and gives tokens a dimension of their own. Rows with fewer tokens are padded.
     Tokenize(Arc<Tokenizer>),
     /// Counts n-grams along the last dimension.
     CountNgrams(Arc<Ngrams>),
@@ -54,7 +54,7 @@ impl Case {
     fn of(self, text: &str) -> Arc<str> {
         let character = |c: char| match self {
             Self::Keep => c,
-            // One character, `İ`, has a lower case of two characters: a letter, and a mark that is left out.
+            // One character, `İ`, has a lower case of two characters: a letter, and a dot that is left out.
             Self::Lower => c.to_lowercase().next().unwrap_or(c),
             Self::Upper => {
                 let mut upper = c.to_uppercase();
@@ -118,15 +118,15 @@ pub enum Tokens {
     Between(Vec<Pattern>),
 }
 
-/// Splits texts as ONNX Runtime's operator `Tokenizer` does.
+/// Cuts texts into tokens as ONNX Runtime's operator `Tokenizer` does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tokenizer {
     /// Where tokens are.
     pub tokens: Tokens,
     /// The least number of characters of a token, at least 1.
     pub least: usize,
-    /// Whether `\x02` stands before the first token of each text, and `\x03` after the last.
-    pub mark: bool,
+    /// Whether `\x02` stands before the first token of each text, and `\x03` after the last (ONNX's attribute `mark`).
+    pub has_delimiters: bool,
     /// The text that is put after the last token of a text with fewer tokens than the longest.
     pub padding: Arc<str>,
 }
@@ -181,10 +181,10 @@ impl Tokenizer {
     fn evaluate(&self, x: TensorView<'_>, texts: &[Arc<str>]) -> Result<Tensor, String> {
         let rows: Vec<Vec<&str>> = texts.iter().map(|text| self.of(text)).collect();
         let most = rows.iter().map(Vec::len).max().unwrap_or(0);
-        // If no text has a token, the marks are left out, except with [`Tokens::Characters`].
+        // If no text has a token, the delimiters are left out, except with [`Tokens::Characters`].
         let characters = matches!(self.tokens, Tokens::Characters);
-        let marks = self.mark && (most > 0 || characters);
-        let width = most + if marks { 2 } else { 0 };
+        let delimited = self.has_delimiters && (most > 0 || characters);
+        let width = most + if delimited { 2 } else { 0 };
         let shape = [x.shape(), &[width]].concat();
         let all = count(&shape).filter(|all| *all <= MOST_ELEMENTS);
         let all =
@@ -194,12 +194,12 @@ impl Tokenizer {
         let (first, last): (Arc<str>, Arc<str>) = ("\u{2}".into(), "\u{3}".into());
         for row in &rows {
             let end = found.len() + width;
-            found.extend(marks.then(|| Arc::clone(&first)));
+            found.extend(delimited.then(|| Arc::clone(&first)));
             found.extend(
                 row.iter()
                     .map(|token| Arc::clone(interned.entry(token).or_insert_with(|| Arc::from(*token)))),
             );
-            found.extend(marks.then(|| Arc::clone(&last)));
+            found.extend(delimited.then(|| Arc::clone(&last)));
             found.resize(end, Arc::clone(&self.padding));
         }
         made(shape, Elements::Text(found))
@@ -252,8 +252,8 @@ pub struct Ngrams {
     weights: Vec<f32>,
 }
 
-/// N-grams as a tree of their tokens.
-struct NgramTree {
+/// N-grams as a trie of their tokens.
+struct NgramTrie {
     /// For a node and a token, the child that the token leads to.
     next: HashMap<(u32, u32), u32>,
     /// For each node, the n-gram that ends there.
@@ -315,8 +315,8 @@ impl Ngrams {
         self.pool.dtype()
     }
 
-    fn tree(&self, tokens: &[u32]) -> NgramTree {
-        let mut tree = NgramTree { next: HashMap::new(), ngrams: vec![None] };
+    fn trie(&self, tokens: &[u32]) -> NgramTrie {
+        let mut trie = NgramTrie { next: HashMap::new(), ngrams: vec![None] };
         let mut ngram = 0;
         let [least, most] = self.lengths;
         for (at, start) in self.starts.iter().enumerate() {
@@ -326,17 +326,17 @@ impl Ngrams {
                 if (least..=most).contains(&length) {
                     let mut node = 0;
                     for token in tokens {
-                        node = *tree.next.entry((node, *token)).or_insert_with(|| {
-                            tree.ngrams.push(None);
-                            tree.ngrams.len() as u32 - 1
+                        node = *trie.next.entry((node, *token)).or_insert_with(|| {
+                            trie.ngrams.push(None);
+                            trie.ngrams.len() as u32 - 1
                         });
                     }
-                    tree.ngrams[node as usize] = Some(ngram);
+                    trie.ngrams[node as usize] = Some(ngram);
                 }
                 ngram += 1;
             }
         }
-        tree
+        trie
     }
 
     fn evaluate(&self, x: TensorView<'_>) -> Result<Tensor, String> {
@@ -356,16 +356,16 @@ impl Ngrams {
             (Elements::I64(pool), ElementsView::I64(x)) => numbers(pool, x),
             _ => return Err(format!("its tokens are of {}, not of {}", self.pool.dtype(), x.dtype())),
         };
-        let tree = self.tree(&tokens);
+        let trie = self.trie(&tokens);
         let mut found = vec![0.0f32; all];
         let lines = known.chunks_exact(length.max(1)).zip(found.chunks_exact_mut(width.max(1)));
-        lines.for_each(|(row, counts)| self.count(&tree, row, counts));
+        lines.for_each(|(row, counts)| self.count(&trie, row, counts));
         let shape = if x.shape().len() == 2 { vec![rows, width] } else { vec![width] };
         made(shape, Elements::F32(found))
     }
 
     /// Adds the n-grams of a row to `counts`.
-    fn count(&self, tree: &NgramTree, row: &[Option<u32>], counts: &mut [f32]) {
+    fn count(&self, trie: &NgramTrie, row: &[Option<u32>], counts: &mut [f32]) {
         let [mut least, most] = self.lengths;
         for distance in 1..=self.skips.saturating_add(1).min(row.len().max(1)) {
             for first in 0..row.len() {
@@ -374,9 +374,9 @@ impl Ngrams {
                 }
                 let (mut node, mut at, mut length) = (0u32, first, 0);
                 while let Some(Some(token)) = row.get(at) {
-                    let Some(next) = tree.next.get(&(node, *token)) else { break };
+                    let Some(next) = trie.next.get(&(node, *token)) else { break };
                     (node, at, length) = (*next, at + distance, length + 1);
-                    if let Some(ngram) = tree.ngrams[node as usize].filter(|_| length >= least) {
+                    if let Some(ngram) = trie.ngrams[node as usize].filter(|_| length >= least) {
                         let ngram = ngram as usize;
                         let weight = self.weights.get(ngram).copied().unwrap_or(1.0);
                         let to = &mut counts[self.columns[ngram]];
@@ -399,8 +399,8 @@ impl Ngrams {
     }
 }
 
-/// Returns a number for each token of the pool, the same for equal tokens; and for each token of `x` its number, or
-/// `None` if the pool lacks it.
+/// Returns a number for each token of the pool, and for each token of `x`. Equal tokens have one number. A token of `x`
+/// that the pool lacks has `None`.
 fn numbers<T: Eq + std::hash::Hash>(pool: &[T], x: &[T]) -> (Vec<u32>, Vec<Option<u32>>) {
     let mut of: HashMap<&T, u32> = HashMap::new();
     let tokens = pool
@@ -539,7 +539,7 @@ impl TextOperator {
                     ("tokens", how.into()),
                     ("patterns", list(&patterns)),
                     ("least", tokenizer.least.to_string()),
-                    ("mark", tokenizer.mark.to_string()),
+                    ("mark", tokenizer.has_delimiters.to_string()),
                     ("padding", format!("{:?}", tokenizer.padding)),
                 ]
             }

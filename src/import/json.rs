@@ -72,7 +72,7 @@ impl<'de> Reader<'de> {
         self.skip_within(usize::MAX)
     }
 
-    /// Skips a value that nests as deep as other values may.
+    /// Skips a value. It may nest only as deep as values that are read.
     pub(super) fn skip_shallow(&mut self) -> Result<(), DecodeError> {
         self.skip_within((MAX_NESTING - self.nesting) as usize)
     }
@@ -322,13 +322,13 @@ fn unescape(text: &str) -> Option<String> {
 /// Reads the digits of a `\u` escape from `text` and returns its character. A pair of surrogates is one
 /// character.
 fn unicode(text: &mut &str) -> Option<char> {
-    let unit = hex(text)?;
-    if !(0xD800..0xDC00).contains(&unit) {
-        return char::from_u32(unit);
+    let high = hex(text)?;
+    if !(0xD800..0xDC00).contains(&high) {
+        return char::from_u32(high);
     }
     *text = text.strip_prefix("\\u")?;
     let low = hex(text)?.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
-    char::from_u32(0x10000 + ((unit - 0xD800) << 10) + low)
+    char::from_u32(0x10000 + ((high - 0xD800) << 10) + low)
 }
 
 fn hex(text: &mut &str) -> Option<u32> {
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_nest_and_are_passed_over() {
+    fn containers_nest_and_are_skipped() {
         let text = r#" { "a" : [ 1 , 2 ] , "b" : [ ] , "c" : { } } "#;
         let map: BTreeMap<String, serde_json::Value> = read(text).expect("an object");
         assert_eq!(serde_json::to_string(&map).ok().as_deref(), Some(r#"{"a":[1,2],"b":[],"c":{}}"#));

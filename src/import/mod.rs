@@ -2,8 +2,8 @@
 //!
 //! This folder knows file formats, their versions and their quirks, and nothing of schedules or backends. It does
 //! not trust the bytes that it reads. It returns a [`Forest`] that verifies, or an [`ImportError`] of one line that
-//! names the location, the cause and the remedy. Nothing here panics, recurses as deep as a file asks, or allocates
-//! what a file merely claims: [`Limits`] bound it all.
+//! names the location, the cause and the remedy. Nothing here panics. No file decides how deep a recursion goes, or
+//! how much is allocated for lengths that the file only claims: [`Limits`] bound both.
 //!
 //! | file | subject |
 //! |---|---|
@@ -85,8 +85,8 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
 /// Reads a graph: an ONNX file of classical operators, a pipeline of scikit-learn that the project's exporter wrote, or
 /// a LightGBM model whose leaves are linear models.
 ///
-/// [`load`] reads a file of one tree ensemble as a forest, which is faster, and which has schedules and contributions.
-/// This function reads graphs with other operators, or with several ensembles.
+/// [`load`] reads a file of one tree ensemble as a forest. A forest predicts faster than a graph, and only a forest has
+/// schedules and contributions. This function reads graphs with other operators, or with several ensembles.
 ///
 /// # Errors
 /// The errors of [`load`]. An operator that is not supported is named, with its location.
@@ -154,7 +154,7 @@ pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError>
     parse_as(Format::of(bytes)?, bytes, options)
 }
 
-/// Like [`parse`], but takes the bytes for this format, whatever they begin with.
+/// Like [`parse`], but reads the bytes as this format, whatever they begin with.
 ///
 /// # Errors
 /// An [`ImportError`] for everything that [`parse`] refuses in a file of this format.

@@ -1,6 +1,6 @@
 //! Reads UBJSON (draft 12) as XGBoost writes it.
 //!
-//! Every value opens with a marker byte, and numbers are big-endian. An array or an object may state its
+//! Every value begins with a marker byte, and numbers are big-endian. An array or an object may state its
 //! count (`#`) and its items' type (`$`) up front. The reader checks a count against the bytes that are left
 //! before it trusts it.
 
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn any_value_is_passed_over() {
+    fn any_value_is_skipped() {
         let values: [&[u8]; 9] = [
             b"Z",
             b"T",

@@ -8,10 +8,10 @@ impl LoopNest {
     /// partial sums up. The stage of an inner conflicting loop follows that loop and works in place. The
     /// stage of the outermost one adds into the result.
     ///
-    /// Loops that are marked for atomic additions get no private sums in two cases. As the innermost loops
-    /// of their chain, they have their walks add atomically to the buffer of the loops outside them, which
-    /// may be the result. As the outermost loops, they have the last stage inside them add atomically to the
-    /// result. Between other conflicting loops the mark has no effect.
+    /// Loops that are marked for atomic additions get no private sums in two cases. If they are the innermost
+    /// loops of their chain, their walks add atomically to the buffer of the loops outside them, which may be
+    /// the result. If they are the outermost loops, the last stage inside them adds atomically to the result.
+    /// Between other conflicting loops the mark has no effect.
     #[must_use]
     pub fn legalise(&self) -> Self {
         let mut pass = Pass { partials: Vec::new() };

@@ -1,8 +1,8 @@
-//! `specialize`: gives iterations of a loop that visit different trees code of their own.
+//! `specialize`: gives separate code to the iterations of a loop that visit different trees.
 //!
 //! A serial loop becomes several loops, one after the other, each over iterations that have the same code.
 //! The iterations of a parallel or mapped loop can't be told apart outside the loop, so its body becomes
-//! [`Cases`]. If the nest would then have more code than a target may have, the loop stays as it is and its
+//! [`Cases`]. If the nest would then have more walks than the target allows, the loop stays as it is and its
 //! walks read each tree's depth from a table.
 
 use super::{Case, Cases, Dim, Extents, Loop, LoopNest, Mode, Op, Walk, visits};
@@ -33,10 +33,10 @@ pub enum SharedCodeReason {
 type Path = Vec<(usize, usize)>;
 
 impl LoopNest {
-    /// Gives iterations of marked loops code of their own if `differ` returns different keys for their walks.
+    /// Gives separate code to iterations of marked loops if `differ` returns different keys for their walks.
     /// `differ` gets each walk in the loop, with the positions of the trees that the walk visits in an
-    /// iteration. The result holds at most `most` walks; a loop that would need more reads depths from the
-    /// table.
+    /// iteration. The result holds at most `most` walks. If a loop would need more of them, its walks read
+    /// depths from the table.
     ///
     /// Also returns the marked loops that stay as they are, except for those whose iterations all have the
     /// same code.
@@ -110,7 +110,7 @@ impl LoopNest {
     }
 
     /// Returns the ranges of neighbouring iterations whose walks have the same code. The loop at `path` goes
-    /// over trees, and which trees does not depend on the batch.
+    /// over trees, and its iterations visit the same trees for every batch.
     fn groups<K: PartialEq>(
         &self,
         path: &Path,

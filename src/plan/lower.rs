@@ -575,16 +575,16 @@ impl<D: Dialect> Builder<D> {
         Map::Unrolled { count }
     }
 
-    /// Returns the value of a size: compiled in if it is a number, otherwise a slot of the plan's sizes.
+    /// Returns the value of a size: compiled in if it is a number, otherwise one of the plan's sizes.
     pub(super) fn value(&mut self, size: &Size) -> Value {
         if let Some(n) = size.constant() {
             return Value::Const(n);
         }
-        let slot = self.plan.sizes.iter().position(|s| s == size).unwrap_or_else(|| {
+        let index = self.plan.sizes.iter().position(|s| s == size).unwrap_or_else(|| {
             self.plan.sizes.push(size.clone());
             self.plan.sizes.len() - 1
         });
-        Value::Slot(slot as u32)
+        Value::Size(index as u32)
     }
 
     pub(super) fn range(&mut self, var: &crate::schedule::IndexVar) -> super::Range {

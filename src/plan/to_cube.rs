@@ -183,7 +183,7 @@ impl Builder<Cube> {
                 let value = match builder.plan.own.grid[at] {
                     None => extent,
                     Some(Value::Const(n)) => larger(Size::Const(n), extent),
-                    Some(Value::Slot(s)) => larger(builder.plan.sizes[s as usize].clone(), extent),
+                    Some(Value::Size(s)) => larger(builder.plan.sizes[s as usize].clone(), extent),
                 };
                 builder.plan.own.grid[at] = Some(builder.value(&value));
             }

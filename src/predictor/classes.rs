@@ -20,8 +20,8 @@ const SOFTMAX_SLACK: f64 = 1e-5;
 #[derive(Clone, Debug)]
 pub(crate) struct ClassDecision {
     rule: DecisionRule,
-    /// For each output, twice the greatest distance between a margin and the producer's own. The second half covers
-    /// what is rounded after the sum.
+    /// For each output, twice the greatest distance between a margin and the producer's own: once for the sum, and once
+    /// for the roundings after it.
     doubt: Vec<f64>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Axis, GpuDim, LayoutKind, Schedule};
 
-/// The nine parameters that span the schedules that SilvanForge searches. Any values make a schedule.
+/// The nine parameters of the schedules that SilvanForge searches. Every combination of values gives a schedule.
 /// [`Template::all`] returns the combinations of the values in the paper's table.
 ///
 /// ```
@@ -15,7 +15,7 @@ use super::{Axis, GpuDim, LayoutKind, Schedule};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Template {
     /// Number of rows of a cube.
-    pub rows_per_block: u32,
+    pub rows_per_cube: u32,
     /// Number of rows of a unit.
     pub rows_per_unit: u32,
     /// Number of units that share the trees of a row.
@@ -39,7 +39,7 @@ impl Default for Template {
     /// and shared sums.
     fn default() -> Self {
         Self {
-            rows_per_block: 32,
+            rows_per_cube: 32,
             rows_per_unit: 1,
             tree_units: 10,
             cache_rows: true,
@@ -59,7 +59,7 @@ impl Template {
     /// Returns every combination of the values in the paper's table: 5184 templates.
     pub fn all() -> impl Iterator<Item = Self> {
         let flags = [false, true];
-        let rows = [8, 32, 64].into_iter().flat_map(|block| [1, 2, 4].map(|unit| (block, unit)));
+        let rows = [8, 32, 64].into_iter().flat_map(|cube| [1, 2, 4].map(|unit| (cube, unit)));
         let units = rows.flat_map(|rows| [2, 10, 20, 50].map(|units| (rows, units)));
         let caches = units.flat_map(move |u| flags.map(|rows| (u, rows)));
         let caches = caches.flat_map(move |c| flags.map(|trees| (c, trees)));
@@ -69,9 +69,9 @@ impl Template {
         sums.flat_map(|s| LAYOUTS.map(|layout| (s, layout))).map(|(sums, layout)| {
             let (walks, shared_reduce) = sums;
             let ((caches, unroll_walks), interleave) = walks;
-            let ((((rows_per_block, rows_per_unit), tree_units), cache_rows), cache_trees) = caches;
+            let ((((rows_per_cube, rows_per_unit), tree_units), cache_rows), cache_trees) = caches;
             Self {
-                rows_per_block,
+                rows_per_cube,
                 rows_per_unit,
                 tree_units,
                 cache_rows,
@@ -94,20 +94,20 @@ impl Template {
     ///
     /// let small: Vec<Template> = Template::heuristic(512, 28).collect();
     /// assert_eq!(small.len(), 36);
-    /// assert!(small.iter().all(|t| [8, 32].contains(&t.rows_per_block) && !t.shared_reduce));
+    /// assert!(small.iter().all(|t| [8, 32].contains(&t.rows_per_cube) && !t.shared_reduce));
     /// ```
     pub fn heuristic(rows: usize, features: usize) -> impl Iterator<Item = Self> {
         const ROWS: usize = 2048;
         const FEATURES: usize = 128;
-        let (blocks, units) = match rows <= ROWS || features > FEATURES {
+        let (cube_rows, units) = match rows <= ROWS || features > FEATURES {
             true => ([8, 32], [20, 50]),
             false => ([32, 64], [2, 10]),
         };
-        let sizes = blocks.into_iter().flat_map(move |block| units.map(|units| (block, units)));
+        let sizes = cube_rows.into_iter().flat_map(move |rows| units.map(|units| (rows, units)));
         let lanes = sizes.flat_map(|size| [1, 2, 4].map(|interleave| (size, interleave)));
         let all = lanes.flat_map(|lanes| LAYOUTS.map(|layout| (lanes, layout)));
-        all.map(|(((rows_per_block, tree_units), interleave), layout)| Self {
-            rows_per_block,
+        all.map(|(((rows_per_cube, tree_units), interleave), layout)| Self {
+            rows_per_cube,
             rows_per_unit: 1,
             tree_units,
             cache_rows: true,
@@ -124,10 +124,10 @@ impl Template {
         Self { shared_reduce: true, ..self }
     }
 
-    /// Returns the schedule. A cube has `rows_per_block` rows and all trees. Each of its units has
+    /// Returns the schedule. A cube has `rows_per_cube` rows and all trees. Each of its units has
     /// `rows_per_unit` of the rows, and one tree of every `tree_units` trees.
     pub fn schedule(&self) -> Schedule {
-        let (rows, trees) = (self.rows_per_block.max(1), self.tree_units.max(1));
+        let (rows, trees) = (self.rows_per_cube.max(1), self.tree_units.max(1));
         let mut schedule = Schedule::new()
             .tile("batch", "b0", "b1", rows)
             .tile("b1", "b2", "b3", self.rows_per_unit.max(1))

@@ -245,8 +245,8 @@ mod tests {
         let mut found = 0;
         for _ in 0..200_000 {
             let mut digits = |most: f32| -> String {
-                (0..(random.unit() * most) as usize)
-                    .map(|_| char::from(b'0' + (random.unit() * 10.0) as u8))
+                (0..(random.fraction() * most) as usize)
+                    .map(|_| char::from(b'0' + (random.fraction() * 10.0) as u8))
                     .collect()
             };
             let mut text = digits(12.0) + "." + &digits(14.0);

@@ -485,7 +485,7 @@ fn text_that_is_no_json() {
         let location = format!("line 1, column {}", text.len() + 2);
         text_refused(&more, &LoadOptions::default(), Syntax, &location, "after the end");
     }
-    // Brackets without end, where values are passed over and where they may nest.
+    // Brackets without end, where values are skipped and where they may nest.
     for field in ["model_info", "features_info", "scale_and_bias"] {
         for open in ["[", "{\"a\":"] {
             let text = format!("{{\"{field}\":{{\"new\":{}", open.repeat(100_000));

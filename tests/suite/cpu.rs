@@ -118,6 +118,10 @@ fn caches_say_what_they_are() {
     let narrow = "3 x depth 3; features 4";
     let copied = text(narrow, "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
     assert!(copied.contains("cacheRows 64: packed copy of") || copied.contains("isa=portable"), "{copied}");
+    let wide =
+        text("40 x depth 3; features 2000", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
+    let few = wide.contains("of 2000 columns; of fewer than") && wide.contains("rows, prefetch of");
+    assert!(few || wide.contains("isa=portable"), "{wide}");
     let row = text(narrow, "reorder(batch, tree)\ncache(batch)");
     assert!(row.contains("cacheRows 1: nothing: 1 lines a row are close"), "{row}");
     let trees = text(narrow, "tile(tree, t0, t1, 2)\ncache(t0)");

@@ -18,7 +18,7 @@ fn full(forest: Forest) -> Contents {
     let profile = Some((0..forest.leaf_count() as u64).map(|n| n * n).collect());
     let text = |name: &str, text: &str| NamedText { name: name.into(), text: text.into() };
     let schedules = vec![text("default", "reorder(tree, batch)\n"), text("näher", "")];
-    Contents { forest, schedules, plans: vec![text("cpu", "plan\n")], profile }
+    Contents { forest, schedules, plan_files: vec![text("cpu", "plan\n")], profile }
 }
 
 fn refusal(bytes: &[u8]) -> fangorn::import::ImportError {

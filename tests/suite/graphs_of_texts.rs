@@ -61,8 +61,8 @@ fn normalizer(case: Case, exact: bool, stopwords: &[&str]) -> Operator {
     Operator::Texts(TextOperator::Normalize(Arc::new(Normalizer { case, exact, stopwords })))
 }
 
-fn tokenizer(tokens: Tokens, least: usize, mark: bool) -> Operator {
-    let tokenizer = Tokenizer { tokens, least, mark, padding: "#".into() };
+fn tokenizer(tokens: Tokens, least: usize, has_delimiters: bool) -> Operator {
+    let tokenizer = Tokenizer { tokens, least, has_delimiters, padding: "#".into() };
     Operator::Texts(TextOperator::Tokenize(Arc::new(tokenizer)))
 }
 

@@ -34,7 +34,7 @@ fn preset(forest: &Forest, preset: Preset) -> Plan<Cube> {
 fn grid(plan: &Plan<Cube>) -> [Option<Size>; 3] {
     plan.own.grid.map(|axis| match axis? {
         Value::Const(n) => Some(Size::Const(n)),
-        Value::Slot(s) => Some(plan.sizes[s as usize].clone()),
+        Value::Size(s) => Some(plan.sizes[s as usize].clone()),
     })
 }
 

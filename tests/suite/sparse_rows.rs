@@ -14,7 +14,7 @@ use fangorn::{
 struct Random(u64);
 
 impl Random {
-    fn unit(&mut self) -> f32 {
+    fn fraction(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 40) as f32 / (1u64 << 24) as f32
     }
@@ -33,10 +33,10 @@ fn rows(
         // Some rows hold nothing, and some everything.
         let density = [density, density, density, 0.0, 1.1][row % 5];
         for column in 0..columns {
-            if random.unit() < density {
+            if random.fraction() < density {
                 // Zeros and missing values may be held, too.
-                let value = [random.unit() * 4.0 - 2.0, 0.0, f32::NAN, -0.0]
-                    [usize::from(random.unit() < 0.2) * (column % 4)];
+                let value = [random.fraction() * 4.0 - 2.0, 0.0, f32::NAN, -0.0]
+                    [usize::from(random.fraction() < 0.2) * (column % 4)];
                 indices.push(column as u32);
                 values.push(value);
                 dense[row * columns + column] = value;

@@ -47,7 +47,7 @@ fn a_share_of_them_gives_what_the_reference_gives() {
 #[test]
 fn the_heuristic_is_the_papers() {
     let all: HashSet<Template> = Template::all().collect();
-    for (rows, features, blocks, units) in [
+    for (rows, features, cube_rows, units) in [
         (1, 1, [8, 32], [20, 50]),
         (2048, 128, [8, 32], [20, 50]),
         (2049, 128, [32, 64], [2, 10]),
@@ -57,12 +57,12 @@ fn the_heuristic_is_the_papers() {
     ] {
         let found: Vec<Template> = Template::heuristic(rows, features).collect();
         let mut expected = Vec::new();
-        for rows_per_block in blocks {
+        for rows_per_cube in cube_rows {
             for tree_units in units {
                 for interleave in [1, 2, 4] {
                     for layout in [LayoutKind::Array, LayoutKind::Sparse, LayoutKind::Reorg] {
                         expected.push(Template {
-                            rows_per_block,
+                            rows_per_cube,
                             rows_per_unit: 1,
                             tree_units,
                             cache_rows: true,

@@ -64,12 +64,14 @@ pub struct Explanation {
     /// The row's margin: the bias plus all contributions.
     margin: Num,
     /// The features with the largest contributions.
-    steps: Vec<Bar>,
+    #[serde(rename = "steps")]
+    bars: Vec<Bar>,
     /// The number of other features that contribute. `rest` is the sum of their contributions.
     others: usize,
     rest: Num,
     /// The algorithm that computes the contributions.
-    plan: String,
+    #[serde(rename = "plan")]
+    algorithm: String,
 }
 
 fn cell(forest: &Forest, column: usize, value: f64) -> Cell {
@@ -191,9 +193,9 @@ pub fn explain(model: &mut Model, rows: &RowSet, row: usize, output: usize) -> R
         output,
         bias: Num(bias),
         margin: Num(bias + sum(&order)),
-        steps: shown.iter().map(bar).collect(),
+        bars: shown.iter().map(bar).collect(),
         others: others.len(),
         rest: Num(sum(others)),
-        plan: explainer.algorithm(),
+        algorithm: explainer.algorithm(),
     })
 }

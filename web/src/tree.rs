@@ -39,9 +39,10 @@ struct DrawnNode {
     on_path: bool,
     cover: Option<Num>,
     /// A split's predicate; `None` for a leaf.
-    question: Option<DrawnPredicate>,
-    /// The indices of the children in the list of nodes, first for yes and then for no. `None` for a leaf, and where
-    /// the drawing ends.
+    #[serde(rename = "question")]
+    predicate: Option<DrawnPredicate>,
+    /// The indices of the children in the list of nodes, first for yes and then for no. `None` for a leaf, and for a
+    /// node at which the drawing ends.
     children: Option<[usize; 2]>,
     /// A leaf's values; of many, the first ones.
     values: Vec<Num>,
@@ -53,7 +54,7 @@ struct DrawnNode {
 struct DrawnPredicate {
     column: u32,
     feature: String,
-    /// `<`, `< or 0` where zeros go to the other side, `=`, `in`, `not in`, or `any`.
+    /// `<`, `< or 0` if zeros go to the other side than the comparison says, `=`, `in`, `not in`, or `any`.
     operator: &'static str,
     threshold: Option<Num>,
     /// The first categories of a set. `members` is the number of all.
@@ -98,7 +99,7 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
             depth: at_depth,
             on_path,
             cover: forest.covers.as_ref().map(|covers| Num(covers.tree(tree)[node as usize].0)),
-            question: None,
+            predicate: None,
             children: None,
             values: Vec::new(),
             width: forest.leaf_width(),
@@ -110,7 +111,7 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
             Node::Split { feature, predicate, missing, left, right } => {
                 let value = row.filter(|_| on_path).map(|row| row[feature as usize]);
                 let goes = value.map(|value| reference::side(forest, predicate, missing, value));
-                drawn.question = Some(drawn_predicate(forest, (feature, predicate, missing), value));
+                drawn.predicate = Some(drawn_predicate(forest, (feature, predicate, missing), value));
                 // In a hostile model a path may have a million nodes.
                 if (at_depth < depth || on_path) && index + open.len() + 2 < MOST_NODES {
                     drawn.children = Some([0, 0]);

@@ -21,10 +21,10 @@ pub fn by_reference(forest: &Forest, rows: &[f32]) -> Results {
     }
 }
 
-/// Says how `found` differs from `expected`, or returns `None`. Results differ where any leaf slot differs,
-/// or where a margin is off by more than twice the error bound of an `f32` sum, since either sum may be off
-/// by the bound. The bound is the row's own where `expected` has the row's leaf slots, otherwise the bound of
-/// any row.
+/// Says how `found` differs from `expected`, or returns `None`. Results differ if any leaf slot differs,
+/// or if a margin is off by more than twice the error bound of an `f32` sum, since either sum may be off by
+/// the bound. The bound is the row's own if `expected` has the row's leaf slots, otherwise the bound of any
+/// row.
 pub fn unlike(forest: &Forest, found: &Results, expected: &Results) -> Option<String> {
     let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
     let pairs = |a: usize, b: usize| (a != b).then(|| format!("{a} results, not {b}"));

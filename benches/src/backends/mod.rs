@@ -76,7 +76,7 @@ struct Args {
     serve: bool,
 }
 
-/// The most leaf slots that are compared. It limits the compared rows of forests with many trees.
+/// The maximum number of leaf slots that are compared. It limits the compared rows of forests with many trees.
 const MOST_SLOTS: usize = 1 << 22;
 
 /// Runs the command with the arguments after its name.

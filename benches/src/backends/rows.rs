@@ -7,7 +7,7 @@ use fangorn::{
 
 use crate::{error::Result, npy::RowFile};
 
-/// Returns the first `batch` rows of the file, and repeats the file's rows where the batch has more. A
+/// Returns the first `batch` rows of the file, and repeats the file's rows if the batch has more. A
 /// repeated value is off by at most one part in a thousand, so that no branch predictor learns the rows.
 /// Categories are not changed.
 ///

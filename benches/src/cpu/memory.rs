@@ -11,7 +11,7 @@ pub fn now() -> Option<f64> {
     line("VmRSS:")
 }
 
-/// Returns the most memory that was resident, in mebibytes.
+/// Returns the maximum of the resident memory so far, in mebibytes.
 pub fn peak() -> Option<f64> {
     line("VmHWM:")
 }

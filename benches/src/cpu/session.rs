@@ -42,12 +42,12 @@ pub struct Written {
     margins: PathBuf,
     /// Values of the same rows, which the producer's own predict should return.
     outputs: PathBuf,
-    /// Error bounds of the same rows' margins, `rows x outputs`: how far a correct sum may be from the exact
-    /// one.
+    /// Error bounds of the same rows' margins, `rows x outputs`: how far a correct `f32` sum may be from the
+    /// exact sum.
     row_bound: PathBuf,
 }
 
-/// The most leaf slots that are looked up at a time.
+/// The maximum number of leaf slots that are looked up at a time.
 const MOST_LEAVES: usize = 1 << 24;
 
 /// A forest with compiled schedules and batches of rows.
@@ -73,7 +73,7 @@ impl Session {
         Ok(Self { forest, threads, candidates, rows: Vec::new(), batch: 1, next: 0, out: Vec::new() })
     }
 
-    /// Compiles another schedule. Returns the reason where the schedule is refused.
+    /// Compiles another schedule. Returns the reason if the schedule is refused.
     pub fn add(&mut self, named: &(String, Schedule)) -> Option<Refused> {
         match compile(&self.forest, named, self.threads) {
             Ok(candidate) => self.candidates.push(candidate),
@@ -88,7 +88,7 @@ impl Session {
     }
 
     /// Returns the name of the instruction set of the first schedule's vector kernels. The name is empty
-    /// where the schedule has no vector kernels on this machine.
+    /// if the schedule has no vector kernels on this machine.
     pub fn vectors(&self) -> &'static str {
         self.candidates[0].predictor.program().vector_name()
     }
@@ -100,8 +100,8 @@ impl Session {
         self.out = vec![0.0; batch * outputs];
     }
 
-    /// Computes the margins of one batch. The next call takes the next batch, and the first one after the
-    /// last.
+    /// Computes the margins of one batch. The next call takes the next batch; after the last batch comes the
+    /// first one.
     fn call(&mut self, candidate: usize) -> Result<()> {
         let columns = self.forest.features.len();
         let values = self.batch * columns;

@@ -42,7 +42,7 @@ pub struct Candidate {
 pub struct Times {
     /// A call and the wait until the device is done. Rows and margins stay on the device.
     pub resident: Vec<f64>,
-    /// A call by the device's own clock, with rows and margins on the device. Empty where the device has no
+    /// A call by the device's own clock, with rows and margins on the device. Empty if the device has no
     /// clock.
     pub device: Vec<f64>,
     /// A call among several that are queued before one wait.
@@ -88,11 +88,11 @@ pub struct Written {
     leaves_unlike_cpu: usize,
 }
 
-/// The most calls that are queued before one wait.
+/// The maximum number of calls that are queued before one wait.
 const QUEUED: usize = 16;
-/// The most bytes that the margins of queued calls may take.
+/// The maximum number of bytes that the margins of queued calls may take.
 const QUEUED_BYTES: usize = 512 << 20;
-/// The most leaf ids that are written.
+/// The maximum number of leaf ids that are written.
 const MOST_LEAVES: usize = 1 << 24;
 
 /// A forest on a device, with its schedules and a batch of rows.
@@ -265,7 +265,7 @@ impl Session {
         })
     }
 
-    /// Returns the microseconds of one call by the device's own clock, or `None` where it has none.
+    /// Returns the microseconds of one call by the device's own clock, or `None` if it has none.
     fn device_time(&self, op: &Arc<ForestOp>, x: &Tensor<2>) -> Result<Option<f64>> {
         let (op, x) = (op.clone(), x.clone());
         let failed = |e| Error::Device { backend: self.backend, cause: format!("{e:?}") };

@@ -32,7 +32,7 @@ impl Dag {
                 Operator::Columns { start, end } => format!("{at} rix {start}..{end} [{rows}, {columns}]"),
                 other => format!("{at} {} [{rows}, {columns}]", other.short()),
             };
-            let shape = if self.is_leaf(at) { ", shape=ellipse" } else { "" };
+            let shape = if self.is_source(at) { ", shape=ellipse" } else { "" };
             // Writing to a String does not fail.
             let _ = writeln!(out, "  n{at} [label={}{shape}];", quoted(&label));
             for input in &node.inputs {

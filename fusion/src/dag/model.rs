@@ -148,7 +148,7 @@ impl Dag {
         (*self.operator(node) == Operator::Transpose).then(|| self.inputs(node)[0])
     }
 
-    /// Returns the value of a node that is a literal.
+    /// Returns the number of a node that is a literal.
     pub fn literal(&self, node: NodeId) -> Option<f64> {
         match self.operator(node) {
             Operator::Literal(number) => Some(number.0),
@@ -157,12 +157,12 @@ impl Dag {
     }
 
     /// Tells whether the node is a unary or binary operator that gives more than a scalar.
-    pub fn is_cellwise(&self, node: NodeId) -> bool {
+    pub fn is_elementwise(&self, node: NodeId) -> bool {
         matches!(self.operator(node), Operator::Unary(_) | Operator::Binary(_)) && self.shape(node) != (1, 1)
     }
 
-    /// Tells whether the node is an input of the run or a literal.
-    pub fn is_leaf(&self, node: NodeId) -> bool {
+    /// Tells whether the node is an input of the run or a literal, and so takes no result of another node.
+    pub fn is_source(&self, node: NodeId) -> bool {
         matches!(self.operator(node), Operator::Input { .. } | Operator::Literal(_))
     }
 }

@@ -36,7 +36,7 @@ impl MemoTable {
         // Nodes come after their inputs, so one pass replaces the recursion of lines 1 to 6, which visits each node
         // once.
         for node in 0..dag.nodes().len() {
-            if dag.is_leaf(node) {
+            if dag.is_source(node) {
                 continue;
             }
             let mut found = Vec::new();

@@ -59,7 +59,7 @@ impl Template {
         let inputs = dag.inputs(node);
         let operator = dag.operator(node);
         match self {
-            Self::Cell => dag.is_cellwise(node),
+            Self::Cell => dag.is_elementwise(node),
             Self::Row => match operator {
                 Operator::MatMul => {
                     dag.transposed(inputs[0]).is_none()
@@ -110,10 +110,12 @@ impl Template {
             return false;
         }
         match self {
-            Self::Cell => dag.is_cellwise(node) && dag.shape(node).0 == dag.shape(input).0,
+            Self::Cell => dag.is_elementwise(node) && dag.shape(node).0 == dag.shape(input).0,
             Self::Row => match operator {
                 Operator::Unary(_) | Operator::Binary(_) => {
-                    dag.is_cellwise(node) && dag.shape(node).0 == dag.shape(input).0 && dag.shape(node).0 > 1
+                    dag.is_elementwise(node)
+                        && dag.shape(node).0 == dag.shape(input).0
+                        && dag.shape(node).0 > 1
                 }
                 Operator::Aggregate(..) => dag.shape(input).0 > 1,
                 Operator::Columns { .. } => dag.shape(node).0 > 1,
@@ -158,7 +160,7 @@ impl Template {
                 Operator::Transpose => Close::OpenInvalid,
                 _ => Close::OpenValid,
             }),
-            // An outer product is fused only where a sparse matrix limits it to some of its elements.
+            // An outer product is fused only if a sparse matrix limits it to some of its elements.
             Self::Outer => match operator {
                 Operator::MatMul if !fuses => Some(Close::OpenInvalid),
                 Operator::MatMul | Operator::Aggregate(..) => {

@@ -103,7 +103,7 @@ impl Plan {
                 || operator.inputs.iter().any(|input| dag.transposed(*input) == Some(node))
         };
         for input in &self.operators()[at].inputs {
-            if !dag.is_leaf(*input)
+            if !dag.is_source(*input)
                 && !dag.is_output(*input)
                 && !later.iter().any(|operator| reads(operator, *input))
             {

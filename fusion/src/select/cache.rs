@@ -73,7 +73,7 @@ pub struct CacheReport {
 }
 
 /// Keeps plans. A graph of the same structure and other sizes gets the kept plan. That plan computes the right results,
-/// but may not be the one of least cost; a new cache makes new plans.
+/// but another plan may cost less for these sizes; a new cache makes new plans.
 ///
 /// ```
 /// use fangorn_fusion::{

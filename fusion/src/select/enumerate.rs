@@ -1,17 +1,18 @@
 //! MPSkipEnum (section 4.4, algorithm 2): goes through all assignments of a partition's interesting points, and skips
-//! those that can't be the best, by a lower bound of their cost and by the structure of the partition.
+//! those that can't be the best, by a lower bound of their cost and by the structure of the partition. An interesting
+//! point is a reference that a plan either fuses or cuts (see `partition`).
 //!
 //! As in the paper, the search starts with the plan that fuses all points and the plan that cuts all points, and goes
 //! from fused points to cut ones. Four things differ:
 //!
 //! - Points have no fixed order. An operator records the points that it depends on. A plan that differs only in other
-//!   points has the same operators and is skipped. So a subspace is split by the points that its first plan depends on,
-//!   operator by operator, up to the operator that makes the plan exceed the best one (partial costing).
+//!   points has the same operators and is skipped. So a subspace is divided by the points that its first plan depends
+//!   on, operator by operator, up to the operator that makes the plan exceed the best one (partial costing).
 //! - The lower bound contains the cost of every operator whose points are all known. For the rest the paper adds the
 //!   least cost of writing to the least cost of reading and computing. A plan may cost less than that: reading and
 //!   computing overlap within an operator, and a node whose reference is cut may be computed in its consumer's operator
 //!   anyway. See `bound`.
-//! - Any set of cuts splits a subspace if the references that are left fall apart into components. The optimum is then
+//! - Any set of cuts divides a subspace if the references that are left fall apart into components. The optimum is then
 //!   the sum of the optima of the components. The paper chooses its cut sets beforehand.
 //! - Before the search, points of the better starting plan are changed one by one.
 
@@ -24,7 +25,7 @@ use std::{
 use super::{
     bound::Bound,
     cost::Costs,
-    operator::{Assignment, Covering, PlannedOperator, Points, Reference},
+    operator::{Assignment, OperatorBuilder, PlannedOperator, Points, Reference},
     partition::{Partition, Point, components, references},
 };
 use crate::{
@@ -51,7 +52,7 @@ pub struct Search {
     pub costed: u64,
     /// The number of plans that were skipped because of their lower bound.
     pub skipped_by_cost: f64,
-    /// The number of plans that were skipped because the cut points split the partition into components.
+    /// The number of plans that were skipped because the cut points divide the partition into components.
     pub skipped_by_structure: f64,
     /// The number of plans that were skipped because they have the operators of a costed one: they differ in points
     /// that no operator depends on.
@@ -82,7 +83,9 @@ impl Subspace {
 
 /// An operator, the points that it depends on, and its cost.
 struct Made {
+    /// The points that were cut when the operator was made.
     cut: Points,
+    /// The points that the operator depends on.
     asked: Points,
     operator: PlannedOperator,
     cost: f64,
@@ -99,7 +102,7 @@ struct Traversal {
 
 /// The search of a component.
 struct Task<'a> {
-    covering: Covering<'a>,
+    builder: OperatorBuilder<'a>,
     component: &'a Component,
     bit_indices: HashMap<Reference, u32>,
     made: RefCell<HashMap<NodeId, Vec<Rc<Made>>>>,
@@ -118,18 +121,18 @@ struct Counts {
 impl Costs {
     /// Returns the best assignment of a partition, found by MPSkipEnum.
     pub fn search(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
-        let covering = Covering { dag, memo, costs: self };
+        let builder = OperatorBuilder { dag, memo, costs: self };
         let mut counts = Counts::default();
         let component = whole(partition);
-        let fallback = || (Vec::new(), Task::new(covering, &component).traverse(0, Points::MAX).cost);
-        let (cut, cost) = best(covering, &component, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
+        let fallback = || (Vec::new(), Task::new(builder, &component).traverse(0, Points::MAX).cost);
+        let (cut, cost) = best(builder, &component, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
         found(partition, cut, cost, counts)
     }
 
     /// Returns the best assignment of a partition, found by costing every plan: 2 to the power of the number of points.
     pub fn search_all(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
         let component = whole(partition);
-        let task = Task::new(Covering { dag, memo, costs: self }, &component);
+        let task = Task::new(OperatorBuilder { dag, memo, costs: self }, &component);
         let (mut cut, mut least, mut counts) = (0, f64::INFINITY, Counts::default());
         for plan in 0..1 << component.points.len() {
             counts.costed += 1;
@@ -151,10 +154,10 @@ impl Costs {
         partition: &Partition,
         cut: &[Point],
     ) -> (Vec<PlannedOperator>, f64) {
-        let covering = Covering { dag, memo, costs: self };
+        let builder = OperatorBuilder { dag, memo, costs: self };
         let fixed = cut.iter().map(reference).collect();
         let component = Component { points: Vec::new(), fixed, ..whole(partition) };
-        let task = Task::new(covering, &component);
+        let task = Task::new(builder, &component);
         let mut operators = Vec::new();
         let cost = task.visit(0, Points::MAX, |made| operators.push(made.operator.clone())).cost;
         (operators, cost)
@@ -192,12 +195,12 @@ fn bits(points: Points) -> impl Iterator<Item = u32> {
 
 /// Returns the cut points of the best assignment of a component and its cost, if it is below a limit.
 fn best(
-    covering: Covering,
+    builder: OperatorBuilder,
     component: &Component,
     limit: f64,
     counts: &mut Counts,
 ) -> Option<(Vec<Point>, f64)> {
-    let task = Task::new(covering, component);
+    let task = Task::new(builder, component);
     let count = component.points.len() as u32;
     let (cut, mut least) = task.opening(limit, counts);
     let mut cut: Vec<Point> = task.points(cut);
@@ -212,10 +215,10 @@ fn best(
         if counts.costed >= MAX_COSTED {
             break;
         }
-        let components = task.split(space);
+        let components = task.independent_components(space);
         if components.len() > 1 {
             counts.by_structure += plans;
-            if let Some((of_components, cost)) = together(covering, &components, least, counts)
+            if let Some((of_components, cost)) = together(builder, &components, least, counts)
                 && cost < least
             {
                 (cut, least) = (task.points(space.cut), cost);
@@ -253,7 +256,7 @@ fn best(
 
 /// Returns the best plans of components and their cost together, if it is below a limit.
 fn together(
-    covering: Covering,
+    builder: OperatorBuilder,
     components: &[Component],
     limit: f64,
     counts: &mut Counts,
@@ -261,7 +264,7 @@ fn together(
     let bounds: Vec<f64> = components
         .iter()
         .map(|component| {
-            let task = Task::new(covering, component);
+            let task = Task::new(builder, component);
             let traversal = task.traverse(0, 0);
             traversal.cost + task.rest(&traversal, 0)
         })
@@ -270,7 +273,7 @@ fn together(
     let (mut cut, mut cost) = (Vec::new(), 0.0);
     for (component, bound) in components.iter().zip(bounds) {
         rest -= bound;
-        let (of_component, more) = best(covering, component, limit - cost - rest, counts)?;
+        let (of_component, more) = best(builder, component, limit - cost - rest, counts)?;
         cut.extend(of_component);
         cost += more;
     }
@@ -278,11 +281,11 @@ fn together(
 }
 
 impl<'a> Task<'a> {
-    fn new(covering: Covering<'a>, component: &'a Component) -> Self {
+    fn new(builder: OperatorBuilder<'a>, component: &'a Component) -> Self {
         let bit_indices =
             component.points.iter().zip(0..).map(|(point, bit)| (reference(point), bit)).collect();
-        let bound = Bound::new(covering.dag, covering.memo, covering.costs, &component.nodes);
-        Self { covering, component, bit_indices, made: RefCell::default(), bound }
+        let bound = Bound::new(builder.dag, builder.memo, builder.costs, &component.nodes);
+        Self { builder, component, bit_indices, made: RefCell::default(), bound }
     }
 
     fn points(&self, cut: Points) -> Vec<Point> {
@@ -300,8 +303,8 @@ impl<'a> Task<'a> {
             return made.clone();
         }
         let assignment = self.given(cut);
-        let operator = self.covering.operator(root, &assignment);
-        let cost = self.covering.costs.operator(self.covering.dag, &operator);
+        let operator = self.builder.operator(root, &assignment);
+        let cost = self.builder.costs.operator(self.builder.dag, &operator);
         let made = Rc::new(Made { cut, asked: assignment.asked.get(), operator, cost });
         known.push(made.clone());
         made
@@ -372,11 +375,11 @@ impl<'a> Task<'a> {
 
     /// Returns the components of the references that a subspace does not cut. Returns none unless several have free
     /// points.
-    fn split(&self, space: Subspace) -> Vec<Component> {
-        let (dag, component) = (self.covering.dag, self.component);
+    fn independent_components(&self, space: Subspace) -> Vec<Component> {
+        let (dag, component) = (self.builder.dag, self.component);
         let given = self.given(space.cut);
         let inside = |node: NodeId| component.nodes.binary_search(&node).is_ok();
-        let edges = references(self.covering.memo, &component.nodes);
+        let edges = references(self.builder.memo, &component.nodes);
         let kept = edges.into_iter().filter(|edge| !given.is_cut(*edge) && inside(edge.0));
         let found = components(&component.nodes, kept);
         let free = |at: &u32| space.known() >> at & 1 == 0;

@@ -197,21 +197,21 @@ impl PlannedOperator {
     }
 }
 
-/// Makes operators at nodes, given a memo table and the references that are cut.
+/// Makes operators at nodes, given a graph, its memo table, and the cost model.
 #[derive(Clone, Copy)]
-pub(super) struct Covering<'a> {
+pub(super) struct OperatorBuilder<'a> {
     pub dag: &'a Dag,
     pub memo: &'a MemoTable,
     pub costs: &'a Costs,
 }
 
-impl Covering<'_> {
+impl OperatorBuilder<'_> {
     /// Returns the operator at a node. It is of the first template that may end there, in the order Outer, Row, MAgg,
     /// Cell, and fuses as many inputs as are not cut. Outer comes first, because it may reduce the number of elements
     /// that are computed.
     pub fn operator(&self, root: NodeId, assignment: &Assignment) -> PlannedOperator {
         let made = |template: Template, within: Option<&[NodeId]>| {
-            let covered = self.cover(root, template, within, assignment)?;
+            let covered = self.covered_nodes(root, template, within, assignment)?;
             // A single node is a basic operator.
             (covered.len() > 1).then_some(())?;
             let found = PlannedOperator::of_covered(self.dag, Some(template), root, covered);
@@ -242,7 +242,7 @@ impl Covering<'_> {
 
     /// Returns the nodes that a template covers from a root down. Returns `None` if a node has no entry whose
     /// references are all fused, or is not in `within`.
-    fn cover(
+    fn covered_nodes(
         &self,
         root: NodeId,
         template: Template,

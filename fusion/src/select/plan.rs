@@ -193,7 +193,7 @@ fn demanded(dag: &Dag, mut by_root: BTreeMap<NodeId, PlannedOperator>) -> Vec<Pl
     let mut found = Vec::new();
     // From the last node to the first: an operator reads only nodes that come before its root.
     while let Some(node) = pending.pop_last() {
-        if dag.is_leaf(node) {
+        if dag.is_source(node) {
             continue;
         }
         let operator = by_root.remove(&node).unwrap_or_else(|| PlannedOperator::basic(dag, node));
@@ -226,7 +226,7 @@ fn multi_aggregates(dag: &Dag, costs: &Costs, operators: Vec<PlannedOperator>) -
                 && !other.roots.iter().any(|root| before.contains(root))
                 // The joint operator runs in place of the other one, so everything that it reads has to be available
                 // there.
-                && operator.inputs.iter().all(|input| dag.is_leaf(*input) || other.inputs.contains(input));
+                && operator.inputs.iter().all(|input| dag.is_source(*input) || other.inputs.contains(input));
             fits && {
                 let joint = joined(dag, other, &operator);
                 costs.operator(dag, &joint) < costs.operator(dag, other) + costs.operator(dag, &operator)

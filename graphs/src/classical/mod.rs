@@ -294,8 +294,8 @@ fn check(graph: &Graph) -> Result<()> {
             }
         }
     }
-    let wide = |elements: &Elements| elements.dtype() == Dtype::Text;
-    match graph.weights.iter().find(|weight| wide(weight.elements())) {
+    let is_text = |elements: &Elements| elements.dtype() == Dtype::Text;
+    match graph.weights.iter().find(|weight| is_text(weight.elements())) {
         Some(_) => Err(Error::Graph("a weight holds texts, which are not on a device".into())),
         None => Ok(()),
     }

@@ -161,21 +161,22 @@ impl SoftSplits {
         let largest = self.chunks.iter().map(|chunk| chunk.nodes).max().unwrap_or(0).max(self.columns);
         let piece_rows = (self.most_elements / largest.max(1)).clamp(1, rows);
         let values = x.clone().inner();
-        let mut pieces: Vec<Vec<Tensor<2>>> = vec![Vec::new(); self.outputs];
+        let mut derivatives: Vec<Vec<Tensor<2>>> = vec![Vec::new(); self.outputs];
         for first in (0..rows).step_by(piece_rows) {
             let values = values.clone().narrow(0, first, piece_rows.min(rows - first)).transpose();
-            for (pieces, derivative) in pieces.iter_mut().zip(self.derivatives(&tables, &values, &leaves)) {
-                pieces.extend(derivative);
+            let of_piece = self.derivatives(&tables, &values, &leaves);
+            for (all, derivative) in derivatives.iter_mut().zip(of_piece) {
+                all.extend(derivative);
             }
         }
         let missing = x.clone().is_nan();
         let x = x.mask_fill(missing, 0.0).clamp(-LARGEST, LARGEST);
         let change = x.clone() - x.detach();
-        let zeros = pieces.into_iter().map(|pieces| {
-            if pieces.is_empty() {
+        let zeros = derivatives.into_iter().map(|of_output| {
+            if of_output.is_empty() {
                 return change.clone().narrow(1, 0, 1).mul_scalar(0.0);
             }
-            let by_column = Tensor::cat(pieces, 1).transpose();
+            let by_column = Tensor::cat(of_output, 1).transpose();
             // Zero times an infinite derivative would be NaN.
             let overflown = by_column.clone().is_nan();
             let by_column = by_column.mask_fill(overflown, 0.0).clamp(f32::MIN, f32::MAX);

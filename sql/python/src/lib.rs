@@ -11,9 +11,9 @@
 //! """).show()
 //! ```
 //!
-//! The functions are passed from one library to another by `datafusion-ffi`, which never calls the method in which a
-//! function puts its columns into the model's order before the optimizer renames them. So columns go by the names of a
-//! struct, or by position. Columns by name are refused.
+//! A function has a method that puts its columns into the model's order before the optimizer renames them. The crate
+//! `datafusion-ffi`, which passes functions from one library to another, never calls this method. So a query passes the
+//! model's columns in a struct, whose fields have names, or by position. A plain list of named columns is refused.
 
 use std::{path::PathBuf, sync::Arc};
 

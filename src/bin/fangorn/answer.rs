@@ -50,8 +50,8 @@ pub struct RoundsChoice {
 /// The value of rows that counts as missing, beside NaN.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct MissingChoice {
-    /// A number that stands for a missing value, for example -999. Cells that equal it as f32 count as missing, and so
-    /// do NaN cells
+    /// A number that stands for a missing value, for example -999. Values that equal it as f32 count as missing, and so
+    /// does NaN
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     missing: Option<f64>,
 }
@@ -89,8 +89,8 @@ fn is_fangorn_file(model: &Path) -> bool {
 
 impl RoundsChoice {
     /// Loads the model with the requested boosting rounds, and with the gains of its splits if `gains` is true. If the
-    /// user requests none and the file names a
-    /// best round before the last, a note on standard error says so once the command has succeeded.
+    /// user requests no rounds and the file names a best round before the last, a note on standard error says so once
+    /// the command has succeeded.
     ///
     /// # Errors
     /// The importer refuses the file, or `--iterations best` is given and the file names no best round.
@@ -144,7 +144,8 @@ impl PredictionArgs {
     }
 
     /// Checks that `--base-margin` fits the model and the other options. Refuses it for a producer that takes
-    /// no margins, for an output that is not made of `sums`, and with the contract [`Contract::Exact`].
+    /// no margins, for an output that is not computed from sums (`sums` is false), and with the contract
+    /// [`Contract::Exact`].
     ///
     /// # Errors
     /// `--base-margin` is given and does not fit.

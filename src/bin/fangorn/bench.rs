@@ -327,7 +327,7 @@ impl Clock {
     }
 }
 
-/// The least seconds of a group of calls: in so long a time the clocks' resolution and cost do not matter.
+/// The minimum number of seconds of a group of calls: in so long a time the clocks' resolution and cost do not matter.
 const GROUP: f64 = 500e-6;
 /// The least number of groups to time, however long they take.
 const LEAST_GROUPS: usize = 5;

@@ -67,7 +67,7 @@ struct Export {
 }
 
 #[derive(Serialize)]
-struct PlanReport {
+struct PlanFileReport {
     model: String,
     instructions: String,
     threads: usize,
@@ -124,11 +124,11 @@ fn write(store: &ScheduleStore, args: &Export) -> Result<()> {
         us_per_row: Some(batch.found.tuned.seconds * 1e6),
         auto_us_per_row: Some(batch.found.auto.seconds * 1e6),
     });
-    let plan = PlanFile::new(&forest, &*kept.key.instructions, kept.key.threads, buckets.collect());
-    AtomicFile::write(&args.output, |out| out.write_all(plan.to_string().as_bytes()))
+    let plan_file = PlanFile::new(&forest, &*kept.key.instructions, kept.key.threads, buckets.collect());
+    AtomicFile::write(&args.output, |out| out.write_all(plan_file.to_string().as_bytes()))
 }
 
-fn report(kept: &KeptSchedules) -> PlanReport {
+fn report(kept: &KeptSchedules) -> PlanFileReport {
     let batches = kept.batches.iter().map(|batch| BatchReport {
         batch: batch.found.rows,
         schedule: line(&batch.found.tuned.schedule),
@@ -136,7 +136,7 @@ fn report(kept: &KeptSchedules) -> PlanReport {
         auto_us_per_row: batch.found.auto.seconds * 1e6,
         candidates: batch.found.screened.len(),
     });
-    PlanReport {
+    PlanFileReport {
         model: kept.key.model.to_string(),
         instructions: kept.key.instructions.clone(),
         threads: kept.key.threads,
@@ -145,23 +145,23 @@ fn report(kept: &KeptSchedules) -> PlanReport {
     }
 }
 
-fn table(store: &ScheduleStore, kept: &[PlanReport]) -> String {
+fn table(store: &ScheduleStore, kept: &[PlanFileReport]) -> String {
     let mut text = format!("{} plan file(s) in {}\n", kept.len(), store.folder().display());
-    for plan in kept {
+    for plan_file in kept {
         // Writing to a String does not fail.
         let _ = writeln!(
             text,
             "\nmodel {}, {}, {} thread(s), sum {}\n{:>8}  {:>12}  {:>12}  {:>10}",
-            plan.model,
-            plan.instructions,
-            plan.threads,
-            plan.sum,
+            plan_file.model,
+            plan_file.instructions,
+            plan_file.threads,
+            plan_file.sum,
             "batch",
             "auto, µs/row",
             "tuned",
             "candidates"
         );
-        for batch in &plan.batches {
+        for batch in &plan_file.batches {
             let _ = writeln!(
                 text,
                 "{:>8}  {:>12.4}  {:>12.4}  {:>10}",

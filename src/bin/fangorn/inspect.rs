@@ -90,7 +90,7 @@ struct Report {
     zeros_missing: usize,
     features: Vec<Column>,
     /// Leaf statistics of the profile, if there is one.
-    profile: Option<Bias>,
+    profile: Option<ProfileReport>,
     /// The plans of the default schedule on this processor, if the user asks for them.
     plans: Option<Vec<PlanOfBatches>>,
     /// Preset schedules that can't run this model, and why.
@@ -98,7 +98,7 @@ struct Report {
 }
 
 #[derive(Debug, Serialize)]
-struct Bias {
+struct ProfileReport {
     rows: u64,
     /// Number of leaves that no row has reached.
     unvisited: usize,
@@ -216,7 +216,7 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
         category_rules: category_rules(forest),
         zeros_missing: zeros_missing(forest),
         features,
-        profile: profile.map(|profile| Bias {
+        profile: profile.map(|profile| ProfileReport {
             rows: profile.rows(),
             unvisited: profile.visits().iter().filter(|n| **n == 0).count(),
             leaf_biased: leaf_bias(forest, profile),
@@ -365,7 +365,7 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
     }
     writeln!(out, "nodes       {}", report.nodes)?;
     writeln!(out, "leaves      {}{vectors}, at most {} a tree", report.leaves, report.max_leaves)?;
-    if let Some(Bias { rows, unvisited, leaf_biased }) = &report.profile {
+    if let Some(ProfileReport { rows, unvisited, leaf_biased }) = &report.profile {
         writeln!(
             out,
             "profile     {rows} rows, {unvisited} leaves not visited, {leaf_biased} trees leaf-biased"

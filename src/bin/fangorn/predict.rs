@@ -132,7 +132,7 @@ pub struct Predict {
     limits: LimitsChoice,
 }
 
-/// Why an option is refused that needs rows in parts.
+/// Why an option that needs rows in parts is refused.
 const AT_ONCE: &str = "with --expect or --base-margin all rows are read at once; leave the option out";
 
 impl Predict {

@@ -200,7 +200,8 @@ impl<'p> GraphScorer<'p> {
         let found = self.predictor.predict(inputs).map_err(library_error)?;
         let [output] = &found[..] else { unreachable!("a graph of one output") };
         if output.shape().first() != Some(&rows) {
-            let what = "the output has not one row for each row; print it with `fangorn graph --run`";
+            let what =
+                "the output does not have a row for each input row; print it with `fangorn graph --run`";
             return Err(Error::file(self.path, what));
         }
         Ok(table_of(output, rows))

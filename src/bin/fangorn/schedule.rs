@@ -73,7 +73,7 @@ impl Choice {
                 return Err(Error::file(path, what.to_owned()));
             }
             true => PlanFile::parse(&text)
-                .and_then(|plan| plan.schedules(forest))
+                .and_then(|plan_file| plan_file.schedules(forest))
                 .map_err(|e| Error::file(path, e.to_string()))?,
             false => Schedule::parse(&text).map_err(|e| Error::file(path, e.to_string()))?.into(),
         };

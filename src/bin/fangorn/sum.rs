@@ -6,7 +6,7 @@ use clap::{
 };
 use fangorn::sum::Contract;
 
-/// The contract of the sums behind margins and values.
+/// The contract of the sums in margins and values.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SumChoice {
     /// What sums promise. any: sums differ by rounding only, and the order is the fastest. tree: the producer's own order

@@ -157,8 +157,8 @@ pub fn run(args: &Tune) -> Result<Outcome> {
     let tuned = pool.install(|| tuner.run(|progress| show(&bar, args, progress))).map_err(library_error)?;
     bar.finish_and_clear();
     if let Some(path) = &args.output {
-        let plan = tuned.plan_file(&forest).to_string();
-        AtomicFile::write(path, |out| out.write_all(plan.as_bytes()))?;
+        let plan_file = tuned.plan_file(&forest).to_string();
+        AtomicFile::write(path, |out| out.write_all(plan_file.as_bytes()))?;
     }
     if let Some(path) = &args.records {
         add_records(path, &tuned.records(&forest))?;

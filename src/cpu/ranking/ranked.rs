@@ -47,10 +47,10 @@ fn with_ranks<T: Row, R: Rank + Row>(
     let columns = ranker.shape().1;
     ranks.resize(rows.len() * columns, R::default());
     let task = |k: usize, ranks: &mut [R]| ranker.rank(&rows.slice(k * ROWS_A_TASK, ROWS_A_TASK), ranks);
-    let tasks = ROWS_A_TASK * columns;
+    let ranks_a_task = ROWS_A_TASK * columns;
     let done = match rows.len() > ROWS_A_TASK && threads > 1 {
-        true => parallel::try_each_chunk(&mut ranks, tasks, &task),
-        false => ranks.chunks_mut(tasks).enumerate().try_for_each(|(k, ranks)| task(k, ranks)),
+        true => parallel::try_each_chunk(&mut ranks, ranks_a_task, &task),
+        false => ranks.chunks_mut(ranks_a_task).enumerate().try_for_each(|(k, ranks)| task(k, ranks)),
     };
     let done = done.and_then(|()| f(&Rows::strided(&ranks, [rows.len(), columns], [columns, 1])?));
     scratch.with(|s| s.replace(ranks));

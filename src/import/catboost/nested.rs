@@ -33,7 +33,7 @@ enum Node {
     },
 }
 
-/// A node whose object the reader has not finished.
+/// A node whose object the reader has not read to its end.
 struct OpenNode {
     start: usize,
     first: bool,
@@ -207,7 +207,7 @@ impl Tree {
 
     /// Returns the covers of the nodes, or `None` if a leaf has no weight.
     fn covers(&self) -> Option<Vec<f64>> {
-        // Children stand before their parents.
+        // Children come before their parents.
         let mut covers: Vec<f64> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
             covers.push(match *node {
@@ -255,10 +255,10 @@ impl Tree {
         for n in order {
             match self.nodes[n as usize] {
                 Node::Split { condition, children: [no, yes] } => {
-                    let level = predicates.of(condition);
+                    let split = predicates.of(condition);
                     let [no, yes] = [no, yes].map(|child| at[child as usize]);
-                    let [left, right] = if level.yes_left { [yes, no] } else { [no, yes] };
-                    tree.split(level.column, level.predicate, level.missing, left, right);
+                    let [left, right] = if split.yes_left { [yes, no] } else { [no, yes] };
+                    tree.split(split.column, split.predicate, split.missing, left, right);
                 }
                 Node::Leaf { values, .. } => {
                     for (scaled, value) in scaled.iter_mut().zip(&self.values[values..]) {

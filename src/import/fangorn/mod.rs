@@ -1,7 +1,7 @@
-//! Fangorn's own model file, `.fangorn`: a forest that an importer made of a producer's model, ready to load.
+//! Fangorn's own model file, `.fangorn`: a forest that an importer made from a producer's model, ready to load.
 //!
-//! A [`Contents`] is a forest and what is known about it: named schedules and plans, and a profile of its
-//! leaves. [`write`](Contents::to_bytes()) and [`read`](Contents::from_bytes()) are exact inverses. This is
+//! A [`Contents`] is a forest and what is known about it: named schedules and plan files, and a profile
+//! of its leaves. [`write`](Contents::to_bytes()) and [`read`](Contents::from_bytes()) are exact inverses. This is
 //! version 1 of the format. All numbers are little-endian:
 //!
 //! | bytes | what |
@@ -27,7 +27,7 @@
 //! | `LEAF` | f64 for each leaf value, by leaf slot |
 //! | `SETS` | u64 for each category set, and one more: the index of its first word |
 //! | `RULE`, `WORD` | u8 for each category set: its rule; u32 for each word of the sets |
-//! | `schd`, `plan` | names and texts of schedules; names and texts of plans |
+//! | `schd`, `plan` | names and texts of schedules; names and texts of plan files |
 //! | `prof` | u64 for each leaf slot: the number of rows that reached it |
 //! | `code`, or `CODE` if rows can't be made in another way | how categories of columns become numbers: column, kind of coding, flags, and hashes (u32) with their numbers (f64) |
 //! | `covr` | f64 for each node: its cover; absent if the model has none |
@@ -49,7 +49,7 @@ const ALIGN: usize = 64;
 const SECTION_BYTES: usize = 32;
 const HEADER_BYTES: usize = 24;
 
-/// A text with a name: a schedule, or the plan for a device.
+/// A text with a name: a schedule, or the plan file for a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedText {
     /// The name.
@@ -77,8 +77,8 @@ pub struct Contents {
     pub forest: Forest,
     /// Schedules that were written or found for the forest.
     pub schedules: Vec<NamedText>,
-    /// Plans, each named by the device that it is for.
-    pub plans: Vec<NamedText>,
+    /// Plan files, each named after the device that it is for.
+    pub plan_files: Vec<NamedText>,
     /// Number of rows that reached each leaf, by leaf slot.
     pub profile: Option<Vec<u64>>,
 }
@@ -86,7 +86,7 @@ pub struct Contents {
 impl Contents {
     /// Returns contents that hold a forest and nothing more.
     pub fn new(forest: Forest) -> Self {
-        Self { forest, schedules: Vec::new(), plans: Vec::new(), profile: None }
+        Self { forest, schedules: Vec::new(), plan_files: Vec::new(), profile: None }
     }
 }
 

@@ -301,7 +301,7 @@ impl Contents {
                 Some(s.array_of::<8>(forest.leaf_count())?.iter().map(|n| u64::from_le_bytes(*n)).collect())
             }
         };
-        Ok(Self { schedules: named(b"schd")?, plans: named(b"plan")?, profile, forest })
+        Ok(Self { schedules: named(b"schd")?, plan_files: named(b"plan")?, profile, forest })
     }
 }
 

@@ -88,7 +88,7 @@ impl Contents {
                 }),
             ));
         }
-        for (name, texts) in [(*b"schd", &self.schedules), (*b"plan", &self.plans)] {
+        for (name, texts) in [(*b"schd", &self.schedules), (*b"plan", &self.plan_files)] {
             if !texts.is_empty() {
                 sections.push((name, section(|b| named(b, texts))));
             }

@@ -59,7 +59,7 @@ fn choose(
     lists.map_while(|list| columns.find(|column| fits(*column, list))).collect()
 }
 
-/// Returns the least number of names that a column's list has, or `None` if the column's values can't be
+/// Returns the minimum number of names in the list of a column, or `None` if the column's values can't be
 /// codes. `info` is the column's entry in `feature_infos`, for example `none`, `[0:2]` or `-1:2:0:1`.
 fn least_names(info: &[u8]) -> Option<u64> {
     let info = std::str::from_utf8(info).ok()?;
@@ -94,7 +94,7 @@ fn read(json: &[u8], line: Line<'_>, limits: &Limits) -> Result<Option<Vec<Vec<N
 
 /// The name of a category.
 struct Name {
-    /// The name as text, also if the file has a number or a truth value.
+    /// The name as text, even if the file has a number or a truth value.
     text: String,
     /// Whether the name is a string in the file.
     is_text: bool,

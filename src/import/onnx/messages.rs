@@ -95,7 +95,7 @@ pub struct TensorProto {
     pub raw_data: ::prost::bytes::Bytes,
     #[prost(double, repeated, tag = "10")]
     pub double_data: ::prost::alloc::vec::Vec<f64>,
-    /// 1 where the numbers are in another file.
+    /// 1 if the numbers are in another file.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
 }
@@ -130,7 +130,7 @@ pub struct TensorShapeProto {
 pub mod tensor_shape_proto {
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct Dimension {
-        /// Absent or not positive where the size is not fixed.
+        /// Absent or not positive if the size is not fixed.
         #[prost(int64, tag = "1")]
         pub dim_value: i64,
     }

@@ -11,8 +11,9 @@ use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
 /// Euler's constant.
 const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
 
-/// A bound of a score's relative rounding error. The offset is often, to the last bit, the score of many
-/// rows, which are no outliers. A sum in another order than scikit-learn's is off by less than this.
+/// A bound of a score's relative rounding error. Often many rows have exactly the offset as their score, and
+/// scikit-learn does not call them outliers. A sum in another order than scikit-learn's is off by less than
+/// this bound, so the rule for the class leaves room for it.
 const ROUNDING: f64 = 1.0 / (1u64 << 40) as f64;
 
 /// Builds the forest of an isolation forest.

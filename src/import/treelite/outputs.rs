@@ -119,7 +119,7 @@ impl Outputs {
     }
 
     /// Returns the output that each value of a leaf is added to, or `None` for padding.
-    pub(super) fn lanes(&self, reach: TreeOutputs) -> impl Iterator<Item = Option<usize>> {
+    pub(super) fn of_leaf(&self, reach: TreeOutputs) -> impl Iterator<Item = Option<usize>> {
         let [_, classes] = self.leaf;
         (0..self.leaf_width()).map(move |i| {
             let target = reach.target.unwrap_or(i / classes);

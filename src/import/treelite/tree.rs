@@ -22,7 +22,7 @@ pub(super) struct TreeGrower<'h> {
 
 /// The destination of one value of a leaf: an output, and the number of trees that this output averages.
 /// `None` for padding.
-type Lane = Option<(usize, f64)>;
+type Destination = Option<(usize, f64)>;
 
 impl<'h> TreeGrower<'h> {
     /// Starts with room for as many zeros as the file has bytes.
@@ -42,9 +42,9 @@ impl<'h> TreeGrower<'h> {
         let mut arrays = TreeArrays::read(t, reader, self.header.compare, budget)?;
         let indices = arrays.indices()?;
         let mut sets = arrays.sets(budget, forest)?.into_iter();
-        let lanes = self.lanes(reach);
-        let width = if lanes.len() == 1 { 1 } else { self.header.outputs.count() as usize };
-        let mut tree = match lanes[..] {
+        let destinations = self.destinations(reach);
+        let width = if destinations.len() == 1 { 1 } else { self.header.outputs.count() as usize };
+        let mut tree = match destinations[..] {
             [Some((output, _))] => forest.tree(output as u32),
             _ => forest.vector_tree(),
         };
@@ -52,13 +52,13 @@ impl<'h> TreeGrower<'h> {
         for n in (0..arrays.nodes).filter(|n| indices[*n].is_some()) {
             let (predicate, swapped) = match arrays.kind(n)? {
                 Kind::Leaf => {
-                    self.spare = match self.spare.checked_sub(width - lanes.len()) {
+                    self.spare = match self.spare.checked_sub(width - destinations.len()) {
                         Some(spare) => spare,
-                        None => return Err(arrays.too_sparse(lanes.len(), width)),
+                        None => return Err(arrays.too_sparse(destinations.len(), width)),
                     };
                     self.values.clear();
                     self.values.resize(width, 0.0);
-                    arrays.leaf(n, &lanes, &mut self.values)?;
+                    arrays.leaf(n, &destinations, &mut self.values)?;
                     tree.leaf(n as u32, &self.values);
                     continue;
                 }
@@ -85,10 +85,10 @@ impl<'h> TreeGrower<'h> {
         Ok(())
     }
 
-    fn lanes(&self, reach: TreeOutputs) -> Vec<Lane> {
+    fn destinations(&self, reach: TreeOutputs) -> Vec<Destination> {
         let averaged = |output| self.header.averaged.as_ref().map_or(1, |counts| counts.of(output));
-        let lane = |output: Option<usize>| output.map(|output| (output, averaged(output) as f64));
-        self.header.outputs.lanes(reach).map(lane).collect()
+        let destination = |output: Option<usize>| output.map(|output| (output, averaged(output) as f64));
+        self.header.outputs.of_leaf(reach).map(destination).collect()
     }
 }
 
@@ -119,19 +119,25 @@ impl TreeArrays<'_> {
     }
 
     /// Writes a leaf's values to their outputs. A leaf of one value writes it to `values[0]`.
-    fn leaf(&mut self, n: usize, lanes: &[Lane], values: &mut [f64]) -> Result<(), ImportError> {
+    fn leaf(
+        &mut self,
+        n: usize,
+        destinations: &[Destination],
+        values: &mut [f64],
+    ) -> Result<(), ImportError> {
         let vector = self.leaf_lists.take(self.tree, n)?;
         let (field, from, begin) = match vector.is_empty() {
             true => ("leaf_value", self.leaf_value, n),
             false => ("leaf_vector", self.leaf_vector, vector.start),
         };
         let held = vector.len().max(1);
-        if held != lanes.len() {
-            let cause = format!("a leaf of {held} values in a model whose leaves have {}", lanes.len());
+        if held != destinations.len() {
+            let cause =
+                format!("a leaf of {held} values in a model whose leaves have {}", destinations.len());
             return Err(self.error(ErrorKind::Structure, "leaf_vector_begin", n, cause));
         }
-        for (i, lane) in lanes.iter().enumerate() {
-            let Some((output, trees)) = lane else { continue };
+        for (i, destination) in destinations.iter().enumerate() {
+            let Some((output, trees)) = destination else { continue };
             let value = from.get(begin + i);
             // Sums may be in f32, so the value has to be finite as f32.
             if !(value as f32).is_finite() {

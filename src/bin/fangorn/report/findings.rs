@@ -24,15 +24,15 @@ use crate::{
     schedule::compiled,
 };
 
-/// The most features that have a dependence plot.
+/// The maximum number of features that have a dependence plot.
 const DEPENDENCES: usize = 6;
-/// The most features that have a histogram of thresholds.
+/// The maximum number of features that have a histogram of thresholds.
 const THRESHOLDS: usize = 4;
-/// The most values of a feature in a dependence plot.
+/// The maximum number of values of a feature in a dependence plot.
 const POINTS: usize = 30;
-/// The most rows that a dependence is the mean of.
+/// The maximum number of rows that a dependence is the mean of.
 const DEPENDENCE_ROWS: usize = 500;
-/// The most rows of a background, where the file says nothing about the training data.
+/// The maximum number of rows of a background, if the file says nothing about the training data.
 const BACKGROUND_ROWS: usize = 100;
 /// Bins of histograms.
 const BINS: usize = 24;

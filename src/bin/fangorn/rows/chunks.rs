@@ -275,7 +275,8 @@ mod tests {
 
     use super::{Chunks, RecordEnds};
 
-    /// Random texts of few letters, which grow by random lengths. A cut at an end gives the records of the whole.
+    /// Random texts of few letters, which grow by random lengths. The two texts before and after an end have the records
+    /// of the whole text.
     #[test]
     fn cuts_are_between_records() {
         let records = |bytes: &[u8]| -> Vec<Vec<Vec<u8>>> {

@@ -66,8 +66,8 @@ pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
     parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
 }
 
-/// Reads one record for each of `rows` rows. If there is one more, and the first holds the numbers that pandas writes
-/// over columns without names, it is a header.
+/// Reads one record for each of `rows` rows. If the file has one record more, and the first record holds the column
+/// numbers that pandas writes above columns without names, the first record is a header.
 ///
 /// # Errors
 /// The header does not fit, a record has another length, or a cell is no number.
@@ -397,7 +397,8 @@ fn kept_indices(
     keep.iter().map(index).collect()
 }
 
-/// Finds the model's columns. By position, and for a model without names, the kept columns are skipped.
+/// Finds the model's columns. The kept columns are skipped if columns are matched by position, or if the model has no
+/// names of columns.
 fn columns_of(
     wanted: &MatrixRequest<'_>,
     record: &::csv::ByteRecord,

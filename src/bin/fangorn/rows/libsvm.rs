@@ -67,8 +67,8 @@ impl<'a> LibsvmRows<'a> {
         })
     }
 
-    /// Returns the next rows of a chunk, so many that they have [`MOST_VALUES`] values, or `None` at the end. `done`
-    /// holds the bytes and the lines that were read before, and is moved on.
+    /// Returns the next rows of a chunk, up to about [`MOST_VALUES`] values, or `None` at the end of the chunk. `done`
+    /// holds the numbers of bytes and of lines that were read before. The call adds those that it reads.
     fn batch<T: Number>(&self, chunk: &Chunk, done: &mut [usize; 2]) -> Option<Result<RowBatch<T>>> {
         let columns = self.wanted.columns;
         let mut rows = Matrix::of_rows(0, columns, Vec::new());

@@ -97,7 +97,7 @@ pub fn read_all<T: Number, R: PartedRows>(
     Ok(matrix)
 }
 
-/// What happens to a part of the rows that can't be read.
+/// What happens to rows that can't be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnError {
     /// End with an error

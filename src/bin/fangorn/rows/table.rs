@@ -26,11 +26,11 @@ use crate::{
 pub struct TableRows<'f> {
     /// The file.
     pub file: TableFile,
-    /// Reads the model's columns from a batch with the columns of `columns`.
+    /// Reads the model's columns from a batch.
     pub reader: BatchReader<'f>,
-    /// The columns of the file that batches have, in ascending order.
+    /// The indices of the file's columns that a batch holds, in ascending order.
     pub columns: Vec<usize>,
-    /// The indices in a batch of the kept columns.
+    /// The indices of the kept columns within a batch.
     pub kept: Vec<usize>,
     next: AtomicUsize,
 }
@@ -133,7 +133,8 @@ impl PartedRows for TableRows<'_> {
     }
 }
 
-/// Finds the model's columns. By position, and for a model without names, the kept columns are skipped.
+/// Finds the model's columns. The kept columns are skipped if columns are matched by position, or if the model has no
+/// names of columns.
 fn reader_of<'f>(
     forest: &'f Forest,
     schema: &Schema,

@@ -1,5 +1,5 @@
-//! Ranks of one byte, computed in registers for 64 rows of a column: by a binary search whose pivots are
-//! permuted, or by a table of category bits.
+//! Ranks of one byte, computed in registers for 64 rows of a column: by a binary search that looks up its
+//! pivots with permutes of registers, or by a table of category bits.
 
 use super::{avx2, avx512};
 use crate::cpu::{

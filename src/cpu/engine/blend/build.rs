@@ -70,7 +70,7 @@ pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, flipped: bool
         levels: Vec::new(),
         exits: Vec::new(),
         values: Vec::new(),
-        planes: Vec::new(),
+        byte_lists: Vec::new(),
         buffers: MOST_LEAVES,
         columns_end: forest.features.len() * ROW_BLOCK,
         flipped,
@@ -353,7 +353,7 @@ impl Blend {
         let ends = self.counts();
         let range = |i: usize| (starts[i], ends[i]);
         let first = self.exits.len() as u32;
-        let (values, planes) = (self.values.len() as u32, self.planes.len() as u32);
+        let (values, byte_lists) = (self.values.len() as u32, self.byte_lists.len() as u32);
         let count = exits.len() as u32;
         let slot = |address: &u32| match packed.nodes[*address as usize] {
             PackedNode::Leaf { slot } => Some(slot),
@@ -372,12 +372,12 @@ impl Blend {
                 true => matches!(count, 32 | 64),
                 false => count >= ROW_BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
             } {
-                let plane = |byte: usize, first: usize| {
+                let line_of_bytes = |byte: usize, first: usize| {
                     CacheLine(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
                 };
                 let lines =
                     (0..4).flat_map(|byte| (0..count).step_by(ROW_BLOCK).map(move |first| (byte, first)));
-                self.planes.extend(lines.map(|(byte, first)| plane(byte, first)));
+                self.byte_lists.extend(lines.map(|(byte, first)| line_of_bytes(byte, first)));
             }
         }
         self.exits.extend(slots.unwrap_or(exits));
@@ -396,7 +396,7 @@ impl Blend {
             exits: (first, count),
             cut,
             values,
-            planes: (planes, self.planes.len() as u32),
+            byte_lists: (byte_lists, self.byte_lists.len() as u32),
         }
     }
 

@@ -76,7 +76,7 @@ impl<'r> Leaves<'r> {
         for (value, slot) in room.0.iter_mut().zip(self.slots) {
             *value = values[*slot as usize];
         }
-        LeafValues { singles: &room.0[..padded(self.slots.len())], planes: &[] }
+        LeafValues { singles: &room.0[..padded(self.slots.len())], byte_lists: &[] }
     }
 }
 
@@ -128,7 +128,7 @@ impl Blend {
             + size_of_val(&self.levels[..])
             + size_of_val(&self.exits[..])
             + size_of_val(&self.values[..])
-            + size_of_val(&self.planes[..])
+            + size_of_val(&self.byte_lists[..])
     }
 
     /// Returns how many of the blend's trees are cut, which means that walks go on below some of their
@@ -147,8 +147,8 @@ impl Blend {
         }
         let (first, lines) = (tree.values as usize, padded(count) / 16);
         let values = self.values.get(first..first + lines).unwrap_or(&[]);
-        let planes = of(&self.planes, tree.planes);
-        GroupExits::Leaves(Leaves { slots, values: LeafValues { singles: flat(values), planes } })
+        let byte_lists = of(&self.byte_lists, tree.byte_lists);
+        GroupExits::Leaves(Leaves { slots, values: LeafValues { singles: flat(values), byte_lists } })
     }
 
     /// Makes room in `values` for the results of groups, and fills the constant buffers.
@@ -247,7 +247,7 @@ impl Blend {
             buffers.iter_mut().zip(&mut values.buffers).for_each(|(at, buffers)| *at = buffers.as_mut_ptr());
             // SAFETY: `together` says that the machine has the kernel. The assertions above check that
             // ranks and buffers have what splits and groups name, and that `own` has a value for each
-            // exit number. `own` has planes only where `build` has found that the machine permutes
+            // exit number. `own` has byte lists only where `build` has found that the machine permutes
             // bytes.
             unsafe {
                 match self.flipped {
@@ -277,7 +277,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; ROW_BLOCK], own: LeafValues<'_>,
         unsafe {
             crate::cpu::arch::x86::avx2::blend::add(
                 numbers,
-                LeafValues { planes: &[], ..own },
+                LeafValues { byte_lists: &[], ..own },
                 &mut sums[..count],
             )
         };

@@ -66,8 +66,8 @@ pub(in crate::cpu) struct Tree {
     pub(super) cut: bool,
     /// First cache line in [`Blend::values`].
     pub(super) values: u32,
-    /// Range of cache lines in [`Blend::planes`].
-    pub(super) planes: (u32, u32),
+    /// Range of cache lines in [`Blend::byte_lists`].
+    pub(super) byte_lists: (u32, u32),
 }
 
 /// The trees of a forest on ranks of one byte, by position. A tree is `None` if blends can't evaluate
@@ -89,8 +89,8 @@ pub(in crate::cpu) struct Blend {
     /// two and at least 16.
     pub(super) values: Vec<CacheLine<[f32; 16]>>,
     /// The leaf values once more, byte by byte, on a machine that permutes bytes: see
-    /// [`LeafValues::planes`].
-    pub(super) planes: Vec<CacheLine<[u8; ROW_BLOCK]>>,
+    /// [`LeafValues::byte_lists`].
+    pub(super) byte_lists: Vec<CacheLine<[u8; ROW_BLOCK]>>,
     /// Buffers of 64 bytes for one row block: a constant for each exit number, and the results of
     /// groups.
     pub(super) buffers: usize,
@@ -110,11 +110,11 @@ pub(in crate::cpu) fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
 pub(in crate::cpu) struct LeafValues<'a> {
     /// The values, padded to a power of two.
     pub(in crate::cpu) singles: &'a [f32],
-    /// The bytes of the values in planes: the first bytes of all values, then their second bytes, and
-    /// so on, each plane in whole cache lines. A machine with VBMI has planes of 64, 128 or 256 values,
-    /// and one with AVX2 but no AVX-512 has planes of 32 or 64 values. Elsewhere there are none. A
+    /// The values as four lists of bytes: the first bytes of all values, then their second bytes, and so
+    /// on, each list in whole cache lines. A machine with VBMI has byte lists of 64, 128 or 256 values,
+    /// and one with AVX2 but no AVX-512 has byte lists of 32 or 64 values. Elsewhere there are none. A
     /// permute of bytes serves as many rows as a register has bytes. A permute of values serves a
     /// quarter of these rows and reads more registers, and without either the values are gathered.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(in crate::cpu) planes: &'a [CacheLine<[u8; ROW_BLOCK]>],
+    pub(in crate::cpu) byte_lists: &'a [CacheLine<[u8; ROW_BLOCK]>],
 }

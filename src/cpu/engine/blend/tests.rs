@@ -143,7 +143,7 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
                 assert_eq!(of(blend.evaluate(0, &ranks, values)), slots, "{what}");
                 // Each leaf value is an exit number, so a sum says which exit was found.
                 let mut sums = [0.0; MOST_ROW_BLOCKS * ROW_BLOCK];
-                let own = LeafValues { singles: &NUMBERS, planes: &[] };
+                let own = LeafValues { singles: &NUMBERS, byte_lists: &[] };
                 let together = [&others[..], &ranks, &ranks, &others];
                 let expected = [&other_slots[..], &slots, &slots, &other_slots].concat();
                 let named = |blend: &Blend, sums: &[f32]| {
@@ -200,14 +200,14 @@ fn sums_take_the_values_of_the_leaves() {
                     // SAFETY: the machine has AVX2. `evaluate` finds numbers of leaves, and `own` has a
                     // value for each.
                     unsafe {
-                        x86::avx2::blend::add(&numbers, LeafValues { planes: &[], ..own }, &mut sums);
+                        x86::avx2::blend::add(&numbers, LeafValues { byte_lists: &[], ..own }, &mut sums);
                     }
                     assert_eq!(sums, expected, "{leaves} leaves, {count} rows, with AVX2");
                 }
             }
             for count in [1, 16, 30, 64, 65, 100, 128, 129, 192, 200, 255, 256] {
-                // Runs with the planes that the machine keeps, and without planes.
-                for own in [own, LeafValues { planes: &[], ..own }] {
+                // Runs with the byte lists that the machine keeps, and without byte lists.
+                for own in [own, LeafValues { byte_lists: &[], ..own }] {
                     let mut sums = vec![0.5f32; count];
                     let done = match count.div_ceil(ROW_BLOCK) {
                         1 => blend.add_together(0, [a], own, values, &mut sums),

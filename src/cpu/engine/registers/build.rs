@@ -1,8 +1,8 @@
 //! Cuts trees into tiles of four levels.
 
 use super::{LEAF, LEVELS, MOST_COLUMNS, Registers, Tile, Tree};
-use crate::cost::Machine;
-use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
+use crate::cost::{Machine, Registers as Costs};
+use crate::forest::{Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
 pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     let used = forest.used_columns();
@@ -22,29 +22,31 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
         seconds: 0.0,
     };
     for t in order {
-        let tree = few.cut(&forest.trees[*t as usize].nodes)?;
+        let covers = forest.covers.as_ref().map(|covers| covers.tree(*t as usize));
+        let tree = few.cut(&forest.trees[*t as usize].nodes, covers)?;
         few.trees.push(tree);
     }
     Some(few)
 }
 
 /// Returns how many tiles every walk of a tree goes through without a branch on whether it is at a leaf, and
-/// the seconds of a walk. `leaves[n]` is the number of leaves that a walk reaches after `n` tiles. `tile` is
-/// the seconds of a tile and `misprediction` those of a mispredicted branch. One more tile for all walks is
-/// weighed against a branch that may be mispredicted.
-fn shared(leaves: &[u32], tile: f64, misprediction: f64) -> (u32, f64) {
-    let all = leaves.iter().sum::<u32>().max(1);
-    // Every leaf has the same weight, because it is not known which leaves rows reach.
-    let fraction = |n: u32| f64::from(n) / f64::from(all);
+/// the seconds of a walk. `ended[n]` is the share of the walks that end after `n` tiles, and `tile` is the seconds of a
+/// tile. One more tile for all walks is weighed against a branch that may be mispredicted.
+fn shared(ended: &[f64], tile: f64, costs: &Costs) -> (u32, f64) {
+    let last = ended.len() - 1;
     let seconds = |tiles: usize| {
-        let beyond = leaves.iter().enumerate().skip(tiles + 1);
-        let (mut always_left, mut more) = (0, 0.0);
-        beyond.for_each(|(depth, n)| {
-            (always_left, more) = (always_left + n, more + fraction(*n) * (depth - tiles) as f64)
-        });
-        tile * (tiles as f64 + more) + misprediction * fraction(always_left).min(1.0 - fraction(always_left))
+        let mut total = tile * tiles as f64 + costs.kept * (tiles - 1) as f64;
+        // The walks that come to the branch after `n` tiles, and those of them that end there.
+        let (mut walks, mut ends): (f64, f64) = (1.0, ended[..=tiles].iter().sum());
+        for n in tiles..last {
+            total += costs.misprediction * ends.min(walks - ends).max(0.0);
+            walks -= ends;
+            total += tile * walks;
+            ends = ended[n + 1];
+        }
+        total
     };
-    let choices = (1..leaves.len()).map(|tiles| (tiles as u32, seconds(tiles)));
+    let choices = (1..=last).map(|tiles| (tiles as u32, seconds(tiles)));
     choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, tile))
 }
 
@@ -59,14 +61,15 @@ fn settled(nodes: &[Node], mut node: u32) -> u32 {
 }
 
 impl Registers {
-    /// Adds a tree's tiles, the root's tile first.
-    fn cut(&mut self, nodes: &[Node]) -> Option<Tree> {
+    /// Adds a tree's tiles, the root's tile first. Without covers, rows reach each leaf equally often.
+    fn cut(&mut self, nodes: &[Node], covers: Option<&[Real]>) -> Option<Tree> {
         let root = u32::try_from(self.tiles.len()).ok()?;
         let slots = nodes.iter().filter_map(Node::slot).min()?;
         // The top node of each tile, and how many tiles a walk has gone through when it gets there.
         let mut open = vec![(settled(nodes, 0), 0u32)];
-        // The number of leaves that walks reach after each number of tiles.
-        let mut leaves = vec![0u32];
+        // How many rows reach a leaf after each number of tiles, and whether a leaf is there.
+        let mut reached = vec![0.0];
+        let mut ends = vec![false];
         let mut done = 0;
         while let Some(&(top, above)) = open.get(done) {
             done += 1;
@@ -96,12 +99,19 @@ impl Registers {
                 }
                 level = next;
             }
+            let mut before = None;
             for (exit, node) in tile.exits.iter_mut().zip(level) {
+                // A leaf above the last level of a tile has several exits, side by side.
+                let first = before.replace(node) != Some(node);
                 *exit = match nodes[node as usize] {
                     Node::Leaf { slot } => {
                         let tiles = above as usize + 1;
-                        leaves.resize(leaves.len().max(tiles + 1), 0);
-                        leaves[tiles] += 1;
+                        reached.resize(reached.len().max(tiles + 1), 0.0);
+                        ends.resize(reached.len(), false);
+                        ends[tiles] = true;
+                        if first {
+                            reached[tiles] += covers.map_or(1.0, |covers| covers[node as usize].0);
+                        }
                         LEAF | u16::try_from(slot - slots).ok().filter(|n| *n < LEAF)?
                     }
                     Node::Split { .. } => {
@@ -114,10 +124,13 @@ impl Registers {
         }
         let costs = &Machine::here().registers;
         let tile = costs.tile[self.values.saturating_sub(1) / 32 % costs.tile.len()];
-        let (tiles, seconds) = shared(&leaves, tile, costs.misprediction);
+        let all: f64 = reached.iter().sum();
+        let share = |rows: &f64| if all > 0.0 { rows / all } else { 0.0 };
+        let ended: Vec<f64> = reached.iter().map(share).collect();
+        let (tiles, seconds) = shared(&ended, tile, costs);
         self.seconds += seconds + costs.tree;
-        let ends_together = leaves.iter().filter(|n| **n > 0).count() == 1;
-        let tiles = if ends_together { leaves.len() as u32 - 1 } else { tiles };
+        let ends_together = ends.iter().filter(|ends| **ends).count() == 1;
+        let tiles = if ends_together { ends.len() as u32 - 1 } else { tiles };
         Some(Tree { root, slots, tiles, ends_together })
     }
 

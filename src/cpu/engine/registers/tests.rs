@@ -1,7 +1,7 @@
 //! Compares tiles with the reference interpreter, by a walk without vectors.
 
 use super::{LEAF, Registers, Tile, build};
-use crate::forest::{CompareType, Forest, ForestBuilder, Predicate, Side, reference};
+use crate::forest::{CompareType, Covers, Forest, ForestBuilder, Predicate, Real, Side, reference};
 
 /// Adds a tree of this many levels, full if `ends_together` and otherwise a chain. It reads at most `most` of
 /// the columns. Unless `full`, some splits send every row left.
@@ -156,4 +156,37 @@ fn registers_lead_where_tiles_lead() {
             assert_eq!(found, walked, "{columns} columns");
         }
     }
+}
+
+/// Walks branch where most of them go one way, which covers say. A leaf counts once, however many exits of its tile
+/// lead to it.
+#[test]
+fn covers_decide_how_many_tiles_all_walks_go_through() {
+    let tiles = |leaf_share: Option<f64>| {
+        let mut forest = Forest::builder(1, 1);
+        let mut tree = forest.tree(0);
+        let split = |k: u32| CompareType::F32.less(f64::from(k));
+        // A leaf below the root on the left, and a full subtree of five levels on the right.
+        tree.split(0, split(0), Side::Left, 1, 2);
+        tree.leaf(1, &[0.0]);
+        for node in 2..33 {
+            tree.split(0, split(node), Side::Left, 2 * node - 1, 2 * node);
+        }
+        for node in 33..65 {
+            tree.leaf(node, &[1.0]);
+        }
+        let mut forest = forest.build().expect("a tree");
+        forest.covers = leaf_share.map(|share| {
+            let of_node = |node: u32| match node {
+                0 => 1.0,
+                1 => share,
+                // The other rows spread evenly over each level.
+                node => (1.0 - share) / f64::from(1u32 << (node - 1).ilog2()),
+            };
+            let covers = (0..65).map(|node| Real(of_node(node))).collect();
+            Covers::new(vec![covers]).expect("sound covers")
+        });
+        build::build(&forest, &[0]).expect("tiles").trees[0].tiles
+    };
+    assert_eq!([None, Some(0.5), Some(0.99), Some(0.0)].map(tiles), [1, 2, 1, 1]);
 }

@@ -158,7 +158,7 @@ impl<C: Compare> Tiles<C> {
 impl<C: Compare> std::fmt::Display for Tiles<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (tiles, shapes, bytes) = (self.len(), self.shapes, self.tables.len());
-        write!(f, "{tiles} in {} places each, {shapes} shapes, tables of {bytes} bytes", self.width)
+        write!(f, "{tiles} padded to {} splits each, {shapes} shapes, tables of {bytes} bytes", self.width)
     }
 }
 

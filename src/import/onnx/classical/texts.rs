@@ -74,7 +74,7 @@ fn tokenizer(source: &mut Source<'_>) -> Result<TextOperator, ImportError> {
     let separators = words(&source.attributes.strings("separators"));
     let pattern = source.attributes.string("tokenexp").filter(|pattern| !pattern.is_empty());
     let least = source.attributes.int("mincharnum").unwrap_or(1);
-    let mark = source.attributes.int("mark").unwrap_or(0) != 0;
+    let has_delimiters = source.attributes.int("mark").unwrap_or(0) != 0;
     let padding = source.attributes.string("pad_value").unwrap_or_default().into();
     let least = usize::try_from(least).ok().filter(|least| *least > 0);
     let Some(least) = least else {
@@ -95,7 +95,7 @@ fn tokenizer(source: &mut Source<'_>) -> Result<TextOperator, ImportError> {
         }
         _ => return Err(source.unsupported(" without one pattern of tokens or of separators")),
     };
-    Ok(TextOperator::Tokenize(Arc::new(Tokenizer { tokens, least, mark, padding })))
+    Ok(TextOperator::Tokenize(Arc::new(Tokenizer { tokens, least, has_delimiters, padding })))
 }
 
 fn ngrams(source: &mut Source<'_>) -> Result<Ngrams, ImportError> {

@@ -1,5 +1,5 @@
-//! Finds ranks of one byte for 64 rows of a column: by a search that permutes its pivots, or by a table
-//! of bits.
+//! Finds ranks of one byte for 64 rows of a column: by a search that looks up its pivots with permutes of
+//! registers, or by a table of bits.
 
 use std::arch::aarch64::*;
 
@@ -16,8 +16,8 @@ use crate::{
     },
 };
 
-/// Levels of a search whose pivots are permuted in registers. The last of these levels has 32 pivots,
-/// which are two tables of four registers. Deeper levels load their pivots.
+/// Levels of a search whose pivots are looked up in registers, with permutes. The last of these levels has
+/// 32 pivots, which are two tables of four registers. Deeper levels load their pivots.
 const NEAR: u32 = 6;
 
 /// Writes how many thresholds of its column are at most each value, one column after the other.

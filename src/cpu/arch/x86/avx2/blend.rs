@@ -200,11 +200,11 @@ unsafe fn store(rows: Rows, buffer: *mut CacheLine<[u8; ROW_BLOCK]>) {
 ///
 /// # Safety
 /// The machine has AVX2. There are at least sixteen values, and every number is below their count. Where
-/// there are planes, every number is below 64.
+/// there are byte lists, every number is below 64.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn add(numbers: &[u8; ROW_BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
-    let LeafValues { singles: values, planes } = own;
-    let done = match (planes, values.len()) {
+    let LeafValues { singles: values, byte_lists } = own;
+    let done = match (byte_lists, values.len()) {
         ([a, b, c, d], ..=32) => add_bytes::<2>(numbers, [a, b, c, d], sums),
         ([a, b, c, d], ..=64) => add_bytes::<4>(numbers, [a, b, c, d], sums),
         _ => 0,
@@ -237,13 +237,13 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; ROW_BLOCK], own: LeafValues<'_>,
 }
 
 /// Adds leaf values for 32 rows at a time, byte by byte, from at most `16 * TABLES` values: see
-/// [`LeafValues::planes`](crate::cpu::engine::blend::groups::LeafValues::planes). Returns how many sums it
+/// [`LeafValues::byte_lists`](crate::cpu::engine::blend::groups::LeafValues::byte_lists). Returns how many sums it
 /// has added to, a multiple of 32.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_bytes<const TABLES: usize>(
     numbers: &[u8; ROW_BLOCK],
-    planes: [&CacheLine<[u8; ROW_BLOCK]>; 4],
+    byte_lists: [&CacheLine<[u8; ROW_BLOCK]>; 4],
     sums: &mut [f32],
 ) -> usize {
     // Unpacking works within the halves of a register. This order puts rows 0 to 3, 8 to 11, 16 to 19 and 24
@@ -262,8 +262,8 @@ fn add_bytes<const TABLES: usize>(
             *at = _mm256_adds_epu8(within, _mm256_set1_epi8(0x70));
         }
         let mut bytes = [_mm256_setzero_si256(); 4];
-        for (byte, plane) in bytes.iter_mut().zip(planes) {
-            for (at, table) in at.iter().zip(plane.0.as_chunks::<16>().0) {
+        for (byte, list) in bytes.iter_mut().zip(byte_lists) {
+            for (at, table) in at.iter().zip(list.0.as_chunks::<16>().0) {
                 // SAFETY: `as_chunks` gives a table of sixteen bytes.
                 let table = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) };
                 *byte = _mm256_or_si256(*byte, _mm256_shuffle_epi8(table, *at));

@@ -1,5 +1,5 @@
-//! Ranks of one byte, for 64 rows of a column in eight registers. The pivots of the first levels are
-//! permuted.
+//! Ranks of one byte, for 64 rows of a column in eight registers. A search looks up the pivots of its first
+//! levels with permutes of registers.
 
 use std::arch::x86_64::*;
 
@@ -30,8 +30,8 @@ pub(in crate::cpu::arch::x86) fn each(
     by_levels!(columns, pivots, values, out, within);
 }
 
-/// Searches the thresholds of a column for 64 rows, in eight registers. The pivots of the first five levels
-/// are permuted, those of further levels are gathered.
+/// Searches the thresholds of a column for 64 rows, in eight registers. Permutes of registers look up the
+/// pivots of the first five levels, and gathers load those of further levels.
 #[target_feature(enable = "avx2")]
 fn within<const L: u32>(
     pivots: &[f32],
@@ -91,7 +91,7 @@ fn within<const L: u32>(
 #[target_feature(enable = "avx2")]
 unsafe fn pick<const LEVEL: u32>(pivots: &[f32], at: __m256i) -> __m256 {
     let eight = |i: usize| {
-        let own: &[f32; 8] = pivots[8 * i..].first_chunk().expect("eight pivots of a line");
+        let own: &[f32; 8] = pivots[8 * i..].first_chunk().expect("eight pivots of a cache line");
         // SAFETY: `own` has eight pivots.
         unsafe { _mm256_loadu_ps(own.as_ptr()) }
     };

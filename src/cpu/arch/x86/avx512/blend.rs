@@ -183,7 +183,7 @@ pub(in crate::cpu) unsafe fn numbers(
 /// # Safety
 /// The conditions of [`evaluate`]: [`available`] is true, `ranks` have 64 bytes for every column of the tree's
 /// splits, and `values` every buffer of its groups. `own` has a value for every leaf number of the tree,
-/// padded as [`crate::cpu::engine::blend::evaluate::padded`] says. It has planes only if [`permutes_bytes`]
+/// padded as [`crate::cpu::engine::blend::evaluate::padded`] says. It has byte lists only if [`permutes_bytes`]
 /// is true.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu) unsafe fn add_up<const R: usize>(
@@ -195,16 +195,16 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     sums: &mut [f32],
 ) {
     // SAFETY: the caller upholds that `ranks` and `values` have everything that the tree names, that `own`
-    // has a value for every leaf number, and that there are planes only on a machine with VBMI. The values
+    // has a value for every leaf number, and that there are byte lists only on a machine with VBMI. The values
     // are padded to the 16, 32, 64, 128 or 256 that `add_of` reads.
     unsafe {
         let numbers = evaluate(blend, tree, ranks, values);
-        let LeafValues { singles, planes } = own;
+        let LeafValues { singles, byte_lists } = own;
         for (numbers, sums) in numbers.into_iter().zip(sums.chunks_mut(ROW_BLOCK)) {
-            match (planes.len() / 4, singles.len()) {
-                (1, _) => add_bytes::<1>(numbers, planes, sums),
-                (2, _) => add_bytes::<2>(numbers, planes, sums),
-                (4, _) => add_bytes::<4>(numbers, planes, sums),
+            match (byte_lists.len() / 4, singles.len()) {
+                (1, _) => add_bytes::<1>(numbers, byte_lists, sums),
+                (2, _) => add_bytes::<2>(numbers, byte_lists, sums),
+                (4, _) => add_bytes::<4>(numbers, byte_lists, sums),
                 (_, ..=16) => add_of::<0>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
                 (_, ..=32) => add_of::<1>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
                 (_, ..=64) => add_of::<2>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
@@ -246,25 +246,25 @@ unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums
 }
 
 /// Adds the value of each row's leaf to the row's sum, for at most 64 rows. The bytes of the values are
-/// apart: see [`LeafValues::planes`](crate::cpu::engine::blend::groups::LeafValues::planes).
+/// apart: see [`LeafValues::byte_lists`](crate::cpu::engine::blend::groups::LeafValues::byte_lists).
 ///
 /// # Safety
 /// [`permutes_bytes`] is true.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi")]
 unsafe fn add_bytes<const EACH: usize>(
     numbers: __m512i,
-    planes: &[CacheLine<[u8; ROW_BLOCK]>],
+    byte_lists: &[CacheLine<[u8; ROW_BLOCK]>],
     sums: &mut [f32],
 ) {
-    assert!(planes.len() >= 4 * EACH);
+    assert!(byte_lists.len() >= 4 * EACH);
     // Unpacking works within the quarters of a register. This order puts rows 0 to 3, 16 to 19, 32 to 35 and
     // 48 to 51 into the first quarter, so that each unpacked register has sixteen adjacent rows.
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     let numbers = _mm512_permutexvar_epi32(order, numbers);
     let high = _mm512_movepi8_mask(numbers);
-    let byte = |plane: usize| {
-        // SAFETY: a cache line of a plane is 64 bytes.
-        let table = |i: usize| unsafe { _mm512_loadu_si512(planes[plane * EACH + i].0.as_ptr().cast()) };
+    let byte = |list: usize| {
+        // SAFETY: a cache line of a list is 64 bytes.
+        let table = |i: usize| unsafe { _mm512_loadu_si512(byte_lists[list * EACH + i].0.as_ptr().cast()) };
         let two = |i: usize| _mm512_permutex2var_epi8(table(i), numbers, table(i + 1));
         match EACH {
             1 => _mm512_permutexvar_epi8(numbers, table(0)),

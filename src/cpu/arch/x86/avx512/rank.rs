@@ -1,4 +1,5 @@
-//! Ranks of one byte, for 64 rows of a column in four registers. All pivots are permuted.
+//! Ranks of one byte, for 64 rows of a column in four registers. A search looks up all its pivots with
+//! permutes of registers.
 
 use std::arch::x86_64::*;
 
