@@ -68,7 +68,7 @@ impl UsedColumns {
         let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
             RowAccess::Copied
-        } else if self.column_blocks.len() > Machine::here().hardware.prefetched
+        } else if self.are_long()
             && (few
                 || !vectors
                     && self
