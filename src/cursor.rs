@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// What is left of a line.
+/// The unread rest of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'t> {
     rest: &'t str,
@@ -13,7 +13,7 @@ impl<'t> Cursor<'t> {
         Self { rest: line.trim() }
     }
 
-    /// Returns what is not read yet.
+    /// Returns the unread rest.
     pub(crate) fn rest(&self) -> &'t str {
         self.rest
     }
@@ -32,7 +32,7 @@ impl<'t> Cursor<'t> {
 
     /// Reads `text`, which must come next.
     pub(crate) fn expect(&mut self, text: &str) -> Result<(), String> {
-        if self.take(text) { Ok(()) } else { Err(format!("`{text}` is missing before `{}`", self.shown())) }
+        if self.take(text) { Ok(()) } else { Err(format!("`{text}` is missing before `{}`", self.excerpt())) }
     }
 
     /// Reads letters, digits, and the characters that numbers have.
@@ -48,7 +48,7 @@ impl<'t> Cursor<'t> {
     pub(crate) fn parse<T: FromStr>(&mut self) -> Result<T, String> {
         let before = *self;
         let word = self.word();
-        word.parse().map_err(|_| format!("`{}` is no {}", before.shown(), std::any::type_name::<T>()))
+        word.parse().map_err(|_| format!("`{}` is no {}", before.excerpt(), std::any::type_name::<T>()))
     }
 
     /// Reads a string in quotation marks, with the escapes that Rust's `{:?}` writes.
@@ -101,16 +101,16 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Checks that nothing is left.
+    /// Checks that nothing is left to read.
     pub(crate) fn end(&self) -> Result<(), String> {
         match self.rest.trim().is_empty() {
             true => Ok(()),
-            false => Err(format!("`{}` is left over", self.shown())),
+            false => Err(format!("`{}` is left over", self.excerpt())),
         }
     }
 
-    /// Returns the beginning of what is left, for messages.
-    fn shown(&self) -> String {
+    /// Returns the beginning of the unread rest, for messages.
+    fn excerpt(&self) -> String {
         self.rest.trim().chars().take(24).collect()
     }
 }

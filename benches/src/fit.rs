@@ -77,39 +77,39 @@ fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<
 }
 
 /// Returns the seconds that one tree adds to a row, with one row a batch and a given engine for a few rows.
-/// Returns `None` if another engine than `engine` serves the row. A call takes some time besides its
-/// trees. That time is the same for twice as many trees, so a difference of two forests leaves it out.
+/// Returns `None` if another engine than `engine` serves the row. The time that a call takes besides its trees
+/// cancels out: it is the same in both terms of a difference, of which one has twice as many trees.
 fn few(columns: u32, shape: Shape, few: FewRows, engine: Engine) -> Result<Option<f64>> {
     let schedule = format!("{WALKS}\nfewRows({})", few.name());
-    let of = |trees| row(&forest(trees, columns, shape)?, &schedule, 1, engine);
-    Ok(of(2 * TREES)?.zip(of(TREES)?).map(|(more, fewer)| (more - fewer) / TREES as f64))
+    let time = |trees| row(&forest(trees, columns, shape)?, &schedule, 1, engine);
+    Ok(time(2 * TREES)?.zip(time(TREES)?).map(|(more, fewer)| (more - fewer) / TREES as f64))
 }
 
 fn walk(shipped: &Walk) -> Result<Walk> {
     const COLUMNS: u32 = 16;
     const DEPTH: u32 = 8;
     let steps = f64::from(DEPTH);
-    let by = |how, engine, old| {
+    let step = |few_rows, engine, old| {
         Ok::<_, Box<dyn Error>>(
-            few(COLUMNS, Shape::Full(DEPTH), how, engine)?.map_or(old, |tree| tree / steps),
+            few(COLUMNS, Shape::Full(DEPTH), few_rows, engine)?.map_or(old, |tree| tree / steps),
         )
     };
     // A row block waits for the longest of its walks through a tree, so these trees differ in depth.
     let forest = forest(4 * TREES, 32 * COLUMNS, Shape::Grown(64))?;
-    let tested = WALKS.replace("unrollWalk(b1)\n", "");
-    let walks = format!("{tested}\nfewRows(walk)");
+    let with_leaf_tests = WALKS.replace("unrollWalk(b1)\n", "");
+    let walks = format!("{with_leaf_tests}\nfewRows(walk)");
     let steps_of_all = steps_of(&forest);
-    // The fewest rows that vectors take.
+    // The smallest batch for which a row block costs less than its rows one by one.
     let least = (shipped.block / shipped.one).round().clamp(1.0, ROW_BLOCK as f64) as usize;
     let by_vectors = match row(&forest, &walks, least, Engine::Vectors)? {
         Some(row) => Some(row),
         None => row(&forest, &walks, least, Engine::Walks)?,
     };
     Ok(Walk {
-        one: by(FewRows::Rows, Engine::WalksByRow, shipped.one)?,
+        one: step(FewRows::Rows, Engine::WalksByRow, shipped.one)?,
         block: by_vectors.map_or(shipped.block, |row| row / steps_of_all * least as f64),
-        abreast: by(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
-        full: by(FewRows::Full, Engine::FullTrees, shipped.full)?,
+        abreast: step(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
+        full: step(FewRows::Full, Engine::FullTrees, shipped.full)?,
         tiled_rows: tiled_rows(shipped)?,
         complete_ratio: shipped.complete_ratio,
     })
@@ -142,7 +142,7 @@ fn registers(shipped: &Registers) -> Result<Registers> {
             trees.push((one - *tile).max(0.0));
         }
     }
-    // A whole row block, in vectors, through trees of the same shape.
+    // Times a whole row block, in vectors, through trees of eight levels.
     let schedule = format!("{WALKS}\nfewRows({})", FewRows::Registers.name());
     let block = |trees| row(&forest(trees, 32, Shape::Full(8))?, &schedule, ROW_BLOCK, Engine::Vectors);
     if let (Some(alone), Some((more, fewer))) =
@@ -165,18 +165,18 @@ fn blend() -> Result<Blend> {
     const COLUMNS: u32 = 16;
     // Ranking takes about as long for three times as many trees, so the difference leaves it out.
     let tree = |shape: Shape| {
-        let of = |trees| {
+        let time = |trees| {
             let row = row(&forest(trees, COLUMNS, shape)?, BLENDS, ROWS, Engine::Blends)?;
             row.ok_or_else(|| Box::<dyn Error>::from("trees are not blended"))
         };
-        Ok::<_, Box<dyn Error>>((of(3 * TREES)? - of(TREES)?) * ROW_BLOCK as f64 / (2 * TREES) as f64)
+        Ok::<_, Box<dyn Error>>((time(3 * TREES)? - time(TREES)?) * ROW_BLOCK as f64 / (2 * TREES) as f64)
     };
     let full = |depth| tree(Shape::Full(depth));
     let [one, two, three, six] = [full(1)?, full(2)?, full(3)?, full(6)?];
-    // Such a tree has one group at the root, of one, two or three levels, above one group of three levels. A
+    // A one-sided tree has one group at the root, of one, two or three levels, above one group of three levels. A
     // full tree of six levels has eight groups of three levels below the root's group.
-    let over = |top| Ok::<_, Box<dyn Error>>((tree(Shape::OneSided(top))? - three).max(0.0));
-    let top = [over(1)?, over(2)?, over(3)?];
+    let root_group = |levels| Ok::<_, Box<dyn Error>>((tree(Shape::OneSided(levels))? - three).max(0.0));
+    let top = [root_group(1)?, root_group(2)?, root_group(3)?];
     let bottom = (six - three - top[2]) / 7.0;
     let rest = three - bottom;
     Ok(Blend {
@@ -214,8 +214,8 @@ fn stump(builder: &mut ForestBuilder, feature: usize, predicate: Predicate) {
 }
 
 fn ranking(shipped: &Ranking) -> Result<Ranking> {
-    // Seconds of a column block of `rows` rows, `columns` of whose columns have `thresholds` thresholds each.
-    let of = |rows: usize, columns: usize, thresholds: u32| {
+    // Returns the seconds of a column block of `rows` rows. `columns` of its columns have `thresholds` thresholds each.
+    let time = |rows: usize, columns: usize, thresholds: u32| {
         let all = ranks(rows, COLUMN_BLOCKS * COLUMN_BLOCK, |builder| {
             for feature in
                 (0..COLUMN_BLOCKS * COLUMN_BLOCK).filter(|feature| feature % COLUMN_BLOCK < columns)
@@ -228,9 +228,9 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
         })?;
         Ok::<_, Box<dyn Error>>(all / COLUMN_BLOCKS as f64)
     };
-    let column_block = |columns, thresholds| of(ROW_BLOCK, columns, thresholds);
+    let column_block = |columns, thresholds| time(ROW_BLOCK, columns, thresholds);
     let (six, four) = (column_block(COLUMN_BLOCK, 63)?, column_block(COLUMN_BLOCK, 15)?);
-    let (block, alone) = (column_block(COLUMN_BLOCK, THRESHOLDS)?, of(1, COLUMN_BLOCK, THRESHOLDS)?);
+    let (block, alone) = (column_block(COLUMN_BLOCK, THRESHOLDS)?, time(1, COLUMN_BLOCK, THRESHOLDS)?);
     let rows = rows_of(block, alone);
     let new = Ranking { rows, column_block: None };
     let Some(_) = shipped.column_block else { return Ok(new) };
@@ -280,7 +280,7 @@ fn hardware(shipped: &Hardware) -> Hardware {
     Hardware { clock, bandwidth, cache: cache.map_or(shipped.cache, |kib| kib << 10), ..*shipped }
 }
 
-/// Returns the bytes a second of a sum over many times as much memory as caches hold.
+/// Returns the bytes of memory that a sum reads in a second. Its words are many times as large as the caches.
 fn bandwidth() -> f64 {
     const BYTES: usize = 256 << 20;
     let words = vec![1u64; BYTES / size_of::<u64>()];

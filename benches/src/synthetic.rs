@@ -41,7 +41,7 @@ const ROUNDS: usize = 5;
 const TURN: f64 = 4e-3;
 
 /// A way to evaluate a forest that is timed.
-struct Timed {
+struct TimedWay {
     schedule: Schedule,
     predictor: Predictor,
     /// Seconds of a call, one number for each round.
@@ -87,7 +87,7 @@ fn of_batch(forest: &Forest, rows: usize) -> Result<Vec<TimingRecord>> {
     for way in Explanation::new(forest, rows).of_batch {
         let builder = Predictor::builder(forest).schedule(way.schedule.clone()).threads(1);
         let predictor = builder.check(SelfCheck::Off).build()?;
-        ways.push(Timed { schedule: way.schedule, predictor, times: Vec::new() });
+        ways.push(TimedWay { schedule: way.schedule, predictor, times: Vec::new() });
     }
     let mut next = 0;
     for _ in 0..ROUNDS {

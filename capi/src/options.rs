@@ -59,7 +59,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads options. Null stands for the default ones.
+    /// Reads options. Null stands for the default options.
     ///
     /// # Safety
     /// `options` is null or points to options, whose texts are null or end with a zero.
@@ -81,11 +81,11 @@ impl Options {
                          fangorn_options, and compile with this library's header"
                     )));
                 }
-                // SAFETY: they have this version's size.
+                // SAFETY: the options have this version's size.
                 unsafe { *options }
             }
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds that texts are null or end with a zero.
         let (schedule, sum) = unsafe { (text("schedule", given.schedule)?, text("sum", given.sum)?) };
         let sum = match sum {
             None => Contract::Any,

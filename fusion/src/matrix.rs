@@ -17,7 +17,7 @@ pub struct DenseMatrix {
 }
 
 impl DenseMatrix {
-    /// Makes a matrix of its elements, row-major. Returns `None` if the shape has another number of elements.
+    /// Makes a matrix of row-major elements. Returns `None` if the shape has another number of elements.
     pub fn new(shape: Shape, values: Vec<f64>) -> Option<Self> {
         (shape.0.checked_mul(shape.1)? == values.len()).then_some(Self { shape, values })
     }
@@ -51,7 +51,7 @@ pub enum Matrix {
 }
 
 impl Matrix {
-    /// Makes a dense matrix of its elements, row-major. Returns `None` if the shape has another number of elements.
+    /// Makes a dense matrix of row-major elements. Returns `None` if the shape has another number of elements.
     ///
     /// ```
     /// use fangorn_fusion::Matrix;
@@ -64,7 +64,7 @@ impl Matrix {
     }
 
     /// Makes a matrix in CSR of all elements, row-major. Returns `None` if the shape has another number of elements, or
-    /// 2^32 columns and more.
+    /// 2^32 columns or more.
     pub fn csr(shape: Shape, values: &[f64]) -> Option<Self> {
         SparseMatrix::of_dense([shape.0, shape.1], values).map(|sparse| Self::Csr(Arc::new(sparse)))
     }
@@ -95,7 +95,7 @@ impl Matrix {
         }
     }
 
-    /// Returns the share of elements that are not 0; of a matrix in CSR, the share that is stored.
+    /// Returns the share of elements that are not 0; of a matrix in CSR, the share of stored elements.
     pub fn filled(&self) -> f64 {
         let (rows, columns) = self.shape();
         let count = match self {
@@ -116,7 +116,7 @@ impl Matrix {
 /// The inputs of a run, by name.
 pub type Bindings = HashMap<String, Matrix>;
 
-/// Returns the matrix that is bound to each input of a graph, by node.
+/// Returns the matrix that is bound to each input of a graph, by the index of the input's node.
 ///
 /// # Errors
 /// An input is not bound, or bound to a matrix of another shape or format.

@@ -113,7 +113,7 @@ impl EpiloguePlan {
     }
 
     /// Whether each value depends on no other value of its row.
-    pub fn is_each(&self) -> bool {
+    pub fn is_elementwise(&self) -> bool {
         !self.steps.contains(&EpilogueOp::Softmax)
     }
 
@@ -121,7 +121,7 @@ impl EpiloguePlan {
     /// first of these rows in the call: tensors of the result's shape are read from this row on. Buffers have
     /// the same contents as on a device.
     pub fn apply(&self, width: usize, first: usize, values: &mut [f32], numbers: &[f32], buffers: &[&[f32]]) {
-        let beside = first * width..first * width + values.len();
+        let range = first * width..first * width + values.len();
         for step in &self.steps {
             match *step {
                 EpilogueOp::Affine { at } => {
@@ -141,11 +141,11 @@ impl EpiloguePlan {
                     rows.for_each(|row| Transform::Softmax.apply_in_place(row));
                 }
                 EpilogueOp::Add { buffer } => {
-                    let other = &buffers[buffer as usize][beside.clone()];
+                    let other = &buffers[buffer as usize][range.clone()];
                     values.iter_mut().zip(other).for_each(|(v, o)| *v += o);
                 }
                 EpilogueOp::Multiply { buffer } => {
-                    let other = &buffers[buffer as usize][beside.clone()];
+                    let other = &buffers[buffer as usize][range.clone()];
                     values.iter_mut().zip(other).for_each(|(v, o)| *v *= o);
                 }
             }
@@ -166,7 +166,7 @@ mod tests {
             EpilogueOp::Multiply { buffer: 1 },
         ];
         let epilogue = EpiloguePlan { steps, number: Number::F32, recorded: false };
-        assert_eq!((epilogue.numbers(), epilogue.buffers(), epilogue.is_each()), (2, 3, true));
+        assert_eq!((epilogue.numbers(), epilogue.buffers(), epilogue.is_elementwise()), (2, 3, true));
         let added: Vec<f32> = (0..6).map(|i| i as f32).collect();
         let times: Vec<f32> = (0..6).map(|i| i as f32 * 0.5).collect();
         let buffers: [&[f32]; 3] = [&added, &times, &[2.0, 4.0, 0.25, -1.0]];
@@ -191,6 +191,6 @@ mod tests {
         let mut values = vec![0.0, 0.0, 1000.0, 0.0];
         epilogue.apply(2, 0, &mut values, &[], &[]);
         assert_eq!(values, [0.5, 0.5, 1.0, 0.0]);
-        assert!(!epilogue.is_each() && !epilogue.is_empty() && EpiloguePlan::default().is_empty());
+        assert!(!epilogue.is_elementwise() && !epilogue.is_empty() && EpiloguePlan::default().is_empty());
     }
 }

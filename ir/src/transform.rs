@@ -100,7 +100,7 @@ impl Transform {
     }
 
     /// Whether each margin becomes one value that depends on no other margin.
-    pub fn is_each(self) -> bool {
+    pub fn is_elementwise(self) -> bool {
         !self.is_pair() && !self.is_of_row() && !matches!(self, Self::Argmax | Self::MeanAndVariance)
     }
 

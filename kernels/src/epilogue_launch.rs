@@ -34,26 +34,26 @@ pub(crate) struct Sums<'a> {
 /// `out`.
 pub(crate) fn launch_epilogue(
     client: &Client,
-    what: EpilogueStage,
-    from: &Sums<'_>,
+    stage: EpilogueStage,
+    sums: &Sums<'_>,
     inputs: &EpilogueInputs,
     out: &Buffer,
 ) {
-    let (count, dim) = flat(client, from.rows);
-    let call = EpilogueCallLaunch::new(from.base_at, from.partial_at, from.copies, from.rows, from.scale);
-    // SAFETY: the callers, `RowPiece` and `margins_in_order`, made `sums` for `from.rows` rows and `partial`
-    // for `from.copies` copies of them. Their own callers uphold that `out` has room for the rows' results
-    // and that each tensor of `inputs` has as many values as `out`.
+    let (count, dim) = flat(client, sums.rows);
+    let call = EpilogueCallLaunch::new(sums.base_at, sums.partial_at, sums.copies, sums.rows, sums.scale);
+    // SAFETY: the callers, `RowPiece` and `margins_in_order`, made `sums.sums` for `sums.rows` rows and
+    // `sums.partial` for `sums.copies` copies of them. Their own callers uphold that `out` has room for the rows'
+    // results and that each tensor of `inputs` has as many values as `out`.
     unsafe {
-        let (values, beside) = written(client, &what.epilogue, inputs, None, out);
+        let (values, operands) = bind_results(client, &stage.epilogue, inputs, None, out);
         // The f32 values of a row need memory before they become f16 or bf16.
-        let values = match what.epilogue.number {
+        let values = match stage.epilogue.number {
             Number::F32 => values,
             Number::F16 | Number::BF16 => Buffer::of_words(client, out.len).arg(),
         };
-        let (model, sums, partial) = (from.model.arg(), from.sums.arg(), from.partial.arg());
-        let buffers = EpilogueBuffersLaunch::new(model, sums, partial, values, beside);
-        epilogue::launch_unchecked(client, count, dim, buffers, call, what);
+        let (model, partial, sums) = (sums.model.arg(), sums.partial.arg(), sums.sums.arg());
+        let buffers = EpilogueBuffersLaunch::new(model, sums, partial, values, operands);
+        epilogue::launch_unchecked(client, count, dim, buffers, call, stage);
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn launch_epilogue(
 /// # Safety
 /// `out` has room for `out.len` numbers of the epilogue's type, and each tensor of `inputs` holds `out.len`
 /// values.
-pub(crate) unsafe fn written(
+pub(crate) unsafe fn bind_results(
     client: &Client,
     epilogue: &EpiloguePlan,
     inputs: &EpilogueInputs,
@@ -80,8 +80,8 @@ pub(crate) unsafe fn written(
         // SAFETY: the buffer is made here with as many words as it says.
         Number::F16 | Number::BF16 => unsafe { Buffer::none(client).arg() },
     };
-    // SAFETY: the caller upholds that each tensor holds `out.len` values. Buffers of numbers by output are
-    // bound at the size they were uploaded with.
+    // SAFETY: the caller upholds that each tensor holds `out.len` values. A buffer with a number for each output
+    // is bound at the size with which it was uploaded.
     let buffers = unsafe {
         let tensors = inputs.tensors.iter().map(|t| BufferArg::from_raw_parts(t.clone(), out.len));
         let each = inputs.each.iter();

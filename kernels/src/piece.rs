@@ -10,7 +10,7 @@ use fangorn_ir::{
 use super::{
     device::{Buffer, Job, Rows, flat, units},
     epilogue_kernel::EpilogueStage,
-    epilogue_launch::{Sums, launch_epilogue, written},
+    epilogue_launch::{Sums, bind_results, launch_epilogue},
     epilogue_steps::EpilogueInputs,
     expand::forest,
     grid::{copies_of, cubes},
@@ -135,18 +135,22 @@ impl<'a> RowPiece<'a> {
         // Sums that are added to atomically are bound as atomics only.
         let atomic = plan.emit.sums() && plan.facts().is_atomic;
         let fixed = plan.combine == Combine::Fixed;
-        // SAFETY: loops end at the number of rows and trees. `Packed::verify` followed every path when the
+        // SAFETY: loops end at the number of rows and trees. `PackedForest::verify` followed every path when the
         // layout was packed, so walks stay inside the nodes. `RowPiece::new` made the buffers of sums and
         // copies for these rows. The caller of `Job::run` or `Job::run_recorded` upholds that rows and leaf
         // values lie in their buffers, and that the result and the epilogue's tensors are as large as the
         // plan writes and reads.
         unsafe {
-            let (values, beside) = match &self.last {
+            let (values, operands) = match &self.last {
                 // The epilogue has a launch of its own.
-                Some(_) => {
-                    written(client, &EpiloguePlan::default(), &EpilogueInputs::default(), None, &self.sums)
-                }
-                None => written(client, &plan.own.epilogue, epilogue, recorded, &self.sums),
+                Some(_) => bind_results(
+                    client,
+                    &EpiloguePlan::default(),
+                    &EpilogueInputs::default(),
+                    None,
+                    &self.sums,
+                ),
+                None => bind_results(client, &plan.own.epilogue, epilogue, recorded, &self.sums),
             };
             let values = if atomic { Buffer::none(client).arg() } else { values };
             let added_to = |whole: bool| (atomic && fixed == whole).then(|| self.sums.arg());
@@ -158,7 +162,7 @@ impl<'a> RowPiece<'a> {
                 self.partial.arg(),
                 added_to(false).into_iter().collect(),
                 added_to(true).into_iter().collect(),
-                beside,
+                operands,
             );
             let [x, y, z] = self.cubes;
             let [units_x, units_y, units_z] = plan.own.cube_dim;

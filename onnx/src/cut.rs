@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::graph::{Node, OutputKind, named};
+use crate::graph::{Node, OutputKind, value_name};
 use crate::wire::{Field, fields, put, put_integer, text};
 
 /// An attribute that marks a classifier whose label nobody takes. It is not part of the ONNX standard.
@@ -36,7 +36,7 @@ pub fn cut(model: &Path, folder: &Path) -> Result<String> {
         })
     };
     let bytes = std::fs::read(model).map_err(io(model))?;
-    let Some(bytes) = without(&bytes).map_err(refused)? else { return utf8(model) };
+    let Some(bytes) = cut_model(&bytes).map_err(refused)? else { return utf8(model) };
     let name = model.file_name().ok_or_else(|| refused("the path names no file; name the model".into()))?;
     std::fs::create_dir_all(folder).map_err(io(folder))?;
     let path = folder.join(name);
@@ -45,7 +45,7 @@ pub fn cut(model: &Path, folder: &Path) -> Result<String> {
 }
 
 /// Returns the model after the cut, or `None` if there is nothing to remove.
-fn without(model: &[u8]) -> Result<Option<Vec<u8>>, String> {
+fn cut_model(model: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let fields = fields(model)?;
     let Some(at) = fields.iter().position(|f| f.of(7).is_some()) else {
         return Err("graph: missing field; convert the model to ONNX again".into());
@@ -82,11 +82,11 @@ impl<'b> Graph<'b> {
     fn cut(&self) -> Result<Vec<u8>, String> {
         let maps = self.maps()?;
         let outputs = self.outputs(&maps)?;
-        let taken_off = outputs.len() < self.fields.iter().filter(|f| f.of(12).is_some()).count()
-            || outputs.iter().any(|o| o.renamed.is_some());
-        let (kept, wanted) = self.wanted(&outputs, !taken_off);
+        let is_cut = outputs.len() < self.fields.iter().filter(|f| f.of(12).is_some()).count()
+            || outputs.iter().any(|o| o.scores_name.is_some());
+        let (kept, wanted) = self.select_operators(&outputs, !is_cut);
         let changed =
-            taken_off || self.nodes.iter().zip(&kept).any(|(n, kept)| *kept && is_unlabelled(n, &wanted));
+            is_cut || self.nodes.iter().zip(&kept).any(|(n, kept)| *kept && is_unlabelled(n, &wanted));
         let mut graph = Vec::new();
         let mut next = kept.iter();
         let mut outputs = outputs.into_iter().peekable();
@@ -96,18 +96,22 @@ impl<'b> Graph<'b> {
                 let node = &self.nodes[at];
                 at += 1;
                 if next.next() == Some(&true) {
-                    put(&mut graph, 1, &unlabelled(node, &wanted));
+                    put(&mut graph, 1, &operator_bytes(node, &wanted));
                 }
             } else if let Some(tensor) = field.of(5) {
                 let name = initializer(tensor, changed)?;
-                if !taken_off || wanted.contains(&name) {
+                if !is_cut || wanted.contains(&name) {
                     graph.extend_from_slice(field.whole);
                 }
             } else if let Some(value) = field.of(12) {
-                // `outputs` has the outputs that stay, in their order. This field goes if it is not the next
-                // of them.
+                // `outputs` yields the outputs that stay, in their order. A field that is not the next of them is
+                // removed.
                 if let Some(output) = outputs.next_if(|o| std::ptr::eq(o.value, value)) {
-                    put(&mut graph, 12, &output.renamed.map_or_else(|| value.to_vec(), |name| scores(&name)));
+                    put(
+                        &mut graph,
+                        12,
+                        &output.scores_name.map_or_else(|| value.to_vec(), |name| scores(&name)),
+                    );
                 }
             } else {
                 graph.extend_from_slice(field.whole);
@@ -126,7 +130,7 @@ impl<'b> Graph<'b> {
             Some(node) => Err(format!(
                 "operator {} takes the maps of a ZipMap, so that it can't be cut off; convert the model without \
                  (skl2onnx: options={{'zipmap': False}})",
-                node.named()
+                node.title()
             )),
             None => Ok(maps),
         }
@@ -135,19 +139,19 @@ impl<'b> Graph<'b> {
     /// Returns the outputs that stay after the cut.
     fn outputs(&self, maps: &HashMap<&str, &str>) -> Result<Vec<Output<'b>>, String> {
         let values: Vec<&[u8]> = self.fields.iter().filter_map(|f| f.of(12)).collect();
-        let mut names = values.iter().map(|v| named(v)).collect::<Result<HashSet<_>, _>>()?;
+        let mut names = values.iter().map(|v| value_name(v)).collect::<Result<HashSet<_>, _>>()?;
         let mut kept = Vec::new();
         for value in values {
-            let name = named(value)?;
+            let name = value_name(value)?;
             if let Some(scores) = maps.get(name.as_str()) {
                 // The scores may be an output already.
                 if names.insert((*scores).into()) {
-                    kept.push(Output { value, name: (*scores).into(), renamed: Some((*scores).into()) });
+                    kept.push(Output { value, name: (*scores).into(), scores_name: Some((*scores).into()) });
                 }
                 continue;
             }
             match OutputKind::of(value)? {
-                OutputKind::Numbers => kept.push(Output { value, name, renamed: None }),
+                OutputKind::Numbers => kept.push(Output { value, name, scores_name: None }),
                 OutputKind::Strings => {}
                 OutputKind::Other => {
                     return Err(format!(
@@ -169,7 +173,7 @@ impl<'b> Graph<'b> {
 
     /// Returns which operators stay, and the names of all values that the outputs and these operators take.
     /// All operators stay if `all` is set, otherwise those that the outputs need.
-    fn wanted(&self, outputs: &[Output<'_>], all: bool) -> (Vec<bool>, HashSet<String>) {
+    fn select_operators(&self, outputs: &[Output<'_>], all: bool) -> (Vec<bool>, HashSet<String>) {
         let mut wanted: HashSet<String> = outputs.iter().map(|o| o.name.clone()).collect();
         let mut kept = vec![false; self.nodes.len()];
         // ONNX sorts operators: none takes a value that a later one gives.
@@ -188,11 +192,11 @@ struct Output<'b> {
     value: &'b [u8],
     name: String,
     /// The name of the scores, if the output was their maps.
-    renamed: Option<String>,
+    scores_name: Option<String>,
 }
 
 /// Returns an operator's bytes, with the attribute [`UNLABELLED`] if it is a classifier whose label nobody takes.
-fn unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
+fn operator_bytes(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
     let mut message = node.message.to_vec();
     if is_unlabelled(node, wanted) {
         let mut attribute = Vec::new();

@@ -46,7 +46,7 @@ impl<'b> Node<'b> {
     }
 
     /// Returns the operator's type and name, for a message.
-    pub(crate) fn named(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         match self.name.is_empty() {
             true => self.op.clone(),
             false => format!("{} `{}`", self.op, self.name),
@@ -67,7 +67,7 @@ fn inner(attribute: &[u8], depth: usize, names: &mut Vec<String>) -> Result<(), 
             if let Some(message) = field.of(1) {
                 names.extend(Node::read_at(message, depth + 1)?.inputs);
             } else if let Some(message) = field.of(12) {
-                names.push(named(message)?);
+                names.push(value_name(message)?);
             }
         }
     }
@@ -75,7 +75,7 @@ fn inner(attribute: &[u8], depth: usize, names: &mut Vec<String>) -> Result<(), 
 }
 
 /// Returns the name of an input or output of a graph.
-pub(crate) fn named(value: &[u8]) -> Result<String, String> {
+pub(crate) fn value_name(value: &[u8]) -> Result<String, String> {
     Ok(fields(value)?.iter().find_map(|f| f.of(1)).map(text).unwrap_or_default())
 }
 

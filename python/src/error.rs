@@ -10,11 +10,11 @@ create_exception!(
 );
 
 /// Turns an error of the crate into Python's `fangorn.Error`.
-pub fn of_crate(error: impl Into<fangorn::Error>) -> PyErr {
+pub fn crate_error(error: impl Into<fangorn::Error>) -> PyErr {
     Error::new_err(error.into().to_string())
 }
 
 /// Makes a `fangorn.Error` of a message.
-pub fn refused(what: impl Into<String>) -> PyErr {
+pub fn refusal(what: impl Into<String>) -> PyErr {
     Error::new_err(what.into())
 }

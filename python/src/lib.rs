@@ -33,7 +33,7 @@ use fangorn::{
 use pyo3::{IntoPyObjectExt, prelude::*};
 
 use crate::{
-    error::{of_crate, refused},
+    error::{crate_error, refusal},
     model::Model,
     options::GivenOptions,
     pipeline::Pipeline,
@@ -54,7 +54,7 @@ const FORMATS: [(&str, Format); 8] = [
 fn format_of(name: &str) -> PyResult<Format> {
     FORMATS.into_iter().find(|(known, _)| *known == name).map(|(_, format)| format).ok_or_else(|| {
         let names = FORMATS.map(|(name, _)| name).join(", ");
-        refused(format!("format: `{name}` is unknown; take one of {names}, or leave it out"))
+        refusal(format!("format: `{name}` is unknown; take one of {names}, or leave it out"))
     })
 }
 
@@ -69,22 +69,22 @@ fn _parse(
     options: GivenOptions,
 ) -> PyResult<Py<PyAny>> {
     let format = format.map(format_of).transpose()?;
-    read(py, &options, Given::Bytes { bytes, format, labels })
+    read(py, &options, ModelSource::Bytes { bytes, format, labels })
 }
 
 /// Reads a model file. `fangorn.load` says what the arguments are.
 #[pyfunction]
 fn _load(py: Python<'_>, path: PathBuf, options: GivenOptions) -> PyResult<Py<PyAny>> {
-    read(py, &options, Given::File(&path))
+    read(py, &options, ModelSource::File(&path))
 }
 
 /// The source of a model: a file or bytes.
-enum Given<'g> {
+enum ModelSource<'g> {
     File(&'g Path),
     Bytes { bytes: &'g [u8], format: Option<Format>, labels: Option<(Vec<String>, bool)> },
 }
 
-impl Given<'_> {
+impl ModelSource<'_> {
     fn forest(&self, options: &LoadOptions) -> Result<Forest, fangorn::Error> {
         match self {
             Self::File(path) => import::load(path, options),
@@ -108,12 +108,12 @@ impl Given<'_> {
     }
 }
 
-fn read(py: Python<'_>, options: &GivenOptions, given: Given<'_>) -> PyResult<Py<PyAny>> {
+fn read(py: Python<'_>, options: &GivenOptions, given: ModelSource<'_>) -> PyResult<Py<PyAny>> {
     let (rounds, options) = (&options.iteration_range, options.options()?);
     let of =
         |iteration_range| LoadOptions { iteration_range, raw_categories: true, ..LoadOptions::default() };
     let best = || {
-        let forest = pools::run(py, options.threads, || given.forest(&of(None)))?.map_err(of_crate)?;
+        let forest = pools::run(py, options.threads, || given.forest(&of(None)))?.map_err(crate_error)?;
         Ok(forest.producer.early_stop.map(|stop| stop.best))
     };
     let load_options = of(rounds.as_ref().map(|rounds| rounds.range(best)).transpose()?.flatten());
@@ -125,14 +125,14 @@ fn read(py: Python<'_>, options: &GivenOptions, given: Given<'_>) -> PyResult<Py
                 matches!(&error, fangorn::Error::Import(error) if error.kind() == ErrorKind::Unsupported);
             let pipeline = pools::run(py, options.threads, || {
                 let graph = unsupported.then(|| given.graph(&load_options)).flatten();
-                let graph = graph.unwrap_or(Err(error)).map_err(of_crate)?;
+                let graph = graph.unwrap_or(Err(error)).map_err(crate_error)?;
                 options.check_for_pipeline()?;
                 Pipeline::new(graph, options.threads)
             })?;
             return pipeline?.into_py_any(py);
         }
     };
-    if let Given::Bytes { labels: Some((labels, words)), .. } = given
+    if let ModelSource::Bytes { labels: Some((labels, words)), .. } = given
         && forest.classes.rule != ClassRule::None
     {
         (forest.classes.labels, forest.classes.words) = (labels, words);

@@ -7,7 +7,7 @@ use std::{
 
 use fangorn::{
     Forest, Predictor,
-    auto::{Explanation, Tuned},
+    auto::{Explanation, TuningResult},
     check::Warning,
     contributions::{Explainer, Interventional},
     cpu::Rows,
@@ -26,7 +26,7 @@ use rayon::prelude::*;
 use crate::{
     arrays::{self, Held},
     difference::{self, Predictions},
-    error::{of_crate, refused},
+    error::{crate_error, refusal},
     options::Options,
     pools, rows,
     source::Source,
@@ -66,7 +66,7 @@ pub struct Model {
     labels: PyOnceLock<Py<PyAny>>,
     leaf_ids: OnceLock<Vec<u32>>,
     /// The result of a search, if this model came from one.
-    tuned: Option<Tuned>,
+    tuned: Option<TuningResult>,
 }
 
 /// A model's pickle: a function, and its arguments, which are the bytes of a file and the options.
@@ -116,7 +116,7 @@ impl Model {
             true => pools::run(py, self.options.threads, work)?,
             false => py.detach(work),
         }
-        .map_err(of_crate)
+        .map_err(crate_error)
     }
 
     /// Tells whether the crate may predict these rows on several threads.
@@ -142,10 +142,10 @@ impl Model {
     ) -> PyResult<(usize, Vec<R>)> {
         let py = slf.py();
         let columns = self.forest.features.len();
-        let mut all = Collected { rows: 0, found: Vec::new() };
+        let mut all = SourceResults { rows: 0, found: Vec::new() };
         rows::each(slf.as_any(), rows, &self.forest, |source, reversed| {
             let count = source.len();
-            source.check(columns).map_err(of_crate)?;
+            source.check(columns).map_err(crate_error)?;
             let mut found = self.run(py, shares(source), || work(source))?;
             if reversed {
                 found = rows::reversed(found, count);
@@ -186,7 +186,7 @@ impl Model {
             _ => None,
         })?;
         if let Err(error) = done {
-            return Some(Err(of_crate(error)));
+            return Some(Err(crate_error(error)));
         }
         let found = PyArray1::from_slice(py, out);
         Some(match width {
@@ -257,7 +257,7 @@ impl Model {
         let (forest, outputs) = (&*self.forest, self.forest.outputs as usize);
         let library = &*forest.producer.library;
         if !matches!(library, "xgboost" | "catboost") {
-            return Err(refused(format!(
+            return Err(refusal(format!(
                 "base_margin: a model of {library} takes none, only models of XGBoost and CatBoost do; add the numbers \
                  to the result of Model.margin"
             )));
@@ -268,7 +268,7 @@ impl Model {
         let starts: Vec<f32> = starts.cast::<PyArray1<f32>>()?.to_vec()?;
         let (count, slots) = self.slots(slf, rows)?;
         if count.checked_mul(outputs) != Some(starts.len()) {
-            return Err(refused(format!(
+            return Err(refusal(format!(
                 "base_margin has {} values, but {count} rows of {outputs} outputs need {}; give one for each output of \
                  each row",
                 starts.len(),
@@ -357,12 +357,12 @@ impl Model {
 }
 
 /// Results of all sources of the rows.
-struct Collected<R> {
+struct SourceResults<R> {
     rows: usize,
     found: Vec<R>,
 }
 
-impl<R> Collected<R> {
+impl<R> SourceResults<R> {
     fn add(&mut self, rows: usize, found: Vec<R>) {
         self.rows += rows;
         match self.found.is_empty() {
@@ -496,7 +496,7 @@ impl Model {
         let (model, py) = (slf.get(), slf.py());
         let forest = &*model.forest;
         if forest.classes.rule == ClassRule::None {
-            return Err(refused(format!(
+            return Err(refusal(format!(
                 "the model has no classes: its objective {} is that of a regressor, a ranker or a detector; call \
                  predict",
                 forest.producer.objective
@@ -690,7 +690,7 @@ impl Model {
         let plain = Options { threads: 1, ..self.options.clone() };
         let engines = pools::run(py, plain.threads, || {
             let predictor = plain.predictor(&self.forest)?;
-            predictor.engines(rows.min(4096)).map_err(of_crate)
+            predictor.engines(rows.min(4096)).map_err(crate_error)
         })??;
         let engines: Vec<String> = engines.iter().map(|(engine, _)| engine.to_string()).collect();
         let why = Explanation::new(&self.forest, rows);
@@ -1016,10 +1016,10 @@ impl Model {
     /// Return the seconds that `calls` predictions of an array of float32 take in Rust, one after the other.
     /// `benches/python/run.py` compares them with calls from Python.
     fn _seconds(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, calls: usize) -> PyResult<f64> {
-        let held = Held::of(rows)?.ok_or_else(|| refused("rows: only an array of float32 can be timed"))?;
-        let source = held.view().map(Source::of_view).transpose().map_err(of_crate)?;
+        let held = Held::of(rows)?.ok_or_else(|| refusal("rows: only an array of float32 can be timed"))?;
+        let source = held.view().map(Source::of_view).transpose().map_err(crate_error)?;
         let Some(Source::Singles(rows, _)) = source else {
-            return Err(refused("rows: only an array of float32 can be timed"));
+            return Err(refusal("rows: only an array of float32 can be timed"));
         };
         let mut out = vec![0.0; rows.len() * self.predictor.width()];
         self.run(py, self.predictor.uses_several_threads(rows.len()), || {

@@ -11,7 +11,7 @@ use fangorn::{
 use pyo3::prelude::*;
 
 use crate::{
-    error::{of_crate, refused},
+    error::{crate_error, refusal},
     pools,
 };
 
@@ -42,7 +42,7 @@ impl GivenOptions {
     pub fn options(&self) -> PyResult<Options> {
         let sum = Contract::parse(&self.sum).ok_or_else(|| {
             let names = Contract::ALL.map(Contract::name).join(", ");
-            refused(format!("sum: `{}` is no contract of sums; take one of {names}", self.sum))
+            refusal(format!("sum: `{}` is no contract of sums; take one of {names}", self.sum))
         })?;
         let threads = match self.threads.map(usize::try_from) {
             None => pools::here(),
@@ -51,7 +51,7 @@ impl GivenOptions {
                 let threads = self.threads.unwrap_or_default();
                 let what =
                     format!("threads: {threads} is no number of threads; give 1 or more, or leave it out");
-                return Err(refused(what));
+                return Err(refusal(what));
             }
         };
         Ok(Options { schedule: self.schedule.clone(), threads, sum })
@@ -66,7 +66,7 @@ impl Options {
             Self { sum: Contract::Tree | Contract::Exact, .. } => "sum",
             _ => return Ok(()),
         };
-        Err(refused(format!(
+        Err(refusal(format!(
             "{option}: the model is a pipeline and no single forest, so it has no {option}; leave it out"
         )))
     }
@@ -75,7 +75,7 @@ impl Options {
     pub fn predictor(&self, forest: &Forest) -> PyResult<Predictor> {
         let schedules = self.schedule.as_deref().map(|name| self.schedules(name, forest)).transpose()?;
         let builder = Predictor::builder(forest).schedules(schedules).threads(self.threads).sum(self.sum);
-        builder.build().map_err(of_crate)
+        builder.build().map_err(crate_error)
     }
 
     /// Returns the schedules that a name, a file or a text stands for.
@@ -89,9 +89,9 @@ impl Options {
         if name == "tuned" {
             let key = ScheduleKey::here(forest, self.threads, self.sum);
             let kept =
-                ScheduleStore::user().map(|store| store.nearest(&key)).transpose().map_err(of_crate)?;
+                ScheduleStore::user().map(|store| store.nearest(&key)).transpose().map_err(crate_error)?;
             return kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
-                refused(
+                refusal(
                     "schedule: no tuned schedules of this model are saved on this machine; call Model.tune, or run \
                      `fangorn tune MODEL`, first",
                 )
@@ -102,16 +102,16 @@ impl Options {
         if name.contains("[[batch]]") {
             return PlanFile::parse(name)
                 .and_then(|plan_file| plan_file.schedules(forest))
-                .map_err(|e| refused(e.to_string()));
+                .map_err(|e| refusal(e.to_string()));
         }
         if name.contains(['\n', '(']) && !path.exists() {
-            return Schedule::parse(name).map(Into::into).map_err(of_crate);
+            return Schedule::parse(name).map(Into::into).map_err(crate_error);
         }
-        let of_file = |what: String| refused(format!("{name}: {what}"));
+        let of_file = |what: String| refusal(format!("{name}: {what}"));
         let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
                 let presets = Preset::ALL.map(Preset::name).join(", ");
-                refused(format!(
+                refusal(format!(
                     "schedule: `{name}` is no file, no preset and no schedule; the presets are {presets}, and `tuned` \
                      stands for the schedules that `fangorn tune` saved"
                 ))
@@ -144,12 +144,12 @@ impl Rounds {
             Self::Named(name) if name == "all" => Ok(None),
             Self::Named(name) if name == "best" => match best()? {
                 Some(best) => Ok(Some(0..best + 1)),
-                None => Err(refused(
+                None => Err(refusal(
                     "iteration_range: the model names no best round; train it with XGBoost's early stopping, or give \
                      two numbers",
                 )),
             },
-            Self::Named(name) => Err(refused(format!(
+            Self::Named(name) => Err(refusal(format!(
                 "iteration_range: `{name}` is unknown; give two numbers such as (0, 100), or `best`, or `all`"
             ))),
         }

@@ -13,7 +13,7 @@ use pyo3::{IntoPyObjectExt, prelude::*};
 
 use crate::{
     arrays,
-    error::{of_crate, refused},
+    error::{crate_error, refusal},
     model::warn,
     pools, rows,
 };
@@ -38,9 +38,9 @@ pub struct Pipeline {
     predictors: [OnceLock<GraphPredictor>; 4],
 }
 
-/// What a caller may ask of a pipeline.
+/// A result that a caller may ask a pipeline for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum ResultKind {
     Value,
     Class,
     Margin,
@@ -56,14 +56,14 @@ fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
 
 fn width(input: &GraphInput) -> PyResult<usize> {
     match (input.dtype, &input.shape[..]) {
-        (Dtype::Text, _) => Err(refused(format!(
+        (Dtype::Text, _) => Err(refusal(format!(
             "input `{}` of the pipeline takes texts, which the Python package can't pass on; predict a table with the \
              command `fangorn predict MODEL --rows FILE`, or encode texts before the pipeline",
             input.name
         ))),
         (_, [_]) => Ok(1),
         (_, [_, Some(columns)]) => Ok(*columns),
-        _ => Err(refused(format!(
+        _ => Err(refusal(format!(
             "input `{}` of the pipeline has no fixed number of columns; export the model with its number of features",
             input.name
         ))),
@@ -71,13 +71,13 @@ fn width(input: &GraphInput) -> PyResult<usize> {
 }
 
 impl Pipeline {
-    /// Takes a graph.
+    /// Makes a pipeline of a graph. Each of its inputs must have a fixed number of columns.
     pub fn new(graph: Graph, threads: usize) -> PyResult<Self> {
         let widths = graph.inputs.iter().map(width).collect::<PyResult<Vec<_>>>()?;
         let all = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
         let all = all
-            .ok_or_else(|| refused("the pipeline's inputs have too many columns; check the file's shapes"))?;
-        let mut columns = Forest::builder(all, 1).build().map_err(of_crate)?;
+            .ok_or_else(|| refusal("the pipeline's inputs have too many columns; check the file's shapes"))?;
+        let mut columns = Forest::builder(all, 1).build().map_err(crate_error)?;
         if graph.inputs.len() > 1 && widths.iter().all(|width| *width == 1) {
             for (feature, input) in columns.features.iter_mut().zip(&graph.inputs) {
                 feature.name = Some(input.name.clone());
@@ -94,39 +94,39 @@ impl Pipeline {
         Ok(Self { graph, columns, widths, threads, library, predictors: Default::default() })
     }
 
-    /// Returns the operand that holds the result asked for.
-    fn operand(&self, asked: Asked) -> PyResult<Operand> {
+    /// Returns the operand that holds a result.
+    fn operand(&self, kind: ResultKind) -> PyResult<Operand> {
         let graph = &self.graph;
-        match (asked, linear_leaves(graph)) {
-            (Asked::Margin, Some((at, _))) => return Ok(Operand::Node(at, 0)),
-            (Asked::Leaf, Some((at, _))) => return Ok(Operand::Node(at, 1)),
-            (Asked::Margin | Asked::Leaf, None) => {
-                return Err(refused(
+        match (kind, linear_leaves(graph)) {
+            (ResultKind::Margin, Some((at, _))) => return Ok(Operand::Node(at, 0)),
+            (ResultKind::Leaf, Some((at, _))) => return Ok(Operand::Node(at, 1)),
+            (ResultKind::Margin | ResultKind::Leaf, None) => {
+                return Err(refusal(
                     "a pipeline has no margins and no leaves; call predict or predict_class",
                 ));
             }
             _ => {}
         }
-        let types = graph.types().map_err(of_crate)?;
+        let types = graph.types().map_err(crate_error)?;
         let floats = |at: usize| matches!(types.of(graph.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
-        let at = match (graph.outputs.len(), asked == Asked::Class) {
-            (0, _) => return Err(refused("the pipeline has no outputs")),
-            (1, true) if floats(0) => return Err(refused("the pipeline is no classifier; call predict")),
+        let at = match (graph.outputs.len(), kind == ResultKind::Class) {
+            (0, _) => return Err(refusal("the pipeline has no outputs")),
+            (1, true) if floats(0) => return Err(refusal("the pipeline is no classifier; call predict")),
             (1, _) | (_, true) => 0,
             (_, false) => 1,
         };
         Ok(graph.outputs[at].operand)
     }
 
-    fn predictor(&self, asked: Asked) -> PyResult<&GraphPredictor> {
-        let predictor = &self.predictors[asked as usize];
-        if let Some(made) = predictor.get() {
-            return Ok(made);
+    fn predictor(&self, kind: ResultKind) -> PyResult<&GraphPredictor> {
+        let predictor = &self.predictors[kind as usize];
+        if let Some(compiled) = predictor.get() {
+            return Ok(compiled);
         }
-        let outputs = vec![GraphOutput { name: "predictions".into(), operand: self.operand(asked)? }];
+        let outputs = vec![GraphOutput { name: "predictions".into(), operand: self.operand(kind)? }];
         let graph = Graph { outputs, ..self.graph.clone() };
-        let made = GraphPredictor::new(graph, self.threads).map_err(of_crate)?;
-        Ok(predictor.get_or_init(|| made))
+        let compiled = GraphPredictor::new(graph, self.threads).map_err(crate_error)?;
+        Ok(predictor.get_or_init(|| compiled))
     }
 
     /// Returns the tensors of the graph's inputs, given the values of rows, row after row.
@@ -146,17 +146,17 @@ impl Pipeline {
 
     fn run<'py>(
         slf: &Bound<'py, Self>,
-        given: &Bound<'py, PyAny>,
-        asked: Asked,
+        rows: &Bound<'py, PyAny>,
+        kind: ResultKind,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (pipeline, py) = (slf.get(), slf.py());
-        let predictor = pools::run(py, pipeline.threads, || pipeline.predictor(asked))??;
+        let predictor = pools::run(py, pipeline.threads, || pipeline.predictor(kind))??;
         warn(py, predictor.warnings())?;
         let columns = pipeline.columns.features.len();
         let (mut count, mut values) = (0, Vec::new());
-        rows::each(slf.as_any(), given, &pipeline.columns, |source, reversed| {
-            source.check(columns).map_err(of_crate)?;
-            let mut found = py.detach(|| source.to_rows()).map_err(of_crate)?;
+        rows::each(slf.as_any(), rows, &pipeline.columns, |source, reversed| {
+            source.check(columns).map_err(crate_error)?;
+            let mut found = py.detach(|| source.to_rows()).map_err(crate_error)?;
             if reversed {
                 found = rows::reversed(found, source.len());
             }
@@ -166,10 +166,11 @@ impl Pipeline {
         })?;
         let inputs = py.detach(|| pipeline.inputs(count, &values));
         let inputs = inputs.ok_or_else(|| {
-            refused("the pipeline has inputs of a type that Python can't pass on; use the command `fangorn`")
+            refusal("the pipeline has inputs of a type that Python can't pass on; use the command `fangorn`")
         })?;
         let found = pools::run(py, pipeline.threads, || predictor.predict(&inputs))?;
-        let output = found.map_err(of_crate)?.pop().ok_or_else(|| refused("the pipeline has no outputs"))?;
+        let output =
+            found.map_err(crate_error)?.pop().ok_or_else(|| refusal("the pipeline has no outputs"))?;
         result(py, output)
     }
 }
@@ -223,7 +224,7 @@ impl Pipeline {
     /// >>> pipeline.predict(numpy.zeros((2, 5))).shape
     /// (2, 3)
     fn predict<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, Asked::Value)
+        Self::run(slf, rows, ResultKind::Value)
     }
 
     /// Predict the class of each row, by its label.
@@ -245,7 +246,7 @@ impl Pipeline {
     /// TypeError
     ///     As for `predict`.
     fn predict_class<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, Asked::Class)
+        Self::run(slf, rows, ResultKind::Class)
     }
 
     /// Predict margins, the sums before the objective's transform. Only models of LightGBM with linear leaves have
@@ -268,7 +269,7 @@ impl Pipeline {
     /// TypeError
     ///     As for `predict`.
     fn margin<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, Asked::Margin)
+        Self::run(slf, rows, ResultKind::Margin)
     }
 
     /// Return the leaf that each row reaches in each tree, as LightGBM's leaf id. Only models of LightGBM with linear
@@ -291,7 +292,7 @@ impl Pipeline {
     /// TypeError
     ///     As for `predict`.
     fn leaf<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, Asked::Leaf)
+        Self::run(slf, rows, ResultKind::Leaf)
     }
 
     /// The number of columns of a row.

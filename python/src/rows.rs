@@ -22,7 +22,7 @@ use pyo3::{
 
 use crate::{
     arrays::Held,
-    error::{of_crate, refused},
+    error::{crate_error, refusal},
     source::Source,
 };
 
@@ -48,7 +48,7 @@ pub fn each<'py>(
         && let Some(view) = held.view()
     {
         takes_numbers(forest)?;
-        return take(&Source::of_view(view).map_err(of_crate)?, view.reversed[0]);
+        return take(&Source::of_view(view).map_err(crate_error)?, view.reversed[0]);
     }
     let sources =
         SOURCES.get_or_try_init(py, || py.import("fangorn._rows")?.getattr("sources").map(Bound::unbind))?;
@@ -77,7 +77,7 @@ pub fn takes_numbers(forest: &Forest) -> PyResult<()> {
         None => Ok(()),
         Some(column) => {
             let name = forest.features[column].name.clone().unwrap_or_else(|| column.to_string());
-            Err(refused(format!(
+            Err(refusal(format!(
                 "column `{name}` has categories with names, which an array of numbers can't hold; hand over a DataFrame \
                  or a Table, whose categories are matched by name"
             )))
@@ -93,7 +93,7 @@ fn of_matrix(array: &Bound<'_, PyAny>, bfloats: bool, take: &mut Take<'_>) -> Py
     let held = Held::of(array)?.ok_or_else(not_read)?;
     let view = held.view().ok_or_else(not_read)?;
     let view = if bfloats { view.bfloat().ok_or_else(not_read)? } else { view };
-    take(&Source::of_view(view).map_err(of_crate)?, view.reversed[0])
+    take(&Source::of_view(view).map_err(crate_error)?, view.reversed[0])
 }
 
 fn of_columns(tuple: &Bound<'_, PyTuple>, take: &mut Take<'_>) -> PyResult<()> {
@@ -107,7 +107,7 @@ fn of_columns(tuple: &Bound<'_, PyTuple>, take: &mut Take<'_>) -> PyResult<()> {
 fn column<'a>(held: &'a Held<'_>) -> PyResult<Column<'a>> {
     // A column of a reversed frame is a copy, which the Python side makes.
     let view = held.view().filter(|view| !view.reversed[0]).ok_or_else(not_read)?;
-    Column::strided(view.values, view.shape[0], 0, view.strides[0]).map_err(of_crate)
+    Column::strided(view.values, view.shape[0], 0, view.strides[0]).map_err(crate_error)
 }
 
 fn of_sparse(tuple: &Bound<'_, PyTuple>) -> PyResult<Source<'static>> {
@@ -122,7 +122,7 @@ fn of_sparse(tuple: &Bound<'_, PyTuple>) -> PyResult<Source<'static>> {
         .zip(indices)
         .and_then(|(offsets, indices)| SparseMatrix::new([rows, columns], offsets, indices, values));
     let matrix = matrix.ok_or_else(|| {
-        refused("rows: the sparse matrix is damaged: its indptr or its indices do not fit its shape; make it anew")
+        refusal("rows: the sparse matrix is damaged: its indptr or its indices do not fit its shape; make it anew")
     })?;
     Ok(Source::Sparse(matrix, absent))
 }
@@ -134,9 +134,9 @@ fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) ->
     // SAFETY: a capsule of this name holds a pointer to a stream of Arrow's C interface, which is valid until the capsule
     // is freed. The call moves the stream out and leaves one that was released, as the interface asks.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
-    let wrong = |e: arrow_schema::ArrowError| refused(format!("rows: the table can't be read: {e}"));
+    let wrong = |e: arrow_schema::ArrowError| refusal(format!("rows: the table can't be read: {e}"));
     let stream = ArrowArrayStreamReader::try_new(stream).map_err(wrong)?;
-    let table_error = |e: fangorn::table::TableError| refused(e.to_string());
+    let table_error = |e: fangorn::table::TableError| refusal(e.to_string());
     let reader = BatchReader::new(forest, &stream.schema(), ColumnMatch::ByName).map_err(table_error)?;
     let mut first = 0;
     for batch in stream {
@@ -156,14 +156,14 @@ pub fn column_indices(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>>
     let fields: Vec<_> =
         names.iter().map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect();
     let reader = BatchReader::new(forest, &Schema::new(fields), ColumnMatch::ByName);
-    let reader = reader.map_err(|e| refused(e.to_string()))?;
-    reader.indices().ok_or_else(|| refused("rows: the table has nested columns; hand over flat ones"))
+    let reader = reader.map_err(|e| refusal(e.to_string()))?;
+    reader.indices().ok_or_else(|| refusal("rows: the table has nested columns; hand over flat ones"))
 }
 
 /// Returns the number of each category in `texts`.
 pub fn category_numbers(forest: &Forest, column: usize, texts: &[Option<String>]) -> PyResult<Vec<f64>> {
     let feature =
-        forest.features.get(column).ok_or_else(|| refused(format!("there is no column {column}")))?;
+        forest.features.get(column).ok_or_else(|| refusal(format!("there is no column {column}")))?;
     let reader = CellReader::of(feature);
     let number = |text: &Option<String>| {
         match text {
@@ -171,7 +171,7 @@ pub fn category_numbers(forest: &Forest, column: usize, texts: &[Option<String>]
         Some(text) => reader.value(text.as_bytes()).ok_or_else(|| {
             let name = feature.name.clone().unwrap_or_else(|| column.to_string());
             let text: String = text.chars().take(40).collect();
-            refused(format!(
+            refusal(format!(
                 "column `{name}`: `{text}` is no category of the model, and the model's library refuses such rows; use \
                  a category of the training data, or None"
             ))

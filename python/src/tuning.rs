@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fangorn::{
     Forest,
-    auto::{Progress, ScheduleStore, TimedSchedule, Tuned, Tuner},
+    auto::{Progress, ScheduleStore, TimedSchedule, Tuner, TuningResult},
 };
 use pyo3::{
     prelude::*,
@@ -12,7 +12,7 @@ use pyo3::{
 };
 
 use crate::{
-    error::{of_crate, refused},
+    error::{crate_error, refusal},
     options::Options,
     pools,
 };
@@ -37,12 +37,12 @@ impl Request<'_> {
     pub fn check(&self) -> PyResult<()> {
         if !(self.seconds > 0.0 && self.seconds <= LONGEST_SECONDS) {
             let seconds = self.seconds;
-            return Err(refused(format!("budget: {seconds} seconds; give more than 0 and at most a day")));
+            return Err(refusal(format!("budget: {seconds} seconds; give more than 0 and at most a day")));
         }
         match self.batches.iter().find(|rows| !(1..=MOST_ROWS).contains(*rows)) {
-            Some(rows) => Err(refused(format!("batches: {rows} rows a batch; give 1 to {MOST_ROWS}"))),
+            Some(rows) => Err(refusal(format!("batches: {rows} rows a batch; give 1 to {MOST_ROWS}"))),
             None if self.batches.is_empty() => {
-                Err(refused("batches: the list is empty; give one size or more"))
+                Err(refusal("batches: the list is empty; give one size or more"))
             }
             None => Ok(()),
         }
@@ -56,7 +56,7 @@ pub fn tune(
     options: &Options,
     rows: Option<&[f32]>,
     request: &Request<'_>,
-) -> PyResult<Tuned> {
+) -> PyResult<TuningResult> {
     let store = ScheduleStore::user();
     let tuner = Tuner::new(forest)
         .store(store.as_ref())
@@ -82,11 +82,11 @@ pub fn tune(
             }
         });
     };
-    pools::run(py, options.threads, || tuner.run(show))?.map_err(of_crate)
+    pools::run(py, options.threads, || tuner.run(show))?.map_err(crate_error)
 }
 
 /// Returns the report of a search as Python's types, like the JSON of `fangorn tune`.
-pub fn report<'py>(py: Python<'py>, tuned: &Tuned) -> PyResult<Bound<'py, PyList>> {
+pub fn report<'py>(py: Python<'py>, tuned: &TuningResult) -> PyResult<Bound<'py, PyList>> {
     let timing = |timed: &TimedSchedule| -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("schedule", timed.schedule.to_string())?;

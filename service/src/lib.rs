@@ -70,7 +70,7 @@ struct Refusal {
     error: String,
 }
 
-type Answered<T> = Result<Json<T>, (StatusCode, Json<Refusal>)>;
+type AnswerResult<T> = Result<Json<T>, (StatusCode, Json<Refusal>)>;
 
 /// Returns the router that serves a model.
 pub fn service(model: Model) -> Router {
@@ -84,7 +84,7 @@ async fn describe(State(model): State<Arc<Model>>) -> Json<Description> {
 async fn predict(
     State(model): State<Arc<Model>>,
     request: Result<Json<Request>, JsonRejection>,
-) -> Answered<Answer> {
+) -> AnswerResult<Answer> {
     let refuse = |error: String| (StatusCode::UNPROCESSABLE_ENTITY, Json(Refusal { error }));
     let Json(request) =
         request.map_err(|rejection| (rejection.status(), Json(Refusal { error: rejection.body_text() })))?;

@@ -30,4 +30,4 @@ pub use record::TimingRecord;
 pub use rows::{LEAST_ROWS, RowPool};
 pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};
 pub use store::{CACHE, KeptBatch, KeptSchedules, ScheduleKey, ScheduleStore};
-pub use tuner::{Miss, Progress, TimedSchedule, Tuned, TunedBatch, Tuner};
+pub use tuner::{Miss, Progress, TimedSchedule, TunedBatch, Tuner, TuningResult};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::tuner::{TimedSchedule, Tuned};
+use super::tuner::{TimedSchedule, TuningResult};
 use crate::{
     Predictor,
     cost::{ForestFacts, Machine, Work},
@@ -74,7 +74,7 @@ impl TimingRecord {
     }
 }
 
-impl Tuned {
+impl TuningResult {
     /// Returns a record of each candidate that was timed on the CPU, the default schedule first.
     pub fn records(&self, forest: &Forest) -> Vec<TimingRecord> {
         let about =

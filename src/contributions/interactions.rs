@@ -4,7 +4,7 @@
 use super::{
     kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch, with_points},
     lanes::{self, Lanes, Work},
-    pairs::{Above, GroupPairs, OutputPairs, Pairs, TreePairs},
+    pairs::{Ancestor, GroupPairs, OutputPairs, Pairs, TreePairs},
     program::{FIRST, Group, Opcode, OutputProgram, Pass, Program, TreeProgram},
     run::{LEAST_ROWS, RowBlock, Values, add},
 };
@@ -106,8 +106,8 @@ impl InteractionBlock<'_> {
         scratch.interactions[..pairs.indices.len()].fill([V::splat(0.0); MOST_REGISTERS]);
         for (tree, of_tree) in group.trees.iter().zip(&pairs.trees) {
             self.block.test_splits(tree, first, &mut scratch.of_tree);
-            for (pass, ups) in tree.passes.iter().zip(&of_tree.ups) {
-                with_points!(pass, execute::<V>((tree, of_tree), (pass, ups), registers, scratch));
+            for (pass, edge_terms) in tree.passes.iter().zip(&of_tree.edge_terms) {
+                with_points!(pass, execute::<V>((tree, of_tree), (pass, edge_terms), registers, scratch));
             }
         }
         for (feature, added) in group.features.iter().zip(&scratch.of_tree.sums) {
@@ -158,7 +158,7 @@ impl InteractionBlock<'_> {
 #[inline(always)]
 fn execute<V: Lanes, const M: usize>(
     (tree, pairs): (&TreeProgram, &TreePairs),
-    (pass, ups): (&Pass, &[f32]),
+    (pass, edge_terms): (&Pass, &[f32]),
     registers: usize,
     scratch: &mut PairScratch<V>,
 ) {
@@ -166,7 +166,7 @@ fn execute<V: Lanes, const M: usize>(
     let Scratch { left, reached, stacks, sums } = of_tree;
     let (paths, belows) = stacks.of_pass::<M>(pass);
     let run = Run::<V, M>::new(pass);
-    let (ups, _) = ups.as_chunks::<M>();
+    let (edge_terms, _) = edge_terms.as_chunks::<M>();
     // `g` of rows that left the path at some split on the feature.
     let down: [V; M] = arrays::from_fn(|q| V::splat(-1.0 / (1.0 - pass.at[q])));
     // The index of the top of `paths`, the number of entries of `belows`, and the number of splits that ended.
@@ -201,7 +201,7 @@ fn execute<V: Lanes, const M: usize>(
             continue;
         }
         let from = if ended == 0 { 0 } else { pairs.ends[ended - 1] };
-        let above = &pairs.above[from as usize..pairs.ends[ended] as usize];
+        let ancestors = &pairs.ancestors[from as usize..pairs.ends[ended] as usize];
         ended += 1;
         match instruction.opcode {
             Opcode::Leaves => count += 1,
@@ -226,9 +226,9 @@ fn execute<V: Lanes, const M: usize>(
             let sum = &mut sums[instruction.feature as usize][r];
             *sum = terms.iter().fold(*sum, |sum, term| sum.add(*term));
             let without = weighted(&terms, |q| down[q]);
-            for Above { level, edge, pair } in above {
-                let up = &ups[*edge as usize];
-                let with = weighted(&terms, |q| V::splat(up[q]));
+            for Ancestor { level, edge, pair } in ancestors {
+                let edge_term = &edge_terms[*edge as usize];
+                let with = weighted(&terms, |q| V::splat(edge_term[q]));
                 let interaction = &mut interactions[*pair as usize][r];
                 *interaction = interaction.add(V::select(taken[*level as usize][r], with, without));
             }

@@ -11,10 +11,10 @@
 //! | `run` | row blocks, threads, sums over trees |
 //! | `pairs` | the features above each split, for interactions |
 //! | `interventional` | contributions against a background of rows |
-//! | `interactions` | what `kernel` and `run` do, for interactions |
+//! | `interactions` | the counterparts of `kernel` and `run` for interactions |
 //!
-//! What comes in here: what a forest means for single features of a row. What stays out: schedules, layouts and plans,
-//! which are about leaves that a row reaches; contributions depend on all leaves.
+//! This module computes contributions from a forest and rows. It uses no schedules, layouts or plans, because these
+//! serve only the leaves that a row reaches, and contributions depend on all leaves.
 
 mod interactions;
 mod interventional;
@@ -87,7 +87,7 @@ impl Explainer {
     /// [`Error::Contributions`]: the forest has no covers, or its margin is the least or largest leaf and no sum.
     /// [`Error::Forest`]: the forest breaks a rule.
     pub fn new(forest: &Forest) -> Result<Self> {
-        let forest = &*explained(forest)?;
+        let forest = &*prepare(forest)?;
         let doubles = (forest.compare == CompareType::F64).then(|| Program::new(forest, CompareType::F64));
         Ok(Self {
             singles: Program::new(forest, CompareType::F32),
@@ -136,11 +136,11 @@ impl Explainer {
     /// Returns the interactions of rows, `rows x outputs x (features + 1) x (features + 1)`, as XGBoost's
     /// `pred_interactions` computes them.
     ///
-    /// A row's interactions are a symmetric matrix. The element of two features is half of what they add together and
-    /// neither adds alone (half of the Shapley interaction index; Lundberg, Erion, Lee: *Consistent Individualized
-    /// Feature Attribution for Tree Ensembles*, 2018, section 4). The diagonal holds the rest of each feature's
-    /// contribution, so that a row of the matrix adds up to a feature's contribution. The last element is the bias; the
-    /// other elements of the last row and column are 0.
+    /// A row's interactions are a symmetric matrix. The element of two features is half of the amount that they add
+    /// together and neither adds alone (half of the Shapley interaction index; Lundberg, Erion, Lee: *Consistent
+    /// Individualized Feature Attribution for Tree Ensembles*, 2018, section 4). The diagonal holds the rest of each
+    /// feature's contribution, so that a row of the matrix adds up to a feature's contribution. The last element is the
+    /// bias; the other elements of the last row and column are 0.
     ///
     /// The cost of a tree is `leaves x depth x ceil(depth / 2)`, whatever the number of columns, plus the time to write
     /// the results.
@@ -182,8 +182,8 @@ impl Explainer {
         let pairs = match self.pairs.get() {
             Some(pairs) => pairs.clone(),
             None => {
-                let made = Arc::new(Pairs::new(&self.singles)?);
-                self.pairs.get_or_init(|| made).clone()
+                let computed = Arc::new(Pairs::new(&self.singles)?);
+                self.pairs.get_or_init(|| computed).clone()
             }
         };
         match (T::doubles(rows), &self.doubles) {
@@ -214,11 +214,11 @@ impl Explainer {
     }
 }
 
-/// Checks that a forest has path-dependent contributions, and returns it with the splits that they are defined by.
+/// Checks that a forest has path-dependent contributions, and returns it with the splits that define them.
 ///
 /// # Errors
 /// The errors of [`Explainer::new`].
-pub(crate) fn explained(forest: &Forest) -> Result<std::borrow::Cow<'_, Forest>> {
+pub(crate) fn prepare(forest: &Forest) -> Result<std::borrow::Cow<'_, Forest>> {
     forest.verify()?;
     if forest.aggregate != Aggregate::Sum {
         return Err(Error::Contributions(format!(
@@ -235,7 +235,7 @@ pub(crate) fn explained(forest: &Forest) -> Result<std::borrow::Cow<'_, Forest>>
              rows (contributions::Interventional)"
         )));
     }
-    Ok(oblivious::explained(forest))
+    Ok(oblivious::prepare(forest))
 }
 
 /// Returns zeros for `width` values of each row.

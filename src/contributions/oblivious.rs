@@ -6,8 +6,9 @@ use std::borrow::Cow;
 
 use crate::forest::{Covers, Forest, Node, Real, Tree};
 
-/// Returns the forest that is explained. In CatBoost's oblivious trees, the last split is at the root.
-pub(super) fn explained(forest: &Forest) -> Cow<'_, Forest> {
+/// Returns the forest with the splits that define its contributions: in CatBoost's oblivious trees, the last split is
+/// at the root.
+pub(super) fn prepare(forest: &Forest) -> Cow<'_, Forest> {
     let Some(covers) = forest.covers.as_ref().filter(|_| forest.producer.library == "catboost") else {
         return Cow::Borrowed(forest);
     };

@@ -3,9 +3,9 @@
 //! The interaction of two features is the integral of `value x path x g_a x g_b` over a leaf's points, where `g` is
 //! `(one - zero) / factor` (see `program`). A split adds `change` to the `g` of its own feature, so for each other
 //! feature above it, it adds the integral of `path x change x g x (below left - below right)` to their interaction.
-//! `g` has one of two values at a point: `(1 - zero) / (t + (1 - t) zero)` if the row takes the path's sides at all
-//! of the feature's splits, and `-1 / (1 - t)` if not. The latter does not depend on the feature, so the integral
-//! with it is computed once for a split.
+//! `g` has one of two values at a point `t`: `(1 - zero) / (t + (1 - t) zero)` if the row takes the path's sides at all
+//! of the feature's splits, and `-1 / (1 - t)` if not. The second value does not depend on the feature, so its
+//! integral is computed once for a split.
 
 use std::collections::HashMap;
 
@@ -44,17 +44,17 @@ pub(super) struct GroupPairs {
 #[derive(Debug)]
 pub(super) struct TreePairs {
     /// The features above each split. Splits come in the order in which they end.
-    pub(super) above: Vec<Above>,
-    /// For each split, the index in `above` after its last feature.
+    pub(super) ancestors: Vec<Ancestor>,
+    /// For each split, the index in `ancestors` after its last feature.
     pub(super) ends: Vec<u32>,
     /// For each pass, a number for each point and edge: `g` for rows that took the path's sides at all splits on the
     /// edge's feature.
-    pub(super) ups: Vec<Vec<f32>>,
+    pub(super) edge_terms: Vec<Vec<f32>>,
 }
 
-/// A feature above a split.
+/// A feature on the path to a split.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Above {
+pub(super) struct Ancestor {
     /// The level of the feature's nearest split above: its index on the stack of paths.
     pub(super) level: u32,
     /// The edge that leads from that split towards this one.
@@ -69,8 +69,8 @@ impl Pairs {
     /// # Errors
     /// The forest's paths have so many features that their pairs take more than [`MOST_NUMBERS`] numbers.
     pub(super) fn new(program: &Program) -> Result<Self> {
-        let mut left = MOST_NUMBERS;
-        let outputs = program.outputs.iter().map(|output| output_pairs(output, &mut left));
+        let mut budget = MOST_NUMBERS;
+        let outputs = program.outputs.iter().map(|output| output_pairs(output, &mut budget));
         let outputs = outputs.collect::<Option<Vec<_>>>().ok_or_else(|| {
             Error::Contributions(format!(
                 "interactions of this model take more than {MOST_NUMBERS} numbers, because its paths have too many features; {}",
@@ -83,8 +83,8 @@ impl Pairs {
     }
 }
 
-/// Returns the pairs of an output, or `None` if they need more than `left` numbers.
-fn output_pairs(output: &OutputProgram, left: &mut usize) -> Option<OutputPairs> {
+/// Returns the pairs of an output, or `None` if they need more than `budget` numbers.
+fn output_pairs(output: &OutputProgram, budget: &mut usize) -> Option<OutputPairs> {
     let mut all = HashMap::new();
     let mut pairs = Vec::new();
     let mut groups = Vec::with_capacity(output.groups.len());
@@ -93,7 +93,7 @@ fn output_pairs(output: &OutputProgram, left: &mut usize) -> Option<OutputPairs>
         let mut indices = Vec::new();
         let mut trees = Vec::with_capacity(group.trees.len());
         for tree in &group.trees {
-            trees.push(tree_pairs(tree, left, |a, b| {
+            trees.push(tree_pairs(tree, budget, |a, b| {
                 *of_group.entry([a.min(b), a.max(b)]).or_insert_with(|| {
                     let pair = columns_of(group, a, b);
                     indices.push(*all.entry(pair).or_insert_with(|| {
@@ -124,38 +124,38 @@ struct Edge {
     is_last: bool,
     /// The level of the feature's split before this one on the path. When this edge ends, that split is the feature's
     /// last one again.
-    before: Option<usize>,
+    previous: Option<usize>,
 }
 
 fn tree_pairs(
     tree: &TreeProgram,
-    left: &mut usize,
+    budget: &mut usize,
     mut pair: impl FnMut(u32, u32) -> u32,
 ) -> Option<TreePairs> {
     let mut path: Vec<Edge> = Vec::new();
     // The level of each feature's last split on the path.
     let mut levels: HashMap<u32, usize> = HashMap::new();
     let mut zeros = Vec::new();
-    let (mut above, mut ends) = (Vec::new(), Vec::new());
+    let (mut ancestors, mut ends) = (Vec::new(), Vec::new());
     let points: usize = tree.passes.iter().map(|pass| pass.at.len()).sum();
     for instruction in &tree.instructions {
         match instruction.opcode {
             Opcode::Left | Opcode::Right => {
                 let share = f64::from(instruction.share);
                 let share = if instruction.opcode == Opcode::Left { share } else { 1.0 - share };
-                let before = levels.insert(instruction.feature, path.len());
-                let zero = share * before.map_or(1.0, |level| path[level].zero);
-                if let Some(level) = before {
+                let previous = levels.insert(instruction.feature, path.len());
+                let zero = share * previous.map_or(1.0, |level| path[level].zero);
+                if let Some(level) = previous {
                     path[level].is_last = false;
                 }
                 let number = zeros.len() as u32;
-                path.push(Edge { feature: instruction.feature, number, zero, is_last: true, before });
+                path.push(Edge { feature: instruction.feature, number, zero, is_last: true, previous });
                 zeros.push(zero);
-                *left = left.checked_sub(points)?;
+                *budget = budget.checked_sub(points)?;
             }
             Opcode::Back => {
                 let Some(edge) = path.pop() else { continue };
-                match edge.before {
+                match edge.previous {
                     Some(level) => {
                         path[level].is_last = true;
                         levels.insert(edge.feature, level);
@@ -164,22 +164,22 @@ fn tree_pairs(
                 }
             }
             Opcode::Leaves | Opcode::RightLeaf | Opcode::LeftLeaf | Opcode::Join => {
-                // The loop below stores at most one `Above`, three numbers, for each level of the path.
-                *left = left.checked_sub(3 * path.len())?;
+                // The loop below stores at most one `Ancestor`, three numbers, for each level of the path.
+                *budget = budget.checked_sub(3 * path.len())?;
                 for (level, edge) in path.iter().enumerate() {
                     if edge.is_last && edge.feature != instruction.feature {
                         let pair = pair(edge.feature, instruction.feature);
-                        above.push(Above { level: level as u32, edge: edge.number, pair });
+                        ancestors.push(Ancestor { level: level as u32, edge: edge.number, pair });
                     }
                 }
-                ends.push(above.len() as u32);
+                ends.push(ancestors.len() as u32);
             }
         }
     }
-    let ups = tree.passes.iter().map(|pass| {
+    let edge_terms = tree.passes.iter().map(|pass| {
         debug_assert!(pass.at.len() <= MOST_POINTS);
-        let up = |zero: f64, t: f64| ((1.0 - zero) / (t + (1.0 - t) * zero)) as f32;
-        zeros.iter().flat_map(|zero| pass.at.iter().map(move |at| up(*zero, f64::from(*at)))).collect()
+        let term = |zero: f64, t: f64| ((1.0 - zero) / (t + (1.0 - t) * zero)) as f32;
+        zeros.iter().flat_map(|zero| pass.at.iter().map(move |at| term(*zero, f64::from(*at)))).collect()
     });
-    Some(TreePairs { above, ends, ups: ups.collect() })
+    Some(TreePairs { ancestors, ends, edge_terms: edge_terms.collect() })
 }

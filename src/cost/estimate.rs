@@ -63,7 +63,7 @@ pub struct Term {
     pub what: &'static str,
     /// The field of [`Ways`](super::Ways) that `each` is taken from.
     pub cost: &'static str,
-    /// How often it happens in a batch: the factor of `each`.
+    /// How often `what` happens in a batch: the factor of `each`.
     pub count: f64,
     /// Seconds of each.
     pub each: f64,
@@ -119,7 +119,7 @@ impl Machine {
         let ways = &self.ways;
         let blocks = rows.div_ceil(ROW_BLOCK) as f64;
         let (trees, splits) = (facts.trees as f64, facts.splits as f64);
-        // A step of a row block takes as long as its rows do, or as a load does.
+        // A step of a row block takes as long as the steps of its rows or as a load, whichever is longer.
         let walks = |steps: f64, what, cost, each: f64| {
             let waits = |of_block: usize| of_block as f64 * each < ways.waiting_step;
             let (full, partial) = (rows / ROW_BLOCK, rows % ROW_BLOCK);

@@ -57,8 +57,8 @@ pub(super) fn instructions(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -
     translate(&without_unprofitable(ops, used, vectors), used, vectors)
 }
 
-/// Returns whether a statement makes the run faster. A cache that does not would only keep loops from being
-/// joined.
+/// Returns whether a statement makes the run faster. A cache that does not pay would only keep the compiler
+/// from joining loops.
 pub(super) fn pays(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> bool {
     match op {
         Op::Own(Statement::CacheRows { rows }) => used.close(*rows, vectors) != RowAccess::Nothing,
@@ -180,8 +180,8 @@ fn looped(c: &NestLoop, body: Vec<Instruction>) -> Instruction {
     Instruction::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
 }
 
-/// Returns whether a block can take the loop in. It can if the iterations run one after the other, unrolled
-/// or not.
+/// Returns whether a block can hold a loop with this map: the iterations must run one after the other,
+/// unrolled or not.
 fn serial(map: Map<Cpu>) -> bool {
     matches!(map, Map::Serial | Map::Unrolled { .. })
 }

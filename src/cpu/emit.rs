@@ -9,7 +9,7 @@ use super::{
     engine::Block,
     rows::Row,
     run::{Run, State},
-    sink::{Leaves, MultiOutputSums, OutputMajorSums, Shared, SingleOutputSums, SlotTable, Slots},
+    sink::{Leaves, MultiOutputSums, OutputMajorSums, SharedBuffer, SingleOutputSums, SlotTable, Slots},
 };
 use crate::plan::cpu::Sum;
 
@@ -40,8 +40,8 @@ pub(super) trait Emission: Copy + Send + Sync {
 pub(super) struct Sums<'a, A, const GROUPED: bool> {
     /// Leaf values, by slot.
     pub(super) leaves: &'a [A],
-    pub(super) result: Shared<A>,
-    pub(super) partials: Shared<A>,
+    pub(super) result: SharedBuffer<A>,
+    pub(super) partials: SharedBuffer<A>,
     /// Whether `leaves` are the forest's own leaf values.
     pub(super) own: bool,
 }
@@ -145,7 +145,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         self,
         run: &Run<'_, T, Self>,
         block: Block,
-        (out, base, atomic): (Shared<A>, usize, bool),
+        (out, base, atomic): (SharedBuffer<A>, usize, bool),
         state: &State<'_>,
     ) -> bool {
         let p = run.program;
@@ -172,7 +172,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
             }
             let leaves = Leaves { slots: SlotTable(&p.slots), values };
             let (first, count) = (row.start, row.count);
-            let shared = Shared::new(sums);
+            let shared = SharedBuffer::new(sums);
             run.dispatch(
                 block,
                 OutputMajorSums { leaves, sums: shared, first, count, targets, own: self.own },
@@ -189,7 +189,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
 
 /// Writes `rows x trees` leaf slots, trees in the producer's order.
 #[derive(Clone, Copy)]
-pub(super) struct LeafSlots(pub(super) Shared<u32>);
+pub(super) struct LeafSlots(pub(super) SharedBuffer<u32>);
 
 impl Emission for LeafSlots {
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: Sum, state: &State<'_>) {

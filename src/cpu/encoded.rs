@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     forest::Forest,
-    layout::{Children, Packed},
+    layout::{Children, PackedForest},
     plan::RowType,
 };
 
@@ -18,13 +18,13 @@ macro_rules! of_encoding {
     };
     ($encoded:expr, $nodes:ident => $same:expr, $tiles:pat => $tiled:expr) => {
         match $encoded {
-            $crate::cpu::encoded::Encoded::Affine($nodes) => $same,
-            $crate::cpu::encoded::Encoded::Linked($nodes) => $same,
-            $crate::cpu::encoded::Encoded::Short($nodes) => $same,
-            $crate::cpu::encoded::Encoded::Ranked($nodes) => $same,
-            $crate::cpu::encoded::Encoded::DepthFirstNode($nodes) => $same,
-            $crate::cpu::encoded::Encoded::NearRanked($nodes) => $same,
-            $crate::cpu::encoded::Encoded::Tiled($tiles) => $tiled,
+            $crate::cpu::encoded::EncodedNodes::Affine($nodes) => $same,
+            $crate::cpu::encoded::EncodedNodes::Linked($nodes) => $same,
+            $crate::cpu::encoded::EncodedNodes::Short($nodes) => $same,
+            $crate::cpu::encoded::EncodedNodes::Ranked($nodes) => $same,
+            $crate::cpu::encoded::EncodedNodes::DepthFirstNode($nodes) => $same,
+            $crate::cpu::encoded::EncodedNodes::NearRanked($nodes) => $same,
+            $crate::cpu::encoded::EncodedNodes::Tiled($tiles) => $tiled,
         }
     };
 }
@@ -32,7 +32,7 @@ pub(super) use of_encoding;
 
 /// A forest's nodes in one encoding, with thresholds of type `C`.
 #[derive(Clone, Debug)]
-pub(super) enum Encoded<C> {
+pub(super) enum EncodedNodes<C> {
     /// Nodes of layouts that compute the addresses of children.
     Affine(Nodes<Node<C>>),
     /// Nodes with a link to their left child.
@@ -49,8 +49,8 @@ pub(super) enum Encoded<C> {
     Tiled(Tiles<C>),
 }
 
-impl<C: Compare> Encoded<C> {
-    pub(super) fn new(forest: &Forest, packed: &Packed) -> Self {
+impl<C: Compare> EncodedNodes<C> {
+    pub(super) fn new(forest: &Forest, packed: &PackedForest) -> Self {
         match packed.children {
             Children::Affine { .. } | Children::Interleaved => Self::Affine(Nodes::affine(forest, packed)),
             Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
@@ -70,7 +70,7 @@ impl<C: Compare> Encoded<C> {
     }
 }
 
-impl Encoded<f32> {
+impl EncodedNodes<f32> {
     /// Returns the maximum number of steps that a row's walks through all trees take together.
     pub(super) fn steps(&self) -> u64 {
         let depths = of_encoding!(self, nodes => &nodes.depths);

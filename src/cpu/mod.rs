@@ -1,13 +1,13 @@
-//! The native CPU target: it turns a plan into a flat program of micro-kernel calls over rows and trees.
+//! The native CPU target: it turns a plan into a flat program of calls of engines over rows and trees.
 //!
 //! [`Program`] holds the outer loops. The iterations of the plan's parallel loops run on rayon's threads. If
-//! the two innermost loops are serial, one over rows and one over trees, a *block* replaces them: one call of
-//! a micro-kernel (`walk`). The program chooses the micro-kernel for each block by layout rule, categories,
-//! strides, what is written and how many walks advance together. Inside a block nothing is interpreted per
-//! row.
+//! the two innermost loops are serial, one over rows and one over trees, one call of an engine replaces them.
+//! The rows and trees of the call are a *block*. The program chooses the engine for each block by layout rule,
+//! categories, strides, what is written and how many walks advance together. Inside a block nothing is
+//! interpreted per row.
 //!
-//! `nodes::Node::right` compares a value with a threshold. This module takes lowered forests (plans and
-//! packed nodes) and rows.
+//! This module takes lowered forests (plans and packed nodes) and rows. `nodes::Node::right` defines how a
+//! value is compared with a threshold.
 
 mod addend;
 mod arch;
@@ -44,6 +44,6 @@ pub(crate) use product::product;
 pub use program::{Program, worker};
 pub use ranking::{Rank, Ranker};
 pub use rows::{Read, Row, Rows};
-pub(crate) use sums::Summing;
+pub(crate) use sums::SumMethod;
 pub use trace::TraceEntry;
 pub(crate) use widest::{Loops, widest};

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE, least_f32_not_below},
-    layout::{Children, Packed, PackedNode, Questions, question},
+    layout::{Children, PackedForest, PackedNode, Questions, question},
 };
 
 /// Flag of [`Node::meta`]: a missing value goes right.
@@ -355,7 +355,7 @@ impl<R: WalkRule<Compare = f32>> Nodes<R> {
 /// Encodes packed nodes. `make` puts a node and its link together.
 fn encode<C: Compare, R>(
     forest: &Forest,
-    packed: &Packed,
+    packed: &PackedForest,
     stride: u32,
     make: impl Fn(Node<C>, u32) -> R,
 ) -> Nodes<R> {
@@ -423,14 +423,14 @@ impl Splits {
 
 impl<C: Compare> Nodes<Node<C>> {
     /// Encodes nodes for a layout whose child addresses are an affine function of the node's.
-    pub fn affine(forest: &Forest, packed: &Packed) -> Self {
+    pub fn affine(forest: &Forest, packed: &PackedForest) -> Self {
         encode(forest, packed, packed.stride(), |node, _| node)
     }
 }
 
 impl<C: Compare> Nodes<LinkedNode<C>> {
     /// Encodes nodes for a layout whose nodes link to their left child.
-    pub fn linked(forest: &Forest, packed: &Packed) -> Self {
+    pub fn linked(forest: &Forest, packed: &PackedForest) -> Self {
         encode(forest, packed, 1, |node, link| LinkedNode { node, link })
     }
 }
@@ -458,7 +458,7 @@ impl Nodes<RankNode> {
 impl<C: Compare> Nodes<DepthFirstNode<LinkedNode<C>>> {
     /// Encodes nodes for a layout whose nodes link to their right child. The left child comes directly after
     /// its parent.
-    pub fn near(forest: &Forest, packed: &Packed) -> Self {
+    pub fn near(forest: &Forest, packed: &PackedForest) -> Self {
         encode(forest, packed, 1, |node, link| DepthFirstNode(LinkedNode { node, link }))
     }
 }
@@ -520,7 +520,7 @@ impl<R: WalkRule> NodeStore for Nodes<R> {
         rows: &Rows<'_, T>,
         row: usize,
     ) -> u32 {
-        // SAFETY: the caller upholds that a walk of the packed forest reaches `address`; `Packed::verify`
+        // SAFETY: the caller upholds that a walk of the packed forest reaches `address`; `PackedForest::verify`
         // bounds all of these.
         let at = unsafe { self.nodes.get_unchecked(address as usize) };
         let node = at.node();
@@ -538,7 +538,7 @@ impl<R: WalkRule> NodeStore for Nodes<R> {
 
     #[inline(always)]
     unsafe fn is_leaf(&self, address: u32) -> bool {
-        // SAFETY: the caller upholds that a walk of the packed forest reaches `address`; `Packed::verify`
+        // SAFETY: the caller upholds that a walk of the packed forest reaches `address`; `PackedForest::verify`
         // bounds all of these.
         unsafe { self.nodes.get_unchecked(address as usize) }.node().is_leaf()
     }

@@ -6,7 +6,7 @@ use super::{
     block::{Instruction, instructions},
     cached::UsedColumns,
     emit::{Emission, LeafSlots},
-    encoded::Encoded,
+    encoded::EncodedNodes,
     engine::{
         EngineRequest, Trees,
         blend::{Blends, groups::Blend},
@@ -18,7 +18,7 @@ use super::{
     rows::{Row, Rows},
     run::Run,
     select::EngineSet,
-    sink::Shared,
+    sink::SharedBuffer,
 };
 use crate::{
     cost::Machine,
@@ -26,7 +26,7 @@ use crate::{
     forest::{Aggregate, CompareType, Forest, Targets},
     parallel,
     plan::{
-        Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Value,
+        Dim, Extents, LoweredForest, Map, Note, Op, Plan, RowType, Value,
         cpu::{CopyDim, Cpu, Parallel, Statement},
     },
     schedule::FewRows,
@@ -43,10 +43,10 @@ pub struct Program {
     pub(super) plan: Plan<Cpu>,
     notes: Vec<Note>,
     pub(super) instructions: Vec<Instruction>,
-    pub(super) nodes: Encoded<f32>,
+    pub(super) nodes: EncodedNodes<f32>,
     pub(super) compare: CompareType,
     /// The nodes for `f64` rows, if the forest compares in `f64` and [`Program::with_doubles`] was called.
-    pub(super) wide: Option<Encoded<f64>>,
+    pub(super) wide: Option<EncodedNodes<f64>>,
     pub(super) aggregate: Aggregate,
     /// The leaf slot at each address.
     pub(super) slots: Vec<u32>,
@@ -82,7 +82,7 @@ impl Program {
     /// The forest does not [verify](Forest::verify), the plan is for another target or has more than 64
     /// run-time sizes, or [`ISA`](crate::cpu::ISA) or [`GATHERS`](crate::cpu::GATHERS) has a value that means
     /// nothing on this machine.
-    pub fn new(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
+    pub fn new(forest: &Forest, lowered: &LoweredForest, threads: u32) -> Result<Self> {
         forest.verify()?;
         Self::of_verified(forest, lowered, threads, Engines::default())
     }
@@ -92,7 +92,7 @@ impl Program {
     /// the forest or the machine: [`Program::few_rows_engine`] says which engine there is.
     pub(crate) fn of_verified(
         forest: &Forest,
-        lowered: &Lowered,
+        lowered: &LoweredForest,
         threads: u32,
         engines: Engines,
     ) -> Result<Self> {
@@ -111,7 +111,7 @@ impl Program {
             return Err(crate::schedule::ScheduleError::whole(remedy).into());
         }
         let features = forest.features.len();
-        let forest = lowered.walked(forest);
+        let forest = lowered.walked_forest(forest);
         let packed = lowered.packed();
         let targets = match &forest.targets {
             Targets::One(outputs) => Some(lowered.order().iter().map(|t| outputs[*t as usize]).collect()),
@@ -122,7 +122,7 @@ impl Program {
         let instructions = instructions(&plan.body, &used, vectors);
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
         let tops = if vectors { top_levels() } else { 0 };
-        let nodes = Encoded::new(forest, packed).for_vectors(tops, plan.rows);
+        let nodes = EncodedNodes::new(forest, packed).for_vectors(tops, plan.rows);
         let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
         let engines = EngineSet::build(&EngineRequest {
             plan: &plan,
@@ -161,8 +161,8 @@ impl Program {
 
     /// Makes the program serve `f64` rows, too. If the forest compares in `f64`, they get nodes of their own.
     #[must_use]
-    pub fn with_doubles(mut self, forest: &Forest, lowered: &Lowered) -> Self {
-        self.wide = (self.compare == CompareType::F64).then(|| Encoded::new(forest, lowered.packed()));
+    pub fn with_doubles(mut self, forest: &Forest, lowered: &LoweredForest) -> Self {
+        self.wide = (self.compare == CompareType::F64).then(|| EncodedNodes::new(forest, lowered.packed()));
         self
     }
 
@@ -303,7 +303,7 @@ impl Program {
     pub fn node_bytes(&self) -> usize {
         self.engines.bytes()
             + self.nodes.bytes()
-            + self.wide.as_ref().map_or(0, Encoded::bytes)
+            + self.wide.as_ref().map_or(0, EncodedNodes::bytes)
             + size_of_val(&self.slots[..])
     }
 
@@ -322,7 +322,7 @@ impl Program {
 
     pub(super) fn slots_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
-        self.rank_and_run(rows, 1, LeafSlots(Shared::new(out)))
+        self.rank_and_run(rows, 1, LeafSlots(SharedBuffer::new(out)))
     }
 
     /// Runs the rows, with the trees divided among threads in `shares` shares. If walks read ranks, it ranks
@@ -477,7 +477,7 @@ impl std::fmt::Display for Program {
                 _ => {}
             }
         }
-        if let Encoded::Tiled(tiles) = &self.nodes {
+        if let EncodedNodes::Tiled(tiles) = &self.nodes {
             writeln!(f, "  tiles: {tiles}")?;
         }
         if let Some(text) = self.engines.few_rows_text() {

@@ -2,11 +2,11 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::cache_line::BYTES as CACHE_LINE_BYTES;
-use super::{Program, Summing, TraceEntry};
+use super::{Program, SumMethod, TraceEntry};
 use crate::error::{Error, Result};
 
 mod sealed {
-    use super::{Program, Result, Rows, Summing, TraceEntry};
+    use super::{Program, Result, Rows, SumMethod, TraceEntry};
 
     /// The kernels' unchecked loads rely on the results of [`Row`](super::Row), so no other crate may implement it. The
     /// methods of a program that take rows go through this trait, so that this crate compiles them once, and not each
@@ -16,7 +16,7 @@ mod sealed {
         fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [TraceEntry]) -> Result<()>;
         fn margins(
             program: &Program,
-            summing: &Summing,
+            summing: &SumMethod,
             rows: &Rows<'_, Self>,
             leaves: &[f32],
             out: &mut [f32],
@@ -33,7 +33,7 @@ mod sealed {
                 }
                 fn margins(
                     program: &Program,
-                    summing: &Summing,
+                    summing: &SumMethod,
                     rows: &Rows<'_, Self>,
                     leaves: &[f32],
                     out: &mut [f32],

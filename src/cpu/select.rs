@@ -52,7 +52,7 @@ pub(super) enum Windows<'a> {
 
 /// The engine for a block, with the block and the source of its rows.
 pub(super) struct Choice<'e, 'r, 'a, T> {
-    by: Chosen<'e>,
+    by: EngineRef<'e>,
     pub(super) engine: Engine,
     /// The engine for the trees and rows that the chosen engine leaves out.
     rest: Engine,
@@ -65,7 +65,7 @@ macro_rules! engines {
     ($($name:ident($engine:ty)),* $(,)?) => {
         /// The engine that runs a block, with its tables.
         #[derive(Clone, Copy)]
-        enum Chosen<'e> {
+        enum EngineRef<'e> {
             $($name(&'e $engine)),*
         }
 
@@ -82,7 +82,7 @@ macro_rules! engines {
                 // for `trees`.
                 unsafe {
                     match by {
-                        $(Chosen::$name(engine) => engine.run(trees, source, block, rest, sink)),*
+                        $(EngineRef::$name(engine) => engine.run(trees, source, block, rest, sink)),*
                     }
                 }
             }
@@ -130,11 +130,15 @@ impl FewRowsEngine {
         trees: &Trees<'_>,
         source: Source<'_, '_, T>,
         block: &Block,
-    ) -> Option<(Chosen<'_>, Engine)> {
+    ) -> Option<(EngineRef<'_>, Engine)> {
         let (serves, chosen, name) = match self {
-            Self::Registers(e) => (e.serves(trees, source, block), Chosen::Registers(e), Engine::Registers),
-            Self::Abreast(e) => (e.serves(trees, source, block), Chosen::Abreast(e), Engine::Abreast),
-            Self::FullTrees(e) => (e.serves(trees, source, block), Chosen::FullTrees(e), Engine::FullTrees),
+            Self::Registers(e) => {
+                (e.serves(trees, source, block), EngineRef::Registers(e), Engine::Registers)
+            }
+            Self::Abreast(e) => (e.serves(trees, source, block), EngineRef::Abreast(e), Engine::Abreast),
+            Self::FullTrees(e) => {
+                (e.serves(trees, source, block), EngineRef::FullTrees(e), Engine::FullTrees)
+            }
             Self::Rows | Self::Walks => return None,
         };
         serves.then_some((chosen, name))
@@ -178,7 +182,7 @@ impl EngineSet {
             && blends.serves(trees, source, &block)
         {
             return Choice {
-                by: Chosen::Blends(blends),
+                by: EngineRef::Blends(blends),
                 engine: Engine::Blends,
                 rest: walks.1,
                 source,
@@ -207,7 +211,7 @@ impl EngineSet {
         trees: &Trees<'_>,
         source: Source<'_, '_, T>,
         block: &Block,
-    ) -> (Chosen<'_>, Engine) {
+    ) -> (EngineRef<'_>, Engine) {
         let (row, shape) = (block.row, block.shape);
         // With so few rows, walks of one tree would wait for their loads, so walks of several trees advance
         // together.
@@ -217,13 +221,13 @@ impl EngineSet {
             && tiles.serves(trees, source, block)
         {
             let by_row = by_row(Machine::here().walk.tiled_rows);
-            return (Chosen::Tiles(tiles), if by_row { Engine::TilesByRow } else { Engine::Tiles });
+            return (EngineRef::Tiles(tiles), if by_row { Engine::TilesByRow } else { Engine::Tiles });
         }
         if let Some(vectors) = &self.vectors
             && row.count >= self.one_by_one
             && vectors.serves(trees, source, block)
         {
-            return (Chosen::Vectors(vectors), Engine::Vectors);
+            return (EngineRef::Vectors(vectors), Engine::Vectors);
         }
         let singles = match source {
             Source::Rows(rows) => T::singles(rows).is_some(),
@@ -235,7 +239,7 @@ impl EngineSet {
             _ if singles && by_row(self.one_by_one) => Engine::WalksByRow,
             _ => Engine::Walks,
         };
-        (Chosen::Walks(&self.walks), engine)
+        (EngineRef::Walks(&self.walks), engine)
     }
 
     /// Returns the blends, if the plan has some. Rows are then ranked a window at a time.

@@ -10,19 +10,19 @@ use super::{
 
 /// A buffer that several workers write, each in elements of its own.
 #[derive(Clone, Copy)]
-pub(super) struct Shared<T> {
+pub(super) struct SharedBuffer<T> {
     start: *mut T,
     len: usize,
 }
 
 // SAFETY: a legal plan gives each worker rows or private copies of its own, so no two workers write the same
 // element.
-unsafe impl<T: Send> Send for Shared<T> {}
+unsafe impl<T: Send> Send for SharedBuffer<T> {}
 // SAFETY: a legal plan gives each worker rows or private copies of its own, so no two workers write the same
 // element.
-unsafe impl<T: Send> Sync for Shared<T> {}
+unsafe impl<T: Send> Sync for SharedBuffer<T> {}
 
-impl<T> Shared<T> {
+impl<T> SharedBuffer<T> {
     pub(super) fn new(buffer: &mut [T]) -> Self {
         Self { start: buffer.as_mut_ptr(), len: buffer.len() }
     }
@@ -42,7 +42,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> SharedBuffer<T> {
     /// Returns the `count` elements from `index` on.
     ///
     /// # Safety
@@ -56,7 +56,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<A: Addend> Shared<A> {
+impl<A: Addend> SharedBuffer<A> {
     /// Adds to the element at `index` while other workers may add to it, too.
     #[inline(always)]
     pub(super) fn add_atomic(&self, index: usize, amount: A) {
@@ -108,7 +108,7 @@ pub(super) struct SlotTable<'a>(pub(super) &'a [u32]);
 impl SlotTable<'_> {
     #[inline(always)]
     fn at(&self, address: u32) -> usize {
-        // SAFETY: `Packed::slots` stores a slot for every address, and `Packed::verify` bounds the addresses
+        // SAFETY: `PackedForest::slots` stores a slot for every address, and `PackedForest::verify` bounds the addresses
         // that walks reach.
         unsafe { *self.0.get_unchecked(address as usize) as usize }
     }
@@ -126,7 +126,7 @@ pub(super) struct Leaves<'a, A> {
 #[derive(Clone, Copy)]
 pub(super) struct SingleOutputSums<'a, A, const GROUPED: bool> {
     pub(super) leaves: Leaves<'a, A>,
-    pub(super) out: Shared<A>,
+    pub(super) out: SharedBuffer<A>,
     /// Index of row 0's sum in `out`.
     pub(super) base: usize,
     /// Whether other workers add to the same sums.
@@ -184,7 +184,7 @@ impl<A: Addend, const GROUPED: bool> Sink for SingleOutputSums<'_, A, GROUPED> {
 #[derive(Clone, Copy)]
 pub(super) struct MultiOutputSums<'a, A> {
     pub(super) leaves: Leaves<'a, A>,
-    pub(super) out: Shared<A>,
+    pub(super) out: SharedBuffer<A>,
     pub(super) base: usize,
     pub(super) atomic: bool,
     pub(super) outputs: usize,
@@ -226,7 +226,7 @@ impl<A: Addend> Sink for MultiOutputSums<'_, A> {
 #[derive(Clone, Copy)]
 pub(super) struct Slots<'a> {
     pub(super) slots: SlotTable<'a>,
-    pub(super) out: Shared<u32>,
+    pub(super) out: SharedBuffer<u32>,
     pub(super) order: &'a [u32],
 }
 
@@ -256,7 +256,7 @@ impl Sink for Slots<'_> {
 pub(super) struct OutputMajorSums<'a> {
     pub(super) leaves: Leaves<'a, f32>,
     /// The sums, `[output][row]`.
-    pub(super) sums: Shared<f32>,
+    pub(super) sums: SharedBuffer<f32>,
     pub(super) first: usize,
     pub(super) count: usize,
     pub(super) targets: &'a [u32],

@@ -8,7 +8,7 @@ use super::{
     program::Program,
     ranking::{Ranked, ranked},
     rows::{Row, Rows},
-    sink::Shared,
+    sink::SharedBuffer,
     widest::{Loops, widest},
 };
 use crate::{
@@ -31,7 +31,7 @@ const MOST_TOTALS: usize = 1 << 20;
 
 /// How a program adds up a forest's leaf values, with the numbers that a contract needs besides their `f32` values.
 #[derive(Clone, Debug)]
-pub enum Summing {
+pub enum SumMethod {
     /// Adds in `f32`, in the order of the walks.
     Any,
     /// Adds wide leaf vectors in `f32`, in the producer's order, after the walks.
@@ -54,7 +54,7 @@ pub enum Order {
     Slots(Option<Vec<u32>>),
 }
 
-impl Summing {
+impl SumMethod {
     /// Returns how to add up a verified forest under a contract. `ordered` says whether the walks of all plans come in
     /// the producer's order.
     ///
@@ -117,13 +117,13 @@ impl Program {
     /// # Errors
     /// `rows`, `leaves` or `out` has another shape than the forest needs.
     pub fn margins<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.margins_by(&Summing::Any, rows, leaves, out)
+        self.margins_by(&SumMethod::Any, rows, leaves, out)
     }
 
     /// Like [`Self::margins`], but adds as `summing` says. Only contracts that add `f32` values read `leaves`.
     pub(crate) fn margins_by<T: Row>(
         &self,
-        summing: &Summing,
+        summing: &SumMethod,
         rows: &Rows<'_, T>,
         leaves: &[f32],
         out: &mut [f32],
@@ -133,7 +133,7 @@ impl Program {
 
     pub(super) fn margins_as<T: Row>(
         &self,
-        summing: &Summing,
+        summing: &SumMethod,
         rows: &Rows<'_, T>,
         leaves: &[f32],
         out: &mut [f32],
@@ -159,7 +159,7 @@ impl Program {
     /// Writes the margins of rows in the type in which they are walked.
     fn margins_of<T: Row>(
         &self,
-        summing: &Summing,
+        summing: &SumMethod,
         rows: &Rows<'_, T>,
         leaves: &[f32],
         out: &mut [f32],
@@ -169,24 +169,24 @@ impl Program {
             return Ok(());
         }
         match summing {
-            Summing::Vectors => {
+            SumMethod::Vectors => {
                 self.add_vectors(rows, leaves, out);
                 Ok(())
             }
-            Summing::Any => self.singles::<T, true>(rows, leaves, out),
-            Summing::Singles { order: Order::Walks } => self.singles::<T, false>(rows, leaves, out),
-            Summing::Singles { order: Order::Slots(targets) } => {
+            SumMethod::Any => self.singles::<T, true>(rows, leaves, out),
+            SumMethod::Singles { order: Order::Walks } => self.singles::<T, false>(rows, leaves, out),
+            SumMethod::Singles { order: Order::Slots(targets) } => {
                 self.in_order(rows, (leaves, &self.base), targets.as_deref(), out, |sum| sum);
                 Ok(())
             }
-            Summing::Doubles { leaves, base, order: Order::Walks } => {
+            SumMethod::Doubles { leaves, base, order: Order::Walks } => {
                 self.totals::<_, T, false>(rows, (leaves, base), out, |sum, _| sum as f32)
             }
-            Summing::Doubles { leaves, base, order: Order::Slots(targets) } => {
+            SumMethod::Doubles { leaves, base, order: Order::Slots(targets) } => {
                 self.in_order(rows, (leaves, base), targets.as_deref(), out, |sum| sum as f32);
                 Ok(())
             }
-            Summing::Fixed(fixed) => {
+            SumMethod::Fixed(fixed) => {
                 let round = |total, output| fixed.round(total, output);
                 self.totals::<_, T, true>(rows, (fixed.leaves(), fixed.base()), out, round)
             }
@@ -285,7 +285,7 @@ impl Program {
         trees: Range<usize>,
     ) {
         sums.chunks_exact_mut(base.len()).for_each(|row| row.copy_from_slice(base));
-        let (result, partials) = (Shared::new(sums), Shared::new(partials));
+        let (result, partials) = (SharedBuffer::new(sums), SharedBuffer::new(partials));
         let own = A::as_f32(leaves).is_some_and(|leaves| std::ptr::eq(leaves, &self.leaves[..]));
         self.run_trees(rows, at, Sums::<_, GROUPED> { leaves, result, partials, own }, trees);
     }
@@ -391,7 +391,7 @@ impl Program {
             let piece = rows.slice(p * most, most.min(out.len() / outputs));
             slots.clear();
             slots.resize(piece.len() * trees, 0);
-            self.run(&piece, self.extents(piece.len()), LeafSlots(Shared::new(&mut slots)));
+            self.run(&piece, self.extents(piece.len()), LeafSlots(SharedBuffer::new(&mut slots)));
             match self.threads > 1 && trees > 0 {
                 true => parallel::each_chunk(out, own * outputs, &|k, out| {
                     f(&slots[k * own * trees..][..out.len() / outputs * trees], out);

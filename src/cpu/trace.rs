@@ -11,7 +11,7 @@ use super::{
     program::Program,
     rows::{Row, Rows},
     run::{Run, State},
-    sink::{Shared, Sink},
+    sink::{SharedBuffer, Sink},
 };
 use crate::{error::Result, forest::Aggregate, plan::cpu::Sum};
 
@@ -45,7 +45,7 @@ pub(super) type Counts = [AtomicU64; Engine::ALL.len()];
 #[derive(Clone, Copy)]
 enum KeptVisits<'a> {
     /// Every visit, at its row and the producer's index of its tree.
-    Each { out: Shared<TraceEntry>, visits: &'a AtomicU32 },
+    Each { out: SharedBuffer<TraceEntry>, visits: &'a AtomicU32 },
     /// The number of visits of each engine.
     Counts(&'a Counts),
 }
@@ -126,7 +126,7 @@ impl Program {
     pub(super) fn trace_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [TraceEntry]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
         let visits = AtomicU32::new(0);
-        self.visit(rows, KeptVisits::Each { out: Shared::new(out), visits: &visits })
+        self.visit(rows, KeptVisits::Each { out: SharedBuffer::new(out), visits: &visits })
     }
 
     /// Returns how many visits of these rows to trees each engine makes, without the engines that make none.

@@ -11,7 +11,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
     plan::{
-        Combine, Emit, EpiloguePlan, Extents, Lowered, Number,
+        Combine, Emit, EpiloguePlan, Extents, LoweredForest, Number,
         cube::{EpilogueSite, PlanRef},
     },
     sum::{Accumulator, Contract, FixedPoint},
@@ -59,7 +59,7 @@ impl Executable {
     /// # Errors
     /// The device can't hold the forest, the forest was lowered for the CPU, or [`FixedPoint`] can't hold a
     /// sum.
-    pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
+    pub fn from_lowered(client: &Client, forest: &Forest, lowered: &LoweredForest) -> Result<Self> {
         let too_large =
             || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
         let plan = lowered.cube_plan()?;

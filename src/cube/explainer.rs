@@ -47,7 +47,7 @@ impl Explainer {
     /// a unit's memory, or a row has too many contributions. [`Error::Device`]: the device has no memory for the
     /// instructions.
     pub fn new(client: &Client, forest: &Forest) -> Result<Self> {
-        let explained = contributions::explained(forest)?;
+        let explained = contributions::prepare(forest)?;
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let program = Program::new(&explained, CompareType::F32);
         let most_points = encoding::points_for(program.deepest).ok_or_else(|| {
@@ -113,7 +113,7 @@ fn needed_points(program: &Program) -> u32 {
 }
 
 /// The words of a program, and the indices where their sections begin.
-struct Encoded {
+struct ProgramWords {
     words: Vec<u32>,
     passes: u32,
     questions_at: u32,
@@ -121,7 +121,7 @@ struct Encoded {
 }
 
 /// Encodes a program for passes of `points` points. Returns `None` if it needs more words than 32 bits can count.
-fn encode(program: &Program, points: usize) -> Option<Encoded> {
+fn encode(program: &Program, points: usize) -> Option<ProgramWords> {
     let mut questions = Questions::of_sets(&program.sets);
     let mut words_of_instructions: Vec<u32> = Vec::new();
     let mut numbers: Vec<f32> = Vec::new();
@@ -165,7 +165,7 @@ fn encode(program: &Program, points: usize) -> Option<Encoded> {
     let biases_at = words.len();
     words.extend(program.outputs.iter().map(|output| (output.bias as f32).to_bits()));
     u32::try_from(words.len()).ok()?;
-    Some(Encoded {
+    Some(ProgramWords {
         passes: passes.len() as u32,
         questions_at: questions_at as u32,
         biases_at: biases_at as u32,

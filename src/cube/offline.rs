@@ -31,7 +31,7 @@ use cubecl::{
 
 use crate::{
     error::{Error, Result},
-    plan::{Lowered, cube::PlanRef},
+    plan::{LoweredForest, cube::PlanRef},
     schedule::{Architecture, Device},
 };
 
@@ -52,7 +52,7 @@ pub struct Kernel {
 /// # Errors
 /// The architecture's backend is not built in, the forest was lowered for the CPU, or the compiler refuses
 /// the kernel.
-pub fn kernel(architecture: Architecture, lowered: &Lowered) -> Result<Kernel> {
+pub fn kernel(architecture: Architecture, lowered: &LoweredForest) -> Result<Kernel> {
     let plan = PlanRef::new(lowered.cube_plan()?.clone());
     match architecture {
         #[cfg(feature = "cuda")]

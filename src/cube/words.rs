@@ -5,7 +5,7 @@ use fangorn_kernels::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, T
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, PackedNode, Questions},
-    plan::{Lowered, MISSING, Plan, cube::Cube, group_columns, key},
+    plan::{LoweredForest, MISSING, Plan, cube::Cube, group_columns, key},
     ranks::{ColumnKind, Ranks},
     sum::FixedPoint,
 };
@@ -71,7 +71,7 @@ struct ColumnLists {
 }
 
 impl ColumnLists {
-    fn new(forest: &Forest, lowered: &Lowered, plan: &Plan<Cube>) -> Self {
+    fn new(forest: &Forest, lowered: &LoweredForest, plan: &Plan<Cube>) -> Self {
         match plan.own.column_group {
             Some(group) => Self { lists: group_columns(forest, lowered.order(), group), group },
             None if plan.own.used_columns => Self { lists: vec![forest.used_columns()], group: u32::MAX },
@@ -100,12 +100,12 @@ impl ColumnLists {
 /// words than 32 bits can count.
 pub(super) fn encode(
     forest: &Forest,
-    lowered: &Lowered,
+    lowered: &LoweredForest,
     plan: &Plan<Cube>,
     fixed: Option<&FixedPoint>,
     tables: &[u32],
 ) -> Option<ModelWords> {
-    let forest = lowered.walked(forest);
+    let forest = lowered.walked_forest(forest);
     let (packed, order) = (lowered.packed(), lowered.order());
     let mut questions = Questions::new(forest);
     let columns = ColumnLists::new(forest, lowered, plan);

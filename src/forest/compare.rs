@@ -27,7 +27,7 @@ impl CompareType {
         }
     }
 
-    /// Returns a predicate that sends `x` left exactly where `x < t`, for every `x` of this type.
+    /// Returns a predicate that sends `x` left if and only if `x < t`, for every `x` of this type.
     pub fn less(self, t: f64) -> Predicate {
         let threshold = match self {
             Self::F32 => f64::from(least_f32_not_below(t)),
@@ -36,7 +36,7 @@ impl CompareType {
         Predicate::Less { threshold: threshold.into() }
     }
 
-    /// Returns a predicate that sends `x` left exactly where `x <= t`, for every `x` of this type.
+    /// Returns a predicate that sends `x` left if and only if `x <= t`, for every `x` of this type.
     pub fn at_most(self, t: f64) -> Predicate {
         let next = match self {
             Self::F32 => greatest_f32_not_above(t).next_up().into(),
@@ -55,15 +55,15 @@ impl CompareType {
     }
 }
 
-/// Returns the least `f32` that is not below `t`. For every `f32` value `x`, `x < t` exactly where `x <
-/// least_f32_not_below(t)`.
+/// Returns the least `f32` that is not below `t`. For every `f32` value `x`, `x < t` if and only if
+/// `x < least_f32_not_below(t)`.
 pub fn least_f32_not_below(t: f64) -> f32 {
     let near = t as f32;
     if f64::from(near) < t { near.next_up() } else { near }
 }
 
-/// Returns the greatest `f32` that is not above `t`. For every `f32` value `x`, `x <= t` exactly where `x <=
-/// greatest_f32_not_above(t)`.
+/// Returns the greatest `f32` that is not above `t`. For every `f32` value `x`, `x <= t` if and only if
+/// `x <= greatest_f32_not_above(t)`.
 pub fn greatest_f32_not_above(t: f64) -> f32 {
     let near = t as f32;
     if f64::from(near) > t { near.next_down() } else { near }

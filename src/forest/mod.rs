@@ -39,7 +39,7 @@ pub use parse::ForestTextError;
 pub use profile::{Profile, ProfileError};
 pub use prologue::{Operation, Prologue, PrologueError};
 pub(crate) use raw::hash as category_hash;
-pub use raw::{Codes, Coding, Unseen};
+pub use raw::{Codes, Coding, UnseenCategory};
 pub use stats::{FeatureStats, ForestStats};
 pub use verify::VerifyError;
 

@@ -137,16 +137,17 @@ impl Forest {
     /// Returns the error bound of a margin whose terms have the sum of magnitudes `total`.
     fn rounding_bound(&self, total: f64) -> f64 {
         let terms = (self.trees.len() + 1) as f64;
-        let unit = terms * 2f64.powi(-24);
+        let relative_error = terms * 2f64.powi(-24);
         // `Min` and `Max` select one leaf value and compute no sum that could overflow.
-        let overflows = self.aggregate == Aggregate::Sum && total * (1.0 + unit) >= f64::from(f32::MAX);
-        if overflows { f64::INFINITY } else { total * unit + terms * 2f64.powi(-150) }
+        let overflows =
+            self.aggregate == Aggregate::Sum && total * (1.0 + relative_error) >= f64::from(f32::MAX);
+        if overflows { f64::INFINITY } else { total * relative_error + terms * 2f64.powi(-150) }
     }
 
-    /// Returns for each output `(|base| + Σ over trees of the largest |leaf|) x unit`, with `unit` multiplied
+    /// Returns for each output `(|base| + Σ over trees of the largest |leaf|) x factor`, with `factor` multiplied
     /// into each term. No partial sum of the output exceeds this magnitude.
-    pub(crate) fn magnitudes(&self, unit: f64) -> Vec<f64> {
-        let mut total: Vec<f64> = self.base_score.iter().map(|b| b.0.abs() * unit).collect();
+    pub(crate) fn magnitudes(&self, factor: f64) -> Vec<f64> {
+        let mut total: Vec<f64> = self.base_score.iter().map(|b| b.0.abs() * factor).collect();
         let mut largest = vec![0.0; self.leaf_width()];
         for (t, tree) in self.trees.iter().enumerate() {
             largest.fill(0.0);
@@ -155,9 +156,9 @@ impl Forest {
                 largest.iter_mut().zip(leaf).for_each(|(most, v)| *most = f64::max(*most, v.0.abs()));
             }
             match &self.targets {
-                Targets::One(outputs) => total[outputs[t] as usize] += largest[0] * unit,
+                Targets::One(outputs) => total[outputs[t] as usize] += largest[0] * factor,
                 Targets::All => {
-                    total.iter_mut().zip(&largest).for_each(|(total, most)| *total += most * unit)
+                    total.iter_mut().zip(&largest).for_each(|(total, most)| *total += most * factor)
                 }
             }
         }

@@ -43,8 +43,8 @@ impl Forest {
     }
 }
 
-/// Hands numbers to XXH3 in one size, so that 32-bit and 64-bit machines agree on a hash. It hands over many
-/// at a time, because one call for each takes ten times as long.
+/// Hands numbers to XXH3 in one size, so that 32-bit and 64-bit machines agree on a hash. One call hands over
+/// many numbers, because one call for each takes ten times as long.
 struct WordHasher {
     hasher: Xxh3,
     waiting: [u8; 1024],
@@ -107,7 +107,7 @@ impl Hasher for WordHasher {
 mod tests {
     use super::*;
 
-    /// Wherever the bytes are cut, they have the hash of all of them.
+    /// The hash is the same wherever the bytes are cut into writes.
     #[test]
     fn chunks_have_the_hash_of_the_whole() {
         let bytes: Vec<u8> = (0..5000u32).map(|n| (n * 7 % 251) as u8).collect();

@@ -2,7 +2,7 @@
 //!
 //! A split that asks `(x - mean) / scale < t` asks whether `x` is below the smallest raw value whose rounded
 //! result reaches `t`. Arithmetic of IEEE 754 is monotonic, so there is one such value, and a search over the
-//! raw values in their order finds it. [`Forest::after`] returns a forest that walks every raw row to the
+//! raw values in their order finds it. [`Forest::with_prologue`] returns a forest that walks every raw row to the
 //! leaves that the original forest reaches on the prepared row.
 
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ impl Prologue {
     /// let scaled = forest.build()?;
     ///
     /// let scaler = Prologue::standard_scaler(&[10.0, 0.0], &[3.0, 1.0], CompareType::F32);
-    /// let raw = scaled.after(&scaler, CompareType::F32)?;
+    /// let raw = scaled.with_prologue(&scaler, CompareType::F32)?;
     /// for x in [10.3f32.next_down(), 10.3, 10.3f32.next_up(), f32::NAN] {
     ///     let prepared = [(x - 10.0) / 3.0, 0.0];
     ///     assert_eq!(reference::leaf_ids(&raw, &[x, 0.0]), reference::leaf_ids(&scaled, &prepared));
@@ -73,23 +73,24 @@ impl Prologue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn standard_scaler(mean: &[f64], scale: &[f64], precision: CompareType) -> [Self; 2] {
-        [(Operation::Subtract, mean), (Operation::Divide, scale)].map(|step| Self::each(step, precision))
+        [(Operation::Subtract, mean), (Operation::Divide, scale)]
+            .map(|step| Self::arithmetic(step, precision))
     }
 
     /// Returns scikit-learn's `MinMaxScaler`: `x * scale + min`, with the scaler's attributes `scale_` and
     /// `min_`.
     pub fn min_max_scaler(scale: &[f64], min: &[f64], precision: CompareType) -> [Self; 2] {
-        [(Operation::Multiply, scale), (Operation::Add, min)].map(|step| Self::each(step, precision))
+        [(Operation::Multiply, scale), (Operation::Add, min)].map(|step| Self::arithmetic(step, precision))
     }
 
     /// Returns ONNX's `Scaler` on rows of floats: `(x - offset) * scale` in f32.
     pub fn onnx_scaler(offset: &[f32], scale: &[f32]) -> [Self; 2] {
         let [offset, scale] = [offset, scale].map(|v| v.iter().copied().map(f64::from).collect::<Vec<_>>());
         let steps = [(Operation::Subtract, &offset[..]), (Operation::Multiply, &scale[..])];
-        steps.map(|step| Self::each(step, CompareType::F32))
+        steps.map(|step| Self::arithmetic(step, CompareType::F32))
     }
 
-    fn each((operation, numbers): (Operation, &[f64]), precision: CompareType) -> Self {
+    fn arithmetic((operation, numbers): (Operation, &[f64]), precision: CompareType) -> Self {
         Self::Arithmetic { operation, numbers: numbers.to_vec(), precision }
     }
 }
@@ -128,16 +129,16 @@ impl Forest {
     /// A result that is NaN (`0 * inf`, `0 / 0`) takes the missing side, as any NaN does.
     ///
     /// # Errors
-    /// [`PrologueError`] names the step whose numbers don't fit its columns or are not finite in its type. Or
-    /// it names the node that no split on the raw column can replace: it reads a computed category, it asks
-    /// for equality with a value that several raw values give, or its column is NaN for a range of raw values
-    /// in the middle.
-    pub fn after(&self, steps: &[Prologue], rows: CompareType) -> Result<Self, PrologueError> {
+    /// [`PrologueError`] names the step whose numbers don't fit its columns or are not finite in its type, or
+    /// the node that no split on the raw column can replace: a node that reads a computed category, a node that
+    /// asks for equality with a value that several raw values give, or a node whose column is NaN for a range of
+    /// raw values between other raw values.
+    pub fn with_prologue(&self, steps: &[Prologue], rows: CompareType) -> Result<Self, PrologueError> {
         let mut forest = self.clone();
         forest.features = self.raw_columns(steps)?;
         // Steps that only choose columns leave values and the type of comparison as they are.
-        let kept = steps.iter().all(|step| matches!(step, Prologue::Columns { .. }));
-        if !kept {
+        let only_columns = steps.iter().all(|step| matches!(step, Prologue::Columns { .. }));
+        if !only_columns {
             forest.compare = rows;
         }
         let mut folded: HashMap<(u32, Predicate, Side), Result<Fold, &'static str>> = HashMap::new();
@@ -149,7 +150,7 @@ impl Forest {
                 let chain = self.chain(*feature, steps, rows);
                 let key = (*feature, *predicate, *missing);
                 *feature = chain.column;
-                if kept {
+                if only_columns {
                     continue;
                 }
                 let fold = folded.entry(key).or_insert_with(|| chain.fold(*predicate, *missing));

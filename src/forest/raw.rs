@@ -16,7 +16,7 @@ pub enum Coding {
         /// texts and are compared as they are.
         numbers: bool,
         /// How a category that is not in [`Feature::categories`] is read.
-        unseen: Unseen,
+        unseen: UnseenCategory,
         /// Whether rows must be made with [`Feature::codes`]. It is true if nothing else defines the column's
         /// numbers, so that rows made in another way are wrong.
         needed: bool,
@@ -45,7 +45,7 @@ impl Coding {
 
 /// How a category that did not occur in the training data is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Unseen {
+pub enum UnseenCategory {
     /// It becomes a missing value (LightGBM, scikit-learn).
     #[default]
     Missing,
@@ -61,8 +61,8 @@ pub struct Codes<'f> {
 
 #[derive(Clone, Debug)]
 enum CodeTable<'f> {
-    Texts(HashMap<&'f str, usize>, Unseen),
-    Numbers(HashMap<Key, usize>, Unseen),
+    Texts(HashMap<&'f str, usize>, UnseenCategory),
+    Numbers(HashMap<Key, usize>, UnseenCategory),
     /// Hashes with their numbers. The flag tells whether every hash is the hash of `0` or of `1`, as in a
     /// column of truth values.
     Hashes(&'f [(u32, Real)], bool),
@@ -132,12 +132,12 @@ impl Codes<'_> {
                     other => other,
                 };
                 let index = codes.binary_search_by_key(&hash(text.as_bytes()), |(hash, _)| *hash);
-                (index.ok().map(|index| codes[index].1.0), Unseen::Missing)
+                (index.ok().map(|index| codes[index].1.0), UnseenCategory::Missing)
             }
         };
         match unseen {
-            Unseen::Missing => Some(code.unwrap_or(f64::NAN)),
-            Unseen::Refused => code,
+            UnseenCategory::Missing => Some(code.unwrap_or(f64::NAN)),
+            UnseenCategory::Refused => code,
         }
     }
 }
@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    fn indexed(categories: &[&str], numbers: bool, unseen: Unseen) -> Feature {
+    fn indexed(categories: &[&str], numbers: bool, unseen: UnseenCategory) -> Feature {
         let categories = categories.iter().map(|name| (*name).to_owned()).collect();
         Feature {
             categories,
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn texts_are_compared_as_they_are() {
-        let feature = indexed(&["red", "01", " 1", "", "red"], false, Unseen::Refused);
+        let feature = indexed(&["red", "01", " 1", "", "red"], false, UnseenCategory::Refused);
         let codes = feature.codes().expect("categories");
         let found = ["red", "01", " 1", "", "1", "Red", "red "].map(|text| codes.of(text));
         assert_eq!(found, [Some(0.0), Some(1.0), Some(2.0), Some(3.0), None, None, None]);
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn numbers_are_compared_as_numbers() {
         let large = i64::MAX.to_string();
-        let feature = indexed(&["-3", "7", "0.5", "10", &large, "True"], true, Unseen::Missing);
+        let feature = indexed(&["-3", "7", "0.5", "10", &large, "True"], true, UnseenCategory::Missing);
         let codes = feature.codes().expect("categories");
         for (text, code) in [
             ("-3", 0.0),

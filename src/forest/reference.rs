@@ -1,7 +1,7 @@
 //! The reference interpreter: it defines the correct result for every schedule, layout and target.
 //!
 //! It walks nodes as the HIR states them and sums in `f64`, tree by tree in the producer's order. The code is
-//! meant to be read, not to be fast. Where two classes are nearly equal, the producer's own rounding decides
+//! meant to be read, not to be fast. If two classes are nearly equal, the producer's own rounding decides
 //! between them, so [`classes_of_slots`] adds up as the producer does.
 
 use fangorn_ir::argmax;
@@ -128,8 +128,8 @@ fn combine_leaves(
 /// | XGBoost, LightGBM, scikit-learn | first |
 /// | CatBoost, ONNX Runtime, treelite, anything else | last |
 ///
-/// `start` is a start value of the row for each output. XGBoost's `base_margin` replaces the base score.
-/// CatBoost's `baseline`, like the start of any other producer, is added at the end. Both are `f32`.
+/// `start` holds one number for each output of the row. XGBoost's `base_margin` replaces the base score.
+/// CatBoost's `baseline`, like any other producer's start, is added at the end.
 pub fn producer_margins(forest: &Forest, slots: &[u32], start: Option<&[f32]>) -> Vec<f64> {
     let single = Accumulator::of(forest) == Accumulator::F32;
     let rounded = |v: f64| if single { f64::from(v as f32) } else { v };
@@ -172,9 +172,9 @@ pub fn values_of(forest: &Forest, margins: &[f64]) -> Vec<f64> {
     forest.transform.apply_f64(&scaled)
 }
 
-/// Returns the classes of a row that reaches the leaf slots `slots`: one class, or one for each output, and
-/// none if the forest is no classifier. [`Classes::labels`](super::Classes::labels) names these numbers. They
-/// are the producer's own classes, however close two classes are: [`classes_of_sums`] of
+/// Returns the classes of a row that reaches the leaf slots `slots`: one class, one for each output, or none
+/// if the forest is no classifier. [`Classes::labels`](super::Classes::labels) names the numbers of classes.
+/// These classes are the producer's own, however close two classes are: [`classes_of_sums`] of
 /// [`producer_margins`].
 pub fn classes_of_slots(forest: &Forest, slots: &[u32]) -> Vec<u32> {
     classes_of_sums(forest, &producer_margins(forest, slots, None))
@@ -232,8 +232,8 @@ pub fn values_of_sums(forest: &Forest, margins: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Returns the classes of a row with the margins `margins` by the forest's rule alone: one class, or one for
-/// each output, and none if the forest is no classifier. [`classes_of_slots`] returns the producer's own
+/// Returns the classes of a row with the margins `margins`, according to the forest's rule alone: one class,
+/// one for each output, or none if the forest is no classifier. [`classes_of_slots`] returns the producer's own
 /// classes instead.
 pub fn classes_of(forest: &Forest, margins: &[f64]) -> Vec<u32> {
     match forest.classes.rule {

@@ -1,4 +1,5 @@
-//! Whether a batch can be evaluated in pieces: each output has a slice for each row, which depends on that row alone.
+//! Tells whether a batch can be evaluated in pieces: each output has a slice for each row, which depends on that row
+//! alone.
 
 use super::{
     model::{Graph, Node, Operand},
@@ -7,31 +8,31 @@ use super::{
     types::GraphTypes,
 };
 
-/// Returns whether the outputs of a piece of a batch are that piece of the batch's outputs. A graph for which this is
-/// not known counts as one for which it is not so.
+/// Returns whether a graph gives the same results for some rows alone as for these rows within a batch. Returns `false`
+/// if that is not known.
 pub(super) fn goes_by_rows(graph: &Graph, types: &GraphTypes) -> bool {
     if graph.inputs.iter().any(|input| input.shape.first() != Some(&None)) {
         return false;
     }
     let mut nodes: Vec<RowAxis> = Vec::with_capacity(graph.nodes.len());
     for (at, node) in (0u32..).zip(&graph.nodes) {
-        let rows = Rows { types, nodes: &nodes };
-        let found = match node.operands.iter().any(|operand| rows.of(*operand) != RowAxis::Nowhere) {
-            true => rows.after(node, Operand::Node(at, 0)),
-            false => Some(RowAxis::Nowhere),
+        let axes = RowAxes { types, nodes: &nodes };
+        let found = match node.operands.iter().any(|operand| axes.operand(*operand) != RowAxis::Absent) {
+            true => axes.result(node, Operand::Node(at, 0)),
+            false => Some(RowAxis::Absent),
         };
         let Some(found) = found else { return false };
         nodes.push(found);
     }
-    let rows = Rows { types, nodes: &nodes };
-    graph.outputs.iter().all(|output| rows.of(output.operand) == Dimension(0))
+    let axes = RowAxes { types, nodes: &nodes };
+    graph.outputs.iter().all(|output| axes.operand(output.operand) == Dimension(0))
 }
 
 /// Where the rows of a batch are in a tensor, or in the results of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowAxis {
     /// The tensor is the same for any rows.
-    Nowhere,
+    Absent,
     /// This dimension has a slice for each row, which depends on that row alone.
     Dimension(usize),
     /// The tensor is a shape. The number of rows stands at this index, and all other lengths are the same for any rows.
@@ -40,16 +41,17 @@ enum RowAxis {
 
 use RowAxis::Dimension;
 
-struct Rows<'g> {
+/// The row axes of a graph's operands, up to the node that is examined.
+struct RowAxes<'g> {
     types: &'g GraphTypes,
     nodes: &'g [RowAxis],
 }
 
-impl Rows<'_> {
-    fn of(&self, operand: Operand) -> RowAxis {
+impl RowAxes<'_> {
+    fn operand(&self, operand: Operand) -> RowAxis {
         match operand {
             Operand::Input(_) => Dimension(0),
-            Operand::Weight(_) => RowAxis::Nowhere,
+            Operand::Weight(_) => RowAxis::Absent,
             Operand::Node(at, _) => self.nodes[at as usize],
         }
     }
@@ -63,16 +65,16 @@ impl Rows<'_> {
     }
 
     fn is_weight(&self, operand: Option<&Operand>) -> bool {
-        operand.is_some_and(|operand| self.of(*operand) == RowAxis::Nowhere)
+        operand.is_some_and(|operand| self.operand(*operand) == RowAxis::Absent)
     }
 
     /// Returns where the rows are in the results of a node, some of whose operands have rows. Returns `None` if the
     /// results of a row may depend on other rows, or if too little is known.
-    fn after(&self, node: &Node, result: Operand) -> Option<RowAxis> {
+    fn result(&self, node: &Node, result: Operand) -> Option<RowAxis> {
         let x = node.operands[0];
         let second = node.operands.get(1);
-        let (row_axis, x_rows) = match self.of(x) {
-            Dimension(at) => (Some(at), self.of(x)),
+        let (row_axis, x_rows) = match self.operand(x) {
+            Dimension(at) => (Some(at), self.operand(x)),
             other => (None, other),
         };
         // An axis that is not that of the rows, counted from 0.
@@ -98,7 +100,7 @@ impl Rows<'_> {
             Operator::MatMul => {
                 let dimensions = self.dimensions(x)?;
                 first(
-                    self.of(*second?) == Dimension(0)
+                    self.operand(*second?) == Dimension(0)
                         && dimensions >= 3
                         && self.dimensions(*second?)? == dimensions,
                 )
@@ -123,26 +125,28 @@ impl Rows<'_> {
                 Some(Dimension(row_axis? - if *keep { 0 } else { before(&[axis]) }))
             }
             // The axis becomes the dimensions of the indices.
-            Operator::Gather { axis } => match (row_axis, self.of(*second?)) {
-                (Some(at), RowAxis::Nowhere) => {
+            Operator::Gather { axis } => match (row_axis, self.operand(*second?)) {
+                (Some(at), RowAxis::Absent) => {
                     let axis = other(*axis)?;
                     let indices = self.dimensions(*second?)?;
                     Some(Dimension(if axis < at { at - 1 + indices } else { at }))
                 }
-                (None, Dimension(at)) if x_rows == RowAxis::Nowhere => {
+                (None, Dimension(at)) if x_rows == RowAxis::Absent => {
                     Some(Dimension(axis_of(*axis, self.dimensions(x)?).ok()? + at))
                 }
                 _ => None,
             },
             Operator::GatherElements { axis } => {
-                (self.of(*second?) == x_rows).then_some(())?;
+                (self.operand(*second?) == x_rows).then_some(())?;
                 other(*axis).and(row_axis).map(Dimension)
             }
             Operator::Concat { axis } => {
-                node.operands.iter().all(|operand| self.of(*operand) == x_rows).then_some(())?;
+                node.operands.iter().all(|operand| self.operand(*operand) == x_rows).then_some(())?;
                 other(*axis).and(row_axis).map(Dimension)
             }
-            Operator::Reshape(lengths) => reshaped(self.shape(x)?, row_axis?, lengths).map(Dimension),
+            Operator::Reshape(lengths) => {
+                axis_after_reshape(self.shape(x)?, row_axis?, lengths).map(Dimension)
+            }
             Operator::Transpose(order) => {
                 order.iter().position(|from| Some(*from) == row_axis).map(Dimension)
             }
@@ -167,7 +171,7 @@ impl Rows<'_> {
     /// Returns where the rows are in a result of so many dimensions, for which operands are broadcast. Dimensions of
     /// operands match from the last one on.
     fn broadcast(&self, operands: &[Operand], dimensions: usize) -> Option<RowAxis> {
-        let from_last = |operand: Operand| match self.of(operand) {
+        let from_last = |operand: Operand| match self.operand(operand) {
             Dimension(axis) => Some(self.dimensions(operand)? - axis),
             _ => None,
         };
@@ -175,10 +179,10 @@ impl Rows<'_> {
         for operand in operands {
             let own = self.shape(*operand)?;
             let at = own.len().checked_sub(from_last);
-            let fits = match self.of(*operand) {
+            let fits = match self.operand(*operand) {
                 Dimension(axis) => at == Some(axis),
-                // What has no rows must be the same for all of them.
-                RowAxis::Nowhere => at.is_none_or(|at| own[at] == Some(1)),
+                // An operand without rows must be the same for every row.
+                RowAxis::Absent => at.is_none_or(|at| own[at] == Some(1)),
                 RowAxis::Length(_) => false,
             };
             fits.then_some(())?;
@@ -187,14 +191,14 @@ impl Rows<'_> {
     }
 }
 
-/// Returns which dimension has the rows after a reshape, where dimension `row_axis` of `shape` has them. A row keeps
-/// its elements if as many elements lie before and behind that dimension as before.
-fn reshaped(shape: &[Option<usize>], row_axis: usize, lengths: &[i64]) -> Option<usize> {
+/// Returns the dimension of the rows after a reshape. `row_axis` is their dimension in `shape`, the shape before. A row
+/// keeps its elements if the products of the lengths before and after the dimension of the rows do not change.
+fn axis_after_reshape(shape: &[Option<usize>], row_axis: usize, lengths: &[i64]) -> Option<usize> {
     let product = |lengths: &[Option<usize>]| {
         lengths.iter().try_fold(1usize, |all, length| all.checked_mul((*length)?))
     };
     let (outer, inner) = (product(&shape[..row_axis])?, product(&shape[row_axis + 1..]));
-    // A length of 0 is that of the same dimension before.
+    // A length of 0 stands for the length of the same dimension in `shape`.
     let length = |(at, length): (usize, &i64)| match length {
         0 => *shape.get(at)?,
         length => usize::try_from(*length).ok(),
@@ -284,7 +288,7 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
     }
 
     /// Returns an operator of a random kind that takes floats, and its operands.
-    fn drawn(graph: &mut Graph, pool: &[Operand], draws: &mut Random) -> (Operator, Vec<Operand>) {
+    fn draw_operator(graph: &mut Graph, pool: &[Operand], draws: &mut Random) -> (Operator, Vec<Operand>) {
         let any = |draws: &mut Random| pool[draws.below(pool.len())];
         let axis = |draws: &mut Random| draws.below(4) as i64 - 2;
         let (x, y) = (any(draws), any(draws));
@@ -336,12 +340,12 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
         graph.output("o", pool[0]);
         for _ in 0..1 + draws.below(6) {
             let before = graph.clone();
-            let (operator, operands) = drawn(&mut graph, &pool, draws);
-            let made = graph.node("node", operator, operands);
-            graph.outputs[0].operand = made;
+            let (operator, operands) = draw_operator(&mut graph, &pool, draws);
+            let result = graph.node("node", operator, operands);
+            graph.outputs[0].operand = result;
             if graph.types().is_ok() {
-                // What was made last is taken more often, so that graphs are deep.
-                pool.extend([made; 2]);
+                // The newest result is drawn more often, so that graphs are deep.
+                pool.extend([result; 2]);
             } else {
                 graph = before;
             }
@@ -353,7 +357,7 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
         (0..rows * 3).map(|_| draws.below(9) as f32 - 4.0).collect()
     }
 
-    /// If a graph counts as going by rows, its outputs of two pieces of a batch are those of the batch.
+    /// If `goes_by_rows` returns `true`, the outputs of two pieces of a batch are the outputs of the batch.
     #[test]
     fn pieces_of_a_batch_give_pieces_of_its_outputs() {
         let draws = &mut Random(0x5eed);
@@ -378,7 +382,7 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
                     found.into_elements().doubles().expect("numbers"),
                 ))
             };
-            // Shapes that fit by chance, or not, are known only when rows are there.
+            // Only a run shows whether shapes that depend on the number of rows fit one another.
             let Ok((shape, values)) = run(0, rows) else { continue };
             divided += usize::from(!graph.nodes.is_empty());
             let at = 1 + draws.below(rows - 1);

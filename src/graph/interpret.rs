@@ -157,7 +157,7 @@ impl Graph {
     ) -> Result<(), GraphError> {
         outputs.clear();
         self.check_inputs(inputs)?;
-        let mut made = Made { results: SmallVec::new(), indices: SmallVec::new() };
+        let mut made = NodeResults { results: SmallVec::new(), indices: SmallVec::new() };
         made.results.reserve(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
             let refused = |cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator));
@@ -247,7 +247,7 @@ impl Results {
 }
 
 /// The results of the nodes that were evaluated so far.
-struct Made {
+struct NodeResults {
     results: SmallVec<[Results; 4]>,
     /// The index in `results` of each node's results. Two nodes share an index if one has changed the only result of
     /// the other in place.
@@ -271,7 +271,7 @@ fn view<'t>(
     }
 }
 
-impl Made {
+impl NodeResults {
     /// Evaluates an operator in the memory of its first operand, the only result of the node `of`, which nothing reads
     /// afterwards. Returns `false`, and changes nothing, if the result has another type or another number of elements,
     /// or if the operator can't do it.

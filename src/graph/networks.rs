@@ -51,7 +51,7 @@ impl Window {
     /// Returns the pixels of the image under the window, down or across, for pixel `to` of the result. `size` is the
     /// window's length, and `length` the image's. However large the window is, there are no more pixels than the image
     /// has.
-    fn inside(
+    fn covered_pixels(
         &self,
         axis: usize,
         to: usize,
@@ -103,7 +103,7 @@ impl Pooling {
     }
 }
 
-fn images(x: TensorView<'_>) -> Result<[usize; 4], String> {
+fn image_shape(x: TensorView<'_>) -> Result<[usize; 4], String> {
     x.shape().try_into().map_err(|_| format!("it takes images of four dimensions, not shape {:?}", x.shape()))
 }
 
@@ -118,15 +118,15 @@ pub(super) fn convolve(
     products: &impl Products,
 ) -> Result<Tensor, String> {
     let (x, weights) = (operands[0], operands[1]);
-    let [rows, channels, height, width] = images(x)?;
-    let [filters, seen, down, across] = images(weights)?;
-    if groups == 0 || filters % groups != 0 || seen.checked_mul(groups) != Some(channels) {
+    let [rows, channels, height, width] = image_shape(x)?;
+    let [filters, group_channels, down, across] = image_shape(weights)?;
+    if groups == 0 || filters % groups != 0 || group_channels.checked_mul(groups) != Some(channels) {
         return Err(format!(
-            "{filters} filters of {seen} channels in {groups} groups don't see {channels} channels"
+            "{filters} filters of {group_channels} channels in {groups} groups don't see {channels} channels"
         ));
     }
     let result = [window.result_length(0, height, down)?, window.result_length(1, width, across)?];
-    let (inner, outer) = (room(&[seen, down, across])?, room(&result)?);
+    let (inner, outer) = (room(&[group_channels, down, across])?, room(&result)?);
     let shape = [rows, filters, result[0], result[1]];
     let all = room(&shape)?;
     room(&[inner, outer])?;
@@ -147,7 +147,8 @@ pub(super) fn convolve(
             let images = $x.chunks_exact((channels * height * width).max(1));
             for (image, out) in images.zip(out.chunks_exact_mut((filters * outer).max(1))) {
                 for group in 0..groups {
-                    let image = &image[group * seen * height * width..][..seen * height * width];
+                    let image =
+                        &image[group * group_channels * height * width..][..group_channels * height * width];
                     fill_columns(window, image, &mut columns, ([height, width], [down, across], result));
                     let weights = &$weights[group * of_group * inner..][..of_group * inner];
                     let out = &mut out[group * of_group * outer..][..of_group * outer];
@@ -203,19 +204,19 @@ fn fill_columns<T: Copy + Default>(
 
 /// Combines the pixels under a window into each pixel of the result.
 pub(super) fn pool(pool: &Pool, x: TensorView<'_>) -> Result<Tensor, String> {
-    let [rows, channels, height, width] = images(x)?;
+    let [rows, channels, height, width] = image_shape(x)?;
     let Pool { size, window, how } = pool;
     let result = [window.result_length(0, height, size[0])?, window.result_length(1, width, size[1])?];
     let shape = [rows, channels, result[0], result[1]];
     let all = room(&shape)?;
     let values = x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()))?;
     let mut found = Vec::with_capacity(all);
-    let inside = |axis: usize, to: usize, length: usize| window.inside(axis, to, size[axis], length);
+    let covered = |axis: usize, to: usize, length: usize| window.covered_pixels(axis, to, size[axis], length);
     for image in values.chunks_exact((height * width).max(1)) {
         for (down, across) in (0..result[0]).flat_map(|down| (0..result[1]).map(move |across| (down, across)))
         {
-            let pixels = inside(0, down, height)
-                .flat_map(|row| inside(1, across, width).map(move |column| image[row * width + column]));
+            let pixels = covered(0, down, height)
+                .flat_map(|row| covered(1, across, width).map(move |column| image[row * width + column]));
             found.push(match how {
                 Pooling::Greatest => {
                     pixels.fold(f64::NEG_INFINITY, |most, v| if most.is_nan() || v < most { most } else { v })

@@ -56,7 +56,7 @@ impl Format {
         let start = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
         match &bytes[start..] {
             [] => unknown("the file is empty", "save the model again with the library that trained it"),
-            // JSON and UBJSON models of XGBoost both open with `{`. The marker after it tells UBJSON.
+            // JSON and UBJSON models of XGBoost both open with `{`. The marker after the brace tells UBJSON.
             [b'{', b'i' | b'U' | b'I' | b'l' | b'L' | b'#' | b'$' | b'N', ..] if start == 0 => {
                 Ok(Self::XgboostUbjson)
             }

@@ -33,7 +33,7 @@ pub struct FeatureBins {
 #[derive(Clone, Debug)]
 pub(super) struct BinnedFeature {
     pub(super) feature: u32,
-    /// The bounds of the bins, ascending and distinct. Bin `i` has the values from edge `i - 1` on, below edge `i`.
+    /// The bounds of the bins, ascending and distinct. Bin `i` holds the values below edge `i` that reach edge `i - 1`.
     pub(super) edges: Vec<f64>,
     /// Whether bin `i` is category `i - 1`. The first and the last bin then hold all values that are no category with a
     /// bin of its own.
@@ -138,8 +138,8 @@ impl BinCounts {
             let end = bins.starts.get(column + 1).copied().unwrap_or(bins.counts);
             let of_slice = &self.ranks[start..end];
             match counts.last_mut() {
-                // The last bin of the slice before has the values that reach its last edge, among them those that reach
-                // this slice's first.
+                // The last bin of the slice before holds the values that reach its last edge, and so also the values
+                // that reach this slice's first edge.
                 Some(last) => {
                     *last -= rows - of_slice[0];
                     counts.extend(&of_slice[1..]);
@@ -183,7 +183,7 @@ fn edges(forest: &Forest) -> Vec<BinnedFeature> {
     for (f, of) in edges.iter_mut().enumerate() {
         let Some((ends, rule)) = categories[f] else { continue };
         let names = u32::try_from(forest.features[f].categories.len()).unwrap_or(u32::MAX);
-        // Category `c` has the values from `c` on, below `c + 1`.
+        // Category `c` holds the values below `c + 1` that reach `c`.
         let ends = ends.max(names).min(MOST_CATEGORIES);
         let first = if rule == CategoryRule::Truncated { up(-1.0) } else { 0.0 };
         of.push(first);
@@ -196,7 +196,7 @@ fn edges(forest: &Forest) -> Vec<BinnedFeature> {
         edges.iter_mut().for_each(|edge| *edge += 0.0);
         edges.sort_by(f64::total_cmp);
         edges.dedup();
-        // A feature with numeric splits, too, has bins between numbers.
+        // If a feature has numeric splits as well, its bins lie between numbers.
         let of_categories = categories[feature as usize].is_some_and(|(ends, _)| {
             let names = forest.features[feature as usize].categories.len();
             edges.len() == (ends as usize).max(names).min(MOST_CATEGORIES as usize) + 1

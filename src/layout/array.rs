@@ -1,7 +1,7 @@
 //! `layout(array)`: stores every tree as a full binary tree in level order (Treebeard; SilvanForge, section
 //! 6).
 
-use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, depths};
+use super::{Children, Layout, LayoutError, LayoutKind, PackedForest, PackedNode, Sizes, depths};
 use crate::forest::{Forest, Node};
 
 /// Level order: the children of a tree's node `i` are the tree's nodes `2i + 1` and `2i + 2`.
@@ -78,9 +78,9 @@ impl Layout for Array {
         Ok(sizes)
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<PackedForest, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
-        let mut packed = Packed {
+        let mut packed = PackedForest {
             kind: LayoutKind::Array,
             children: self.children(),
             inside: Vec::new(),

@@ -1,7 +1,9 @@
 //! `layout(depth_first)`: stores only the forest's nodes. Each split is followed by its left child and holds
 //! the address of its right child (nvForest's depth-first layout).
 
-use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, addressable, depths};
+use super::{
+    Children, Layout, LayoutError, LayoutKind, PackedForest, PackedNode, Sizes, addressable, depths,
+};
 use crate::forest::{Forest, Node, passes::padding};
 
 /// Preorder: half of all steps go to the adjacent node.
@@ -40,9 +42,9 @@ impl Layout for DepthFirst {
         Ok(sizes)
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<PackedForest, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
-        let mut packed = Packed {
+        let mut packed = PackedForest {
             kind: self.kind(),
             children: self.children(),
             inside: Vec::new(),

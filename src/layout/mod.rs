@@ -2,7 +2,7 @@
 //!
 //! A [`Layout`] gives every node an address, and its [`Children`] rule says how a walk gets from a node's
 //! address to the addresses of the node's children. Targets know nothing else of a layout. They encode the
-//! [`Packed`] nodes in address order in words of their own and step by the rule, so a layout that fits the
+//! [`PackedForest`] nodes in address order in words of their own and step by the rule, so a layout that fits the
 //! rules needs no line in a target.
 
 mod array;
@@ -50,7 +50,7 @@ pub enum PackedNode {
     },
     /// A tile: splits that one step decides together.
     Tile {
-        /// Start of the tile's splits in [`Packed::inside`].
+        /// Start of the tile's splits in [`PackedForest::inside`].
         first: u32,
         /// How the tile's splits are connected, which implies their number.
         shape: Shape,
@@ -71,7 +71,7 @@ pub enum PackedNode {
 
 /// A forest as a layout stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Packed {
+pub struct PackedForest {
     /// The layout that stores the forest.
     pub kind: LayoutKind,
     /// The rule by which walks step to a child.
@@ -144,7 +144,7 @@ pub trait Layout {
     ///
     /// # Errors
     /// The errors of [`Layout::sizes`].
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<PackedForest, LayoutError>;
 }
 
 /// The questions of a forest, stored as words one after the other. A node refers to a question by the index of
@@ -241,7 +241,7 @@ pub fn tiled(kind: LayoutKind, nodes: u32, tilings: Vec<Tiling>) -> Result<Box<d
     }
 }
 
-impl Packed {
+impl PackedForest {
     /// Returns the distance from a left child to its right sibling if it is the same for every node,
     /// otherwise 1.
     pub fn stride(&self) -> u32 {

@@ -3,7 +3,7 @@
 //! read neighbouring words, at least near the roots.
 
 use super::{
-    Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes,
+    Children, Layout, LayoutError, LayoutKind, PackedForest, PackedNode, Sizes,
     array::{allowed, fill, full},
     depths,
 };
@@ -34,7 +34,7 @@ impl Layout for Reorg {
         Ok(sizes)
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<PackedForest, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
         let trees = order.len();
         let mut nodes = vec![PackedNode::Empty; sizes.total() as usize];
@@ -42,7 +42,7 @@ impl Layout for Reorg {
             fill(forest, *t, least_depth[k], |at| at * trees + k, &mut nodes);
         }
         let trees = trees as u32;
-        Ok(Packed {
+        Ok(PackedForest {
             kind: LayoutKind::Reorg,
             children: self.children(),
             inside: Vec::new(),

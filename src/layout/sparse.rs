@@ -1,7 +1,9 @@
 //! `layout(sparse)`: stores only the forest's nodes. Siblings lie side by side, so a split holds the address
 //! of only one child (Treebeard; SilvanForge, section 6).
 
-use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, addressable, depths};
+use super::{
+    Children, Layout, LayoutError, LayoutKind, PackedForest, PackedNode, Sizes, addressable, depths,
+};
 use crate::forest::{Forest, Node, passes::padding};
 
 /// Breadth first: the nodes of a level are adjacent, so the top of a tree, which every walk reads, is dense.
@@ -33,9 +35,9 @@ impl Layout for Sparse {
         Ok(sizes)
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<PackedForest, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
-        let mut packed = Packed {
+        let mut packed = PackedForest {
             kind: LayoutKind::Sparse,
             children: self.children(),
             inside: Vec::new(),

@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Shape, Sizes, addressable, array::allowed,
+    Children, Layout, LayoutError, LayoutKind, PackedForest, PackedNode, Shape, Sizes, addressable,
+    array::allowed,
 };
 use crate::forest::{Forest, Node, Tree, tiling::Tiling};
 
@@ -123,9 +124,9 @@ impl Layout for TiledArray {
         Ok(sizes)
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<PackedForest, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
-        let mut packed = Packed {
+        let mut packed = PackedForest {
             kind: self.kind(),
             children: self.children(),
             nodes: vec![PackedNode::Empty; sizes.total() as usize],
@@ -205,7 +206,7 @@ impl Layout for TiledSparse {
         Ok(sizes)
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<PackedForest, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
         let (mut tiles, mut leaves, mut splits) = (Vec::new(), Vec::new(), Vec::new());
         // Whether the link of each tile leads to a leaf. Leaves lie after all tiles, so their addresses are
@@ -249,7 +250,7 @@ impl Layout for TiledSparse {
                 *link += first_leaf_address;
             }
         }
-        Ok(Packed {
+        Ok(PackedForest {
             kind: self.kind(),
             children: self.children(),
             nodes: [tiles, leaves].concat(),

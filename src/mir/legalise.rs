@@ -49,7 +49,7 @@ impl Pass {
                     path.pop();
                     if conflicting {
                         let mut buffers = Vec::new();
-                        reduced_into(&body, &mut buffers);
+                        collect_partials(&body, &mut buffers);
                         out.push(Op::Loop(Loop { body, ..l.clone() }));
                         out.extend(self.stages(&buffers, path));
                     } else {
@@ -118,12 +118,12 @@ impl Pass {
 }
 
 /// Collects the partial buffers into which walks in `ops` reduce, each once.
-fn reduced_into(ops: &[Op], buffers: &mut Vec<usize>) {
+fn collect_partials(ops: &[Op], buffers: &mut Vec<usize>) {
     for op in ops {
         match op {
-            Op::Loop(l) => reduced_into(&l.body, buffers),
+            Op::Loop(l) => collect_partials(&l.body, buffers),
             Op::Walk(Walk { into: BufferId::Partial(b), .. }) if !buffers.contains(b) => buffers.push(*b),
-            Op::Cases(c) => c.cases.iter().for_each(|c| reduced_into(&c.body, buffers)),
+            Op::Cases(c) => c.cases.iter().for_each(|c| collect_partials(&c.body, buffers)),
             Op::Walk(_) | Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {}
         }
     }

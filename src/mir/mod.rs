@@ -3,8 +3,8 @@
 //!
 //! [`LoopNest::build`] turns a schedule's loops into statements. A `reduce` among them stands for an atomic
 //! addition, which is right whatever runs in parallel. [`LoopNest::legalise`] replaces each `reduce` with plain
-//! additions. A *conflicting* loop is a parallel loop over trees around a reduce. It gets private partial
-//! sums, and stages at the end of the loop add them up (SilvanForge, section 5; the reduction draft, section 4).
+//! additions. A *conflicting* loop, a parallel loop over trees around a reduce, gets private partial sums,
+//! and stages at the end of the loop add these sums up (SilvanForge, section 5; the reduction draft, section 4).
 
 mod build;
 mod legalise;
@@ -13,7 +13,7 @@ mod text;
 mod visits;
 
 pub(crate) use fangorn_ir::{Dim, Extents, Size, Target};
-pub use specialize::{SharedCodeReason, Unspecialized};
+pub use specialize::{SharedCodeReason, UnspecializedLoop};
 pub use visits::Visit;
 
 use crate::schedule::{Evaluation, GpuDim, IndexVar, ReduceMarks};
@@ -65,8 +65,8 @@ pub struct Walk {
     pub likely: Option<u32>,
     /// How a tree finds the leaf of a row.
     pub evaluate: Evaluation,
-    /// Whether `unroll` means a counted loop that reads each tree's depth from a table. It does if the nest
-    /// has more groups of trees than a kernel may have code for.
+    /// Whether `unroll` means a counted loop that reads each tree's depth from a table, because the nest has
+    /// more groups of trees than a kernel may have code for.
     pub table: bool,
     /// The buffer to which the leaf values are added. A partial buffer knows the loops that own its copy
     /// dimensions.
@@ -137,7 +137,7 @@ pub struct Reduce {
     pub buffer: usize,
     /// The copy dimension that the stage adds up.
     pub dimension: usize,
-    /// Whether the sum goes into the result. It does for the outermost dimension that a stage adds up. For
+    /// Whether the sum goes into the result, as it does for the outermost dimension that a stage adds up. For
     /// any other dimension the sum goes into copy 0 of that dimension.
     pub last: bool,
     /// Whether the stage adds to the result with an atomic operation.

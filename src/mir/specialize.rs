@@ -10,7 +10,7 @@ use crate::schedule::{Bound, Size};
 
 /// A loop that is marked `specialize` and stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Unspecialized {
+pub struct UnspecializedLoop {
     /// The loop's name.
     pub name: String,
     /// Why the loop stays as it is.
@@ -47,7 +47,7 @@ impl LoopNest {
         threads: u32,
         most: usize,
         differ: impl Fn(&Walk, &[u32]) -> K,
-    ) -> (Self, Vec<Unspecialized>) {
+    ) -> (Self, Vec<UnspecializedLoop>) {
         let mut nest = self.clone();
         let mut left = Vec::new();
         while let Some(path) = marked(&nest.body) {
@@ -64,7 +64,7 @@ impl LoopNest {
                 Dim::Tree => None,
             };
             if let Some(why) = why {
-                left.push(Unspecialized { name, why });
+                left.push(UnspecializedLoop { name, why });
                 continue;
             }
             let Some(stride) = stride else { continue };
@@ -76,7 +76,7 @@ impl LoopNest {
             }
             let Some(groups) = groups.filter(|g| all - inside + inside * g.len() <= most) else {
                 read_from_table(&mut loop_at(&mut nest.body, &path).body);
-                left.push(Unspecialized { name, why: SharedCodeReason::Table });
+                left.push(UnspecializedLoop { name, why: SharedCodeReason::Table });
                 continue;
             };
             let start = fixed(&loop_at(&mut nest.body, &path).var.start, at).unwrap_or(0);

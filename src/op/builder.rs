@@ -77,7 +77,7 @@ impl ForestOpBuilder {
         self
     }
 
-    /// Makes the operator. It compiles for a device when it is first used there.
+    /// Makes the operator, which compiles for a device when a call first uses the operator there.
     ///
     /// # Errors
     /// The forest does not verify, the schedule's directives contradict each other, [`FixedPoint`] can't hold

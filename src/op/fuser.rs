@@ -1,8 +1,8 @@
 //! A fuser for burn's fusion: elementwise operations after a forest run in the forest's kernel.
 //!
 //! burn's fusion records operations and asks fusers which operations they can take together. This fuser takes
-//! a forest and the elementwise operations after it. It sees the forest as a number, which [`known`] resolves
-//! when the operations run. Whether the forest's kernel can take the operations depends on its schedule and
+//! a forest and the elementwise operations after it. It sees the forest as a number, which [`find_forest`]
+//! resolves when the operations run. Whether the forest's kernel can take the operations depends on its schedule and
 //! on the device. If it can't, the forest runs by itself, and the operations run as burn would run them.
 
 use std::{
@@ -71,7 +71,7 @@ fn forests() -> &'static Mutex<HashMap<u64, Weak<ForestOp>>> {
     FORESTS.get_or_init(Mutex::default)
 }
 
-/// Returns the number that stands for a forest. The forest is found by it as long as it exists.
+/// Returns the number that stands for a forest. [`find_forest`] finds the forest as long as it exists.
 pub(super) fn number(op: &Arc<ForestOp>) -> u64 {
     *op.number.get_or_init(|| {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -84,7 +84,7 @@ pub(super) fn number(op: &Arc<ForestOp>) -> u64 {
     })
 }
 
-fn known(number: u64) -> Option<Arc<ForestOp>> {
+fn find_forest(number: u64) -> Option<Arc<ForestOp>> {
     forests().lock().unwrap_or_else(PoisonError::into_inner).get(&number).and_then(Weak::upgrade)
 }
 
@@ -143,7 +143,7 @@ impl OperationFuser<CubeOptimization> for Fuser {
             return;
         }
         match (&self.forest, operation) {
-            (None, OperationIr::Custom(op)) if emitted(op).is_some() => {
+            (None, OperationIr::Custom(op)) if emit_function(op).is_some() => {
                 let value = self.fused.output_unhandled(&op.outputs[0]);
                 self.forest = Some((op.clone(), value));
             }
@@ -200,8 +200,9 @@ impl OperationFuser<CubeOptimization> for Fuser {
     }
 }
 
-/// Returns what a recorded operation writes, as a function of the forest, if it is one of ours.
-fn emitted(op: &CustomOpIr) -> Option<fn(&ForestOp) -> Emit> {
+/// Returns the function from a forest to the results that a recorded operation writes. Returns `None` for an operation
+/// that no forest has recorded.
+fn emit_function(op: &CustomOpIr) -> Option<fn(&ForestOp) -> Emit> {
     match (&op.id[..], op.inputs.len(), op.outputs.len(), op.scalars.len()) {
         ("forest_margins", 2, 1, 1) => Some(|_| Emit::Margins),
         ("forest_values", 2, 1, 1) => Some(|op| Emit::Values(op.forest().transform)),
@@ -243,8 +244,8 @@ impl FusedOperation for FusedForest {
         context: &mut Context<CubeFusionHandle>,
         fallback: &dyn Fn(usize) -> Box<dyn FallbackOperation>,
     ) {
-        if !self.together(context) {
-            self.one_by_one(context, &*fallback(0));
+        if !self.run_fused(context) {
+            self.run_one_by_one(context, &*fallback(0));
         }
     }
 
@@ -268,7 +269,7 @@ impl FusedOperation for FusedForest {
 impl FusedForest {
     /// Runs forest and operations in one launch of the forest's kernel. Returns `false`, and does nothing, if
     /// the kernel can't take the operations.
-    fn together(&self, context: &mut Context<CubeFusionHandle>) -> bool {
+    fn run_fused(&self, context: &mut Context<CubeFusionHandle>) -> bool {
         let State { op, value, fused, .. } = &self.state;
         let Some((forest, emit)) = self.forest(context) else { return false };
         let input = |i: usize| {
@@ -314,12 +315,12 @@ impl FusedForest {
     }
 
     /// Runs the forest by itself, and then the operations.
-    fn one_by_one(&self, context: &mut Context<CubeFusionHandle>, forest: &dyn FallbackOperation) {
+    fn run_one_by_one(&self, context: &mut Context<CubeFusionHandle>, forest: &dyn FallbackOperation) {
         forest.run(context);
         self.drop_tensors(context);
         let launcher = FuseTraceLauncher::new(&self.state.alone, &ElemwiseRunner);
         if let Err(error) = launcher.launch(&self.device.client(), &self.device, context) {
-            panic!("operations behind a forest: {error:?}");
+            panic!("operations after a forest: {error:?}");
         }
     }
 
@@ -334,8 +335,8 @@ impl FusedForest {
     fn forest(&self, context: &Context<CubeFusionHandle>) -> Option<(Arc<ForestOp>, Emit)> {
         let ScalarIr::UInt(value) = self.state.op.scalars.first()? else { return None };
         let ScalarIr::UInt(number) = context.scalars.get(&ScalarId { value: *value })? else { return None };
-        let forest = known(*number)?;
-        let emit = emitted(&self.state.op)?(&forest);
+        let forest = find_forest(*number)?;
+        let emit = emit_function(&self.state.op)?(&forest);
         Some((forest, emit))
     }
 }

@@ -94,7 +94,7 @@ fn narrow(ops: &mut [Op], depth: usize, most: u32, notes: &mut Vec<Note>) {
                 }
                 notes.push(Note {
                     directive: format!("interleave({})", lanes.name),
-                    instead: format!(
+                    fallback: format!(
                         "{count} walks at once, at most {most} in this kernel; they go in groups of {most}"
                     ),
                 });
@@ -150,7 +150,7 @@ fn roll(ops: &mut [Op], at: Extents, times: u32, most: u32, taken: &mut u32, not
                         l.unrolled = false;
                         notes.push(Note {
                             directive: format!("unroll({})", l.var.name),
-                            instead: format!(
+                            fallback: format!(
                                 "the kernel would hold {walks} walks, at most {most} on this GPU; it stays a loop"
                             ),
                         });

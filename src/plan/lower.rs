@@ -12,8 +12,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     forest::{self, Aggregate, Forest, Predicate, Profile, passes::Depths},
-    layout::{self, Layout, LayoutKind, Packed, Sizes},
-    mir::{self, LoopNest, SharedCodeReason, Unspecialized},
+    layout::{self, Layout, LayoutKind, PackedForest, Sizes},
+    mir::{self, LoopNest, SharedCodeReason, UnspecializedLoop},
     ranks::{Ranks, Width},
     schedule::{Device, Directive, Evaluation, FewRows, Schedule},
     sum::Contract,
@@ -45,12 +45,12 @@ impl Request {
 /// A forest compiled down to LIR, with each stage on the way. Lowering verifies the plan and the packed nodes
 /// before it returns one, so targets rely on this: walks stay inside the packed nodes and end in leaves.
 #[derive(Clone, Debug)]
-pub struct Lowered {
+pub struct LoweredForest {
     notes: Vec<Note>,
     order: Vec<u32>,
     loops: LoopNest,
     legal: LoopNest,
-    packed: Packed,
+    packed: PackedForest,
     plan: TargetPlan,
     ranks: Option<Arc<Ranks>>,
     rows: RowType,
@@ -64,16 +64,16 @@ pub struct Note {
     /// The directive, such as `cache(b0)`.
     pub directive: String,
     /// What was done instead, and why.
-    pub instead: String,
+    pub fallback: String,
 }
 
 impl std::fmt::Display for Note {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.directive, self.instead)
+        write!(f, "{}: {}", self.directive, self.fallback)
     }
 }
 
-impl Lowered {
+impl LoweredForest {
     /// Returns a note on each directive that was not carried out as written.
     pub fn notes(&self) -> &[Note] {
         &self.notes
@@ -101,7 +101,7 @@ impl Lowered {
     }
 
     /// Returns the nodes as the layout stores them.
-    pub fn packed(&self) -> &Packed {
+    pub fn packed(&self) -> &PackedForest {
         &self.packed
     }
 
@@ -146,7 +146,7 @@ impl Lowered {
 
     /// Returns the forest that is walked: the forest on ranks if the schedule ranks rows, and `forest`
     /// otherwise. `forest` must be the one that was lowered.
-    pub fn walked<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
+    pub fn walked_forest<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
         self.ranks.as_ref().map_or(forest, |ranks| ranks.forest())
     }
 }
@@ -156,7 +156,7 @@ impl Lowered {
 /// # Errors
 /// The forest does not [verify](Forest::verify), the layout can't hold it, or the device can't carry out the
 /// schedule. The error names the remedy.
-pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
+pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<LoweredForest> {
     lower_with(forest, schedule, request, None)
 }
 
@@ -169,7 +169,7 @@ pub fn lower_with(
     schedule: &Schedule,
     request: Request,
     profile: Option<&Profile>,
-) -> Result<Lowered> {
+) -> Result<LoweredForest> {
     forest.verify()?;
     lower_verified(forest, schedule, request, profile)
 }
@@ -180,11 +180,11 @@ pub(crate) fn lower_verified(
     schedule: &Schedule,
     request: Request,
     profile: Option<&Profile>,
-) -> Result<Lowered> {
+) -> Result<LoweredForest> {
     let visits = visits(forest, profile)?;
     let ranks = ranks(forest, schedule)?;
-    let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
-    let Unpacked { notes, order, loops, legal, layout, least, mut plan } =
+    let (forest, inner) = rank_inputs(forest, request, ranks.as_ref());
+    let PlanDraft { notes, order, loops, legal, layout, min_depths, mut plan } =
         settle(forest, schedule, inner, visits)?;
     // A kernel can turn values into ranks while it fills the row cache, but only if the cache holds every
     // column of ranks, not the columns of a group of trees. The forest on ranks reads each of its columns, so
@@ -196,11 +196,11 @@ pub(crate) fn lower_verified(
     {
         plan.own.ranks_from = Some(request.rows);
     }
-    let packed = layout.pack(forest, &order, &least)?;
+    let packed = layout.pack(forest, &order, &min_depths)?;
     packed.verify().map_err(Error::Internal)?;
     let few_rows = schedule.few_rows_by();
     let ranks = ranks.map(Arc::new);
-    Ok(Lowered { notes, order, loops, legal, packed, plan, ranks, rows: request.rows, few_rows })
+    Ok(LoweredForest { notes, order, loops, legal, packed, plan, ranks, rows: request.rows, few_rows })
 }
 
 /// Returns a profile's visits by leaf slot. They also hold for the forest of ranks, which has the same slots.
@@ -216,7 +216,7 @@ fn ranks(forest: &Forest, schedule: &Schedule) -> Result<Option<Ranks>> {
 }
 
 /// Returns the forest that walks go through, and the request with the type of its rows.
-fn on_ranks<'a>(forest: &'a Forest, request: Request, ranks: Option<&'a Ranks>) -> (&'a Forest, Request) {
+fn rank_inputs<'a>(forest: &'a Forest, request: Request, ranks: Option<&'a Ranks>) -> (&'a Forest, Request) {
     let Some(ranks) = ranks else { return (forest, request) };
     let rows = match ranks.width() {
         Width::U8 => RowType::U8,
@@ -246,18 +246,18 @@ pub fn check_with(
     forest.verify()?;
     let visits = visits(forest, profile)?;
     let ranks = ranks(forest, schedule)?;
-    let (forest, request) = on_ranks(forest, request, ranks.as_ref());
+    let (forest, request) = rank_inputs(forest, request, ranks.as_ref());
     settle(forest, schedule, request, visits).map(drop)
 }
 
-/// A lowered forest without the nodes in memory.
-struct Unpacked {
+/// A lowered forest before its nodes are laid out in memory.
+struct PlanDraft {
     notes: Vec<Note>,
     order: Vec<u32>,
     loops: LoopNest,
     legal: LoopNest,
     layout: Box<dyn Layout>,
-    least: Vec<u32>,
+    min_depths: Vec<u32>,
     plan: TargetPlan,
 }
 
@@ -266,7 +266,7 @@ fn settle(
     schedule: &Schedule,
     request: Request,
     visits: Option<&[u64]>,
-) -> Result<Unpacked> {
+) -> Result<PlanDraft> {
     let (target, most) = match request.device {
         Device::Cpu => (Target::Cpu, budget::MOST_CPU_WALKS),
         Device::Gpu(gpu) => (Target::Cube, gpu.code.siblings as usize),
@@ -282,7 +282,7 @@ fn settle(
         }
         Target::Cube if likely => notes.push(Note {
             directive: "peelWalk(…, %)".into(),
-            instead: "a unit's walk tests for its leaf at each step anyway, in a loop".into(),
+            fallback: "a unit's walk tests for its leaf at each step anyway, in a loop".into(),
         }),
         Target::Cpu | Target::Cube => {}
     }
@@ -296,7 +296,7 @@ fn settle(
         (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)), likely)
     };
     let (mut loops, left) = loops.specialize(count, request.threads, most, code);
-    for Unspecialized { name, why } in left {
+    for UnspecializedLoop { name, why } in left {
         let instead = match why {
             SharedCodeReason::Table => format!(
                 "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
@@ -311,23 +311,23 @@ fn settle(
                     .to_owned()
             }
         };
-        let note = Note { directive: format!("specialize({name})"), instead };
+        let note = Note { directive: format!("specialize({name})"), fallback: instead };
         // A loop that the nest holds several times has one name, and one note is enough.
         if !notes.contains(&note) {
             notes.push(note);
         }
     }
-    let questions = asks_more(forest);
+    let questions = has_questions(forest);
     let few = schedule.directives.iter().rev().find(|d| matches!(d, Directive::FewRows { .. }));
     if let (Target::Cube, Some(few)) = (target, few) {
         let instead = "a cube's units walk trees, however few rows there are".into();
-        notes.push(Note { directive: few.to_string(), instead });
+        notes.push(Note { directive: few.to_string(), fallback: instead });
     }
-    if let Some(instead) = not_blended(target, request.rows)
+    if let Some(instead) = blend_obstacle(target, request.rows)
         && schedule.blends()
     {
         unblend(&mut loops.body);
-        notes.push(Note { directive: "evaluate(…, blend)".into(), instead: instead.into() });
+        notes.push(Note { directive: "evaluate(…, blend)".into(), fallback: instead.into() });
     }
     if let Device::Gpu(gpu) = request.device {
         notes.extend(budget::within(&mut loops, count, request.threads, gpu.code, questions));
@@ -344,7 +344,7 @@ fn settle(
         Some((nodes, tilings)) => layout::tiled(kind, nodes, tilings)?,
         None => layout::layout(kind),
     };
-    let Walks { walks, least, sizes, notes: more } =
+    let Walks { walks, min_depths, sizes, notes: more } =
         walks(forest, &*layout, &trees, &loops, request, questions)?;
     notes.extend(more);
     let start = BuilderInputs { walks, notes, trees: count, threads: request.threads };
@@ -353,22 +353,22 @@ fn settle(
             let plan = empty(forest, &*layout, request, questions, cpu::Head::default());
             let mut builder = Builder::new(plan, start);
             builder.cpu(&legal);
-            let (plan, notes) = builder.verified()?;
+            let (plan, notes) = builder.finish()?;
             (TargetPlan::Cpu(plan), notes)
         }
         Device::Gpu(gpu) => {
             let plan = empty(forest, &*layout, request, questions, cube::Head::new(layout.children()));
             let mut builder = Builder::new(plan, start);
             builder.cube(&legal, forest, &order, &sizes, gpu);
-            let (plan, notes) = builder.verified()?;
+            let (plan, notes) = builder.finish()?;
             (TargetPlan::Cube(plan), notes)
         }
     };
-    Ok(Unpacked { notes, order, loops, legal, layout, least, plan })
+    Ok(PlanDraft { notes, order, loops, legal, layout, min_depths, plan })
 }
 
 /// Returns why a plan can't blend and what is done instead, or `None` if it can.
-fn not_blended(target: Target, rows: RowType) -> Option<&'static str> {
+fn blend_obstacle(target: Target, rows: RowType) -> Option<&'static str> {
     match (target, rows) {
         (Target::Cube, _) => Some("a cube's units walk trees, each for rows of its own"),
         (Target::Cpu, RowType::U8) => None,
@@ -402,7 +402,7 @@ pub(super) struct Steps {
 struct Walks {
     walks: Vec<Steps>,
     /// The least depth that each tree's leaves must have, by position.
-    least: Vec<u32>,
+    min_depths: Vec<u32>,
     sizes: Sizes,
     notes: Vec<Note>,
 }
@@ -444,7 +444,7 @@ fn walks(
         if taken < wanted {
             notes.push(Note {
                 directive: if unrolled < peeled { "peelWalk" } else { "unrollWalk" }.into(),
-                instead: format!(
+                fallback: format!(
                     "{wanted} straight-line steps in each of {count} walks are more than a kernel may hold; {taken} are, the rest \
                      is a loop"
                 ),
@@ -454,7 +454,7 @@ fn walks(
         let counted = walk.unroll == Some(None) && (walk.table || taken < wanted);
         steps.push((taken, counted));
     }
-    let mut least: Vec<u32> = trees
+    let mut min_depths: Vec<u32> = trees
         .depths
         .iter()
         .zip(&trees.padded)
@@ -464,12 +464,12 @@ fn walks(
         for ((n, counted), visited) in steps.iter().zip(&visited) {
             for k in visited {
                 let own = if *counted { trees.depths[*k as usize].deepest } else { 0 };
-                let least = &mut least[*k as usize];
-                *least = (*least).max(*n).max(own);
+                let min_depth = &mut min_depths[*k as usize];
+                *min_depth = (*min_depth).max(*n).max(own);
             }
         }
     }
-    let sizes = layout.sizes(forest, order, &least)?;
+    let sizes = layout.sizes(forest, order, &min_depths)?;
     let mut walks = Vec::with_capacity(steps.len());
     for (((n, counted), visited), (walk, _)) in steps.iter().zip(&visited).zip(&occurrences) {
         let complete = visited.iter().all(|k| sizes.depths[*k as usize] <= *n);
@@ -482,11 +482,11 @@ fn walks(
         let tested = likely.map_or(0, |percent| trees.likely(visited, percent).saturating_sub(*n));
         walks.push(Steps { plain: *n, tested, rest });
     }
-    Ok(Walks { walks, least, sizes, notes })
+    Ok(Walks { walks, min_depths, sizes, notes })
 }
 
 /// Whether some predicate is neither `Less` nor `Always`.
-fn asks_more(forest: &Forest) -> bool {
+fn has_questions(forest: &Forest) -> bool {
     let asks = |n: &forest::Node| match n {
         forest::Node::Split { predicate, .. } => {
             !matches!(predicate, Predicate::Less { .. } | Predicate::Always)
@@ -553,14 +553,14 @@ impl<D: Dialect> Builder<D> {
         Self { plan, notes, next_walk: 0, trees, threads, walks }
     }
 
-    /// Returns the plan after verifying it, and the notes on it.
-    fn verified(self) -> Result<(Plan<D>, Vec<Note>)> {
+    /// Verifies the plan, and returns it with the notes on it.
+    fn finish(self) -> Result<(Plan<D>, Vec<Note>)> {
         self.plan.verify().map_err(Error::Internal)?;
         Ok((self.plan, self.notes))
     }
 
     pub(super) fn note(&mut self, directive: impl Into<String>, instead: impl Into<String>) {
-        let note = Note { directive: directive.into(), instead: instead.into() };
+        let note = Note { directive: directive.into(), fallback: instead.into() };
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }

@@ -15,15 +15,15 @@ pub use fangorn_ir::{
 pub(crate) use fangorn_ir::{Dim, Extents, GpuDim, Size};
 
 pub use crate::{
-    layout::{LayoutError, Packed, PackedNode, Shape},
-    mir::{LoopNest, Mode, SharedCodeReason, Unspecialized, Visit},
+    layout::{LayoutError, PackedForest, PackedNode, Shape},
+    mir::{LoopNest, Mode, SharedCodeReason, UnspecializedLoop, Visit},
 };
 pub(crate) use lower::lower_verified;
-pub use lower::{Lowered, Note, Request, check, check_with, lower, lower_with};
+pub use lower::{LoweredForest, Note, Request, check, check_with, lower, lower_with};
 #[cfg(feature = "cube")]
 pub(crate) use to_cube::group_columns;
 
-/// The types of the loop nests of [`Lowered::loops`] and [`Lowered::legal`].
+/// The types of the loop nests of [`LoweredForest::loops`] and [`LoweredForest::legal`].
 pub mod nest {
     pub use crate::mir::{BufferId, Case, Cases, Loop, Op, Partial, Private, Reduce, Walk};
 }

@@ -67,8 +67,8 @@ impl Builder<Cpu> {
                 }
                 mir::Op::Cases(cases) => {
                     let mut case = |c: &mir::Case| (c.end, self.cpu_ops(nest, &c.body, depth, None));
-                    let cases_of = cases.cases.iter().map(&mut case).collect();
-                    out.push(Op::Cases { register: cases.depth as u32, cases: cases_of });
+                    let lowered_cases = cases.cases.iter().map(&mut case).collect();
+                    out.push(Op::Cases { register: cases.depth as u32, cases: lowered_cases });
                 }
                 mir::Op::CacheRows => {
                     out.push(Op::Own(Statement::CacheRows { rows: touched_rows.unwrap_or(u32::MAX) }));

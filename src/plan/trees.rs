@@ -148,7 +148,7 @@ fn tilings(
         }
         (Tiler::Hybrid, None) => {
             let instead = "no profile says which leaves rows come to, so no tree is known to be biased; all tiles are uniform";
-            notes.push(Note { directive: format!("tileNodes({nodes}, hybrid)"), instead: instead.into() });
+            notes.push(Note { directive: format!("tileNodes({nodes}, hybrid)"), fallback: instead.into() });
             return Ok(trees.map(uniform).collect());
         }
     };

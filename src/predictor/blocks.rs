@@ -1,5 +1,5 @@
-//! Predicts rows that memory does not hold in a form that a predictor reads. They are written row block by row block
-//! into a buffer, which fits a core's cache if a row has at most 1024 `f32` columns.
+//! Predicts rows that memory does not hold in a form that a predictor reads. Each row block is written into a buffer,
+//! which fits a core's cache if a row has at most 1024 `f32` columns.
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ pub(super) trait BlockSource<T>: Sync {
 
 impl Predictor {
     /// Calls `predict` on each row block, and returns `width` results for each row.
-    pub(super) fn in_blocks<T: Row, R: Clone + Default + Send>(
+    pub(super) fn predict_in_blocks<T: Row, R: Clone + Default + Send>(
         &self,
         source: &impl BlockSource<T>,
         width: usize,
@@ -53,8 +53,8 @@ impl Predictor {
         if out.is_empty() {
             return Ok(out);
         }
-        let of_cache = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
-        let block = of_cache.clamp(ROW_BLOCK, MOST_ROWS).min(count);
+        let cache_rows = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
+        let block = cache_rows.clamp(ROW_BLOCK, MOST_ROWS).min(count);
         let strides = source.strides(block, self.plans.of(block).ranks_rows());
         let length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
         let buffer = || source.buffer(length);
@@ -65,13 +65,13 @@ impl Predictor {
             source.clear(rows, strides, buffer);
             Ok(())
         };
-        let of_block = block * width;
+        let block_results = block * width;
         let several = self.plans.large().threads() > 1 && count > block;
         self.on_threads(count, &mut || match several {
-            true => parallel::try_each_chunk_with(&mut out, of_block, &buffer, &run),
+            true => parallel::try_each_chunk_with(&mut out, block_results, &buffer, &run),
             false => {
                 let mut buffer = buffer();
-                out.chunks_mut(of_block).enumerate().try_for_each(|(at, out)| run(&mut buffer, at, out))
+                out.chunks_mut(block_results).enumerate().try_for_each(|(at, out)| run(&mut buffer, at, out))
             }
         })?;
         Ok(out)

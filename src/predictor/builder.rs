@@ -1,14 +1,14 @@
-//! Compiles a [`Predictor`]: options, plans by batch, and the self-check before it serves.
+//! Compiles a [`Predictor`]: options, plans for sizes of batches, and the self-check before it serves.
 
 use std::sync::Arc;
 
 use super::{Predictor, RowTypes};
 use crate::{
     check::{Check, Difference, SelfCheck, Strictness, Warning},
-    cpu::{Engines, Plans, Program, SchedulePrograms, Summing},
+    cpu::{Engines, Plans, Program, SchedulePrograms, SumMethod},
     error::{Error, Result},
     forest::{CompareType, Forest, Profile},
-    plan::{Lowered, Request, lower_verified},
+    plan::{LoweredForest, Request, lower_verified},
     schedule::{BatchSchedules, Preset, Schedule},
     sum::Contract,
 };
@@ -222,7 +222,7 @@ impl<'f> PredictorBuilder<'f> {
             || self.pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
         let threads = self.threads.unwrap_or_else(of_pool).clamp(1, 1 << 16) as u32;
         let request = Request { threads, sum: self.sum, ..Request::cpu() };
-        let program = |lowered: &Lowered| {
+        let program = |lowered: &LoweredForest| {
             let program = Program::of_verified(forest, lowered, threads, self.engines)?;
             Ok::<_, Error>(match self.types {
                 RowTypes::Both => program.with_doubles(forest, lowered),
@@ -259,7 +259,7 @@ impl<'f> PredictorBuilder<'f> {
         Ok(Predictor {
             plans,
             sum: self.sum,
-            summing: Summing::new(self.sum, forest, ordered)?,
+            summing: SumMethod::new(self.sum, forest, ordered)?,
             leaf_width: forest.leaf_width(),
             scale: forest.scale.0 as f32,
             transform: forest.transform,

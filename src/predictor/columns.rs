@@ -112,8 +112,8 @@ impl Predictor {
         let source = Columns::new(columns)?;
         let in_doubles = self.compare == CompareType::F64;
         match in_doubles && !columns.iter().all(Column::holds_singles) {
-            true => self.in_blocks(&source, width, doubles),
-            false => self.in_blocks(&source, width, singles),
+            true => self.predict_in_blocks(&source, width, doubles),
+            false => self.predict_in_blocks(&source, width, singles),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     check::{self, Check, Difference, SelfCheck, Warning},
-    cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, Summing, TraceEntry, prefer_large_pages},
+    cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, SumMethod, TraceEntry, prefer_large_pages},
     error::{Error, Result},
     forest::{CompareType, Forest, Transform},
     parallel,
@@ -44,7 +44,7 @@ pub struct Predictor {
     /// program, with the same loops on values.
     plans: Plans,
     sum: Contract,
-    summing: Summing,
+    summing: SumMethod,
     leaf_width: usize,
     scale: f32,
     transform: Transform,

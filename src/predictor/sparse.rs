@@ -79,7 +79,9 @@ impl Predictor {
         rows: &SparseMatrix<T>,
         absent: T,
     ) -> Result<Vec<f32>> {
-        self.in_blocks(&SparseRows { rows, absent }, self.width(), |block, out| self.values_into(block, out))
+        self.predict_in_blocks(&SparseRows { rows, absent }, self.width(), |block, out| {
+            self.values_into(block, out)
+        })
     }
 
     /// Returns the margins of sparse rows, `rows x outputs`. The arguments are those of
@@ -93,6 +95,8 @@ impl Predictor {
         absent: T,
     ) -> Result<Vec<f32>> {
         let outputs = self.plans.large().outputs();
-        self.in_blocks(&SparseRows { rows, absent }, outputs, |block, out| self.margins_into(block, out))
+        self.predict_in_blocks(&SparseRows { rows, absent }, outputs, |block, out| {
+            self.margins_into(block, out)
+        })
     }
 }

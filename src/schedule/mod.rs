@@ -499,7 +499,7 @@ impl Schedule {
     }
 
     /// Returns the engine for a few rows that the schedule's last `fewRows` chooses. Without `fewRows`, it is
-    /// [`FewRows::Rows`] if the schedule chooses a layout or how walks step, because a few rows are then walked so,
+    /// [`FewRows::Rows`] if the schedule chooses a layout or how walks step, so that the choice applies to a few rows,
     /// too. Otherwise it is [`FewRows::Auto`].
     pub fn few_rows_by(&self) -> FewRows {
         let named = self.directives.iter().rev().find_map(|d| match d {

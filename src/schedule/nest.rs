@@ -175,7 +175,7 @@ impl Schedule {
     /// # Errors
     /// Returns the first directive that can't be applied, with the remedy.
     pub fn nest(&self) -> Result<Nest, ScheduleError> {
-        let mut building = Building::new();
+        let mut building = NestBuilder::new();
         for (i, directive) in self.directives.iter().enumerate() {
             let wrong = |remedy: String| ScheduleError::new(i, directive, remedy);
             building.apply(directive).map_err(wrong)?;
@@ -216,7 +216,7 @@ fn terms(size: &Size) -> usize {
     }
 }
 
-struct Building {
+struct NestBuilder {
     vars: Vec<Var>,
     nodes: Vec<Node>,
     roots: Vec<usize>,
@@ -239,7 +239,7 @@ fn at_least_one(size: &Size) -> Result<(), String> {
     }
 }
 
-impl Building {
+impl NestBuilder {
     fn new() -> Self {
         let mut b = Self { vars: Vec::new(), nodes: Vec::new(), roots: Vec::new() };
         let zero = || Size::Const(0);

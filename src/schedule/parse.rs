@@ -1,7 +1,7 @@
 //! Reads the text form of a schedule.
 //!
 //! The form has one directive a line: `name(argument, …)`. Listings in the papers can be read unchanged. They
-//! have a line number before a directive, a semicolon after it, `schedule.Tile(…)` with braces around the
+//! put a line number before a directive, a semicolon after it, `schedule.Tile(…)` with braces around the
 //! arguments, declarations of index variables (which have no effect), and their own names for sizes.
 
 use super::{
@@ -157,8 +157,8 @@ fn index_variables(declared: &str) -> ParseResult<'_, ()> {
     }
 }
 
-/// Reads `batch = schedule.GetBatchIndex();` or `tree = schedule.GetTreeIndex();`. It has no effect: the two
-/// variables have these names already.
+/// Reads `batch = schedule.GetBatchIndex();` or `tree = schedule.GetTreeIndex();`, which has no effect: the
+/// two variables have these names already.
 fn given_variable(declared: &str) -> ParseResult<'_, ()> {
     let statement = declared.trim_end_matches([';', ' ', '\t']);
     match statement.split_once('=').map(|(name, of)| (name.trim(), of.trim())) {

@@ -6,7 +6,7 @@ use cubecl::client::Client;
 use fangorn::{
     Error, Forest,
     cube::Executable,
-    plan::{Emit, Lowered, Request, lower_with},
+    plan::{Emit, LoweredForest, Request, lower_with},
     schedule::{Extents, GpuDim},
     sum::Contract,
 };
@@ -119,7 +119,7 @@ pub fn words(
 /// Each visit by the worker, and at the time, that the nest prescribes.
 fn follows(
     case: &Case,
-    lowered: &Lowered,
+    lowered: &LoweredForest,
     exe: &Executable,
     batch: u32,
     found: &[u32],

@@ -15,7 +15,7 @@ use fangorn::{
     Error, Forest, Predictor,
     cpu::{Rank, Ranker, Rows},
     forest::{Aggregate, Targets, reference},
-    plan::{Lowered, Request},
+    plan::{LoweredForest, Request},
     ranks::{Ranks, Width},
     schedule::Device,
     sum::{Contract, FixedPoint},
@@ -30,7 +30,7 @@ pub fn request(device: Device, threads: u32) -> Request {
 }
 
 /// The rows as they are walked: ranks, where the schedule wants them.
-pub fn walked_rows(case: &Case, lowered: &Lowered) -> Vec<Vec<f32>> {
+pub fn walked_rows(case: &Case, lowered: &LoweredForest) -> Vec<Vec<f32>> {
     fn ranked<R: Rank>(ranks: &Ranks, row: &[f32]) -> Vec<f32> {
         let mut out = vec![R::default(); ranks.columns().len()];
         Ranker::new(ranks).rank(&Rows::new(row, row.len()).unwrap(), &mut out).unwrap();

@@ -3,13 +3,13 @@
 use fangorn::{
     Forest,
     forest::{Side, reference},
-    plan::{Packed, PackedNode, Remainder},
+    plan::{PackedForest, PackedNode, Remainder},
 };
 
 /// The slot where a walk of the tree at `position` ends, which takes `steps` without a test for a leaf, and then the rest.
 pub fn end(
     forest: &Forest,
-    packed: &Packed,
+    packed: &PackedForest,
     position: usize,
     row: &[f32],
     (steps, rest): (u32, Remainder),

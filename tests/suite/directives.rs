@@ -11,7 +11,7 @@ use fangorn::{
     cpu::{Program, Rows},
     forest::{Node, Tree},
     plan::{
-        Dialect, Lowered, Map, Op, PackedNode, Plan, Remainder, Request, Walk,
+        Dialect, LoweredForest, Map, Op, PackedNode, Plan, Remainder, Request, Walk,
         cpu::{Cpu, Statement, Sum},
         cube::Cube,
         lower,
@@ -21,13 +21,13 @@ use fangorn::{
 use generate::{Case, Kind, forest_of};
 use proptest::{prelude::*, test_runner::Config};
 
-fn lowered_for(device: Device, forest: &Forest, text: &str) -> Lowered {
+fn lowered_for(device: Device, forest: &Forest, text: &str) -> LoweredForest {
     let schedule = Schedule::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let request = Request { device, threads: 2, ..Request::cpu() };
     lower(forest, &schedule, request).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-fn lowered(forest: &Forest, text: &str) -> Lowered {
+fn lowered(forest: &Forest, text: &str) -> LoweredForest {
     lowered_for(Device::Cpu, forest, text)
 }
 

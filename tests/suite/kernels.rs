@@ -10,7 +10,7 @@ use std::{cell::Cell, collections::BTreeMap};
 use fangorn::{
     Error,
     forest::reference,
-    plan::{Emit, Lowered, Plan, Request, cube::Cube, lower, lower_with},
+    plan::{Emit, LoweredForest, Plan, Request, cube::Cube, lower, lower_with},
     schedule::{Device, Extents, Gpu, GpuDim, Preset, Schedule},
 };
 use generate::{Case, Kind};
@@ -40,7 +40,7 @@ fn on_paper(case: &Case, device: Device, most: u32) -> Result<bool, String> {
     Ok(true)
 }
 
-fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> {
+fn carried_out(case: &Case, lowered: &LoweredForest, most: u32) -> Result<(), String> {
     let forest = &case.forest;
     let plan = lowered.cube_plan().map_err(|e| e.to_string())?;
     let extents = Extents { batch: case.batch as u32, trees: forest.trees.len() as u32, threads: 1 };
@@ -48,7 +48,7 @@ fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> 
     let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     let slots: Vec<Vec<u32>> = (0..case.batch).map(|r| reference::leaf_slots(forest, case.row(r))).collect();
     let rows = runs::walked_rows(case, lowered);
-    let walked = lowered.walked(forest);
+    let walked = lowered.walked_forest(forest);
     for Made { unit, row, tree, steps } in made {
         found.entry(unit).or_default().push((row, tree));
         let expected = slots[row as usize][lowered.order()[tree as usize] as usize];

@@ -154,7 +154,7 @@ fn every_row_comes_to_the_leaves_of_the_prepared_one() {
             .map(|f| samples.iter().map(|sample| prepared(&steps, sample)[f]).collect())
             .collect();
         let forest = forest(&mut random, features, compare, &images);
-        let folded = match forest.after(&steps, rows) {
+        let folded = match forest.with_prologue(&steps, rows) {
             Ok(folded) => folded,
             Err(error) => {
                 // Only what asks for more than an order, or numbers that make NaN or lose their type.

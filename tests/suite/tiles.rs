@@ -58,7 +58,7 @@ fn tiles_of_every_size_give_what_the_reference_gives() {
     assert!(held > 2800, "{held} of 4320 fit their layouts");
 }
 
-fn lowered(forest: &Forest, text: &str) -> fangorn::plan::Lowered {
+fn lowered(forest: &Forest, text: &str) -> fangorn::plan::LoweredForest {
     let case = Case::new(forest.clone(), Schedule::parse(text).expect("a schedule"), 0, 3);
     let request = Request { threads: 1, ..Request::cpu() };
     lower_with(forest, &case.schedule, request, Some(&case.profile())).expect("lowered")

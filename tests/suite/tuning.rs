@@ -157,7 +157,9 @@ fn a_tuned_plan_predicts_what_the_model_says() {
         assert!(reports > 0);
         assert_eq!(tuned.batches.iter().map(|b| b.rows).collect::<Vec<_>>(), [1, 70]);
         for batch in &tuned.batches {
-            assert!(batch.auto.seconds > 0.0 && batch.tuned.seconds > 0.0 && batch.best.is_none());
+            assert!(batch.tuned.seconds > 0.0 && batch.best.is_none());
+            // The last measurement decides, and no noise chooses a slower schedule.
+            assert!(batch.tuned.seconds <= batch.auto.seconds);
             assert!(!batch.screened.is_empty());
         }
         let schedules = tuned.plan_file(&s.forest).schedules(&s.forest).expect("a plan of the forest");
@@ -177,7 +179,7 @@ fn an_exhaustive_search_times_or_misses_every_candidate() {
     assert_eq!(batch.points, cpu_space(1).len());
     assert_eq!(batch.screened.len() + batch.missed.len(), batch.points);
     let best = batch.best.as_ref().expect("a best one").seconds;
-    assert!(best <= batch.auto.seconds && best <= batch.tuned.seconds);
+    assert!(best <= batch.tuned.seconds && batch.tuned.seconds <= batch.auto.seconds);
     for miss in &batch.missed {
         assert!(!miss.why.is_empty() && !miss.why.contains('\n'), "{}: {}", miss.schedule, miss.why);
     }

@@ -35,7 +35,7 @@ pub struct Bench {
 
 /// What a compiled schedule runs.
 #[derive(Debug, Serialize)]
-pub struct Prepared {
+pub struct PreparedRun {
     /// Whether some rows reach the same leaves as with the first schedule.
     same_leaves: bool,
     /// The engines that run the batch.
@@ -64,7 +64,7 @@ impl Bench {
     ///
     /// # Errors
     /// The schedule can't be carried out.
-    pub fn prepare(&mut self, forest: &Forest, schedule: &str) -> Result<Prepared> {
+    pub fn prepare(&mut self, forest: &Forest, schedule: &str) -> Result<PreparedRun> {
         self.predictor = None;
         let schedule = schedule_of(forest, schedule)?;
         let predictor = Predictor::builder(forest).schedule(schedule).threads(1).build()?;
@@ -72,7 +72,7 @@ impl Bench {
         let leaves = predictor.leaf_slots(&self.rows(compared)?)?;
         let same_leaves = *self.leaves.get_or_insert_with(|| leaves.clone()) == leaves;
         let engines = predictor.engines(compared)?.into_iter().map(|(engine, _)| engine.name()).collect();
-        let prepared = Prepared { same_leaves, engines, warnings: warnings(&predictor) };
+        let prepared = PreparedRun { same_leaves, engines, warnings: warnings(&predictor) };
         self.predictor = Some(predictor);
         Ok(prepared)
     }

@@ -31,7 +31,7 @@ use crate::{
     schedules,
     time::{Groups, Summary},
 };
-use session::{Refused, Session};
+use session::{Refusal, Session};
 
 /// Time a forest's margins on the CPU.
 #[derive(Debug, Parser)]
@@ -120,7 +120,7 @@ fn go(args: &Args) -> Result<()> {
     session.time(0, 1e-9)?;
     let grown = |after: Option<f64>| Some((after? - before?).max(0.0));
     let (kept_mib, peak_mib) = (grown(memory::now()), grown(memory::peak()));
-    let refused: Vec<Refused> = names[1..].iter().filter_map(|named| session.add(named)).collect();
+    let refused: Vec<Refusal> = names[1..].iter().filter_map(|named| session.add(named)).collect();
     let forest = session.forest();
     let hello = json!({
         "kind": "engine",

@@ -28,7 +28,7 @@ pub struct Candidate {
 }
 
 /// A schedule that fangorn refuses for the forest.
-pub struct Refused {
+pub struct Refusal {
     /// The name of a preset, or of a schedule file.
     pub name: String,
     /// Why the schedule is refused.
@@ -37,7 +37,7 @@ pub struct Refused {
 
 /// Files with results of a batch, for comparison with other libraries.
 #[derive(Debug, Serialize)]
-pub struct Written {
+pub struct ResultFiles {
     /// Margins of the first rows, `rows x outputs`.
     margins: PathBuf,
     /// Values of the same rows, which the producer's own predict should return.
@@ -74,10 +74,10 @@ impl Session {
     }
 
     /// Compiles another schedule. Returns the reason if the schedule is refused.
-    pub fn add(&mut self, named: &(String, Schedule)) -> Option<Refused> {
+    pub fn add(&mut self, named: &(String, Schedule)) -> Option<Refusal> {
         match compile(&self.forest, named, self.threads) {
             Ok(candidate) => self.candidates.push(candidate),
-            Err(e) => return Some(Refused { name: named.0.clone(), error: e.to_string() }),
+            Err(e) => return Some(Refusal { name: named.0.clone(), error: e.to_string() }),
         }
         None
     }
@@ -127,7 +127,7 @@ impl Session {
     ///
     /// # Errors
     /// A file can't be written, or a call fails.
-    pub fn write(&self, folder: &Path, most: usize) -> Result<Written> {
+    pub fn write(&self, folder: &Path, most: usize) -> Result<ResultFiles> {
         let predictor = &self.candidates[0].predictor;
         let columns = self.forest.features.len();
         let trees = self.forest.trees.len().max(1);
@@ -135,7 +135,7 @@ impl Session {
         let count = most.min(self.rows.len() / columns).max(1);
         let values = &self.rows[..count * columns];
         let rows = Rows::new(values, columns)?;
-        let written = Written {
+        let written = ResultFiles {
             margins: folder.join("margins.npy"),
             outputs: folder.join("outputs.npy"),
             row_bound: folder.join("row-bound.npy"),

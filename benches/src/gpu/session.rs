@@ -74,7 +74,7 @@ impl Times {
 
 /// Files with results of a batch, for comparison with other libraries.
 #[derive(Debug, Serialize)]
-pub struct Written {
+pub struct ResultFiles {
     /// Margins of all rows, `rows x outputs`.
     margins: PathBuf,
     /// Leaf ids that the first rows reach, `rows x trees`.
@@ -283,7 +283,7 @@ impl Session {
     ///
     /// # Errors
     /// The device fails, or a file can't be written.
-    pub fn write(&self, candidate: usize, folder: &Path, most: usize) -> Result<Written> {
+    pub fn write(&self, candidate: usize, folder: &Path, most: usize) -> Result<ResultFiles> {
         let op = &self.candidates[candidate].op;
         let x = self.rows()?;
         let [batch, columns] = x.dims();
@@ -296,7 +296,7 @@ impl Session {
             let slots = op.leaf_slots(x.clone().slice([0..count, 0..columns]))?.into_data().convert::<i32>();
             Ok((margins, slots.try_to_vec::<i32>().map_err(|e| failed(&e))?))
         })?;
-        let written = Written {
+        let written = ResultFiles {
             margins: folder.join("margins.npy"),
             leaves: folder.join("leaves.npy"),
             row_bound: folder.join("row-bound.npy"),

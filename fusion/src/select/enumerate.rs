@@ -81,12 +81,12 @@ impl Subspace {
     }
 }
 
-/// An operator, the points that it depends on, and its cost.
-struct Made {
+/// An operator with the points that it depends on and its cost.
+struct CostedOperator {
     /// The points that were cut when the operator was made.
     cut: Points,
     /// The points that the operator depends on.
-    asked: Points,
+    points: Points,
     operator: PlannedOperator,
     cost: f64,
 }
@@ -95,7 +95,7 @@ struct Made {
 struct Traversal {
     cost: f64,
     /// Operators that depend on points that are not known.
-    open: Vec<Rc<Made>>,
+    open: Vec<Rc<CostedOperator>>,
     /// For each node of the component, whether an operator that is known or open writes it.
     written: Vec<bool>,
 }
@@ -105,7 +105,7 @@ struct Task<'a> {
     builder: OperatorBuilder<'a>,
     component: &'a Component,
     bit_indices: HashMap<Reference, u32>,
-    made: RefCell<HashMap<NodeId, Vec<Rc<Made>>>>,
+    operators: RefCell<HashMap<NodeId, Vec<Rc<CostedOperator>>>>,
     bound: Bound<'a>,
 }
 
@@ -123,27 +123,28 @@ impl Costs {
     pub fn search(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
         let builder = OperatorBuilder { dag, memo, costs: self };
         let mut counts = Counts::default();
-        let component = whole(partition);
+        let component = whole_component(partition);
         let fallback = || (Vec::new(), Task::new(builder, &component).traverse(0, Points::MAX).cost);
-        let (cut, cost) = best(builder, &component, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
-        found(partition, cut, cost, counts)
+        let (cut, cost) =
+            best_assignment(builder, &component, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
+        search_result(partition, cut, cost, counts)
     }
 
     /// Returns the best assignment of a partition, found by costing every plan: 2 to the power of the number of points.
     pub fn search_all(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
-        let component = whole(partition);
+        let component = whole_component(partition);
         let task = Task::new(OperatorBuilder { dag, memo, costs: self }, &component);
         let (mut cut, mut least, mut counts) = (0, f64::INFINITY, Counts::default());
         for plan in 0..1 << component.points.len() {
             counts.costed += 1;
             // Each plan is costed from scratch, so that this can check what the search reuses.
-            task.made.borrow_mut().clear();
+            task.operators.borrow_mut().clear();
             let cost = task.traverse(plan, Points::MAX).cost;
             if cost < least {
                 (cut, least) = (plan, cost);
             }
         }
-        found(partition, task.points(cut), least, counts)
+        search_result(partition, task.points(cut), least, counts)
     }
 
     /// Returns the operators of an assignment of a partition, and their cost together, in seconds.
@@ -156,10 +157,10 @@ impl Costs {
     ) -> (Vec<PlannedOperator>, f64) {
         let builder = OperatorBuilder { dag, memo, costs: self };
         let fixed = cut.iter().map(reference).collect();
-        let component = Component { points: Vec::new(), fixed, ..whole(partition) };
+        let component = Component { points: Vec::new(), fixed, ..whole_component(partition) };
         let task = Task::new(builder, &component);
         let mut operators = Vec::new();
-        let cost = task.visit(0, Points::MAX, |made| operators.push(made.operator.clone())).cost;
+        let cost = task.visit(0, Points::MAX, |costed| operators.push(costed.operator.clone())).cost;
         (operators, cost)
     }
 }
@@ -168,7 +169,7 @@ fn reference(point: &Point) -> Reference {
     (point.input, point.consumer)
 }
 
-fn whole(partition: &Partition) -> Component {
+fn whole_component(partition: &Partition) -> Component {
     Component {
         nodes: partition.nodes.clone(),
         demanded: partition.demanded.clone(),
@@ -177,7 +178,7 @@ fn whole(partition: &Partition) -> Component {
     }
 }
 
-fn found(partition: &Partition, cut: Vec<Point>, cost: f64, counts: Counts) -> Search {
+fn search_result(partition: &Partition, cut: Vec<Point>, cost: f64, counts: Counts) -> Search {
     Search {
         cut,
         cost,
@@ -194,7 +195,7 @@ fn bits(points: Points) -> impl Iterator<Item = u32> {
 }
 
 /// Returns the cut points of the best assignment of a component and its cost, if it is below a limit.
-fn best(
+fn best_assignment(
     builder: OperatorBuilder,
     component: &Component,
     limit: f64,
@@ -218,7 +219,7 @@ fn best(
         let components = task.independent_components(space);
         if components.len() > 1 {
             counts.by_structure += plans;
-            if let Some((of_components, cost)) = together(builder, &components, least, counts)
+            if let Some((of_components, cost)) = best_of_all(builder, &components, least, counts)
                 && cost < least
             {
                 (cut, least) = (task.points(space.cut), cost);
@@ -237,8 +238,8 @@ fn best(
                 }
                 break;
             };
-            order.extend(bits(next.asked & !known));
-            known |= next.asked;
+            order.extend(bits(next.points & !known));
+            known |= next.points;
             traversal = task.traverse(space.cut, known);
             if traversal.cost + task.rest(&traversal, space.cut) >= least {
                 break;
@@ -255,7 +256,7 @@ fn best(
 }
 
 /// Returns the best plans of components and their cost together, if it is below a limit.
-fn together(
+fn best_of_all(
     builder: OperatorBuilder,
     components: &[Component],
     limit: f64,
@@ -273,7 +274,7 @@ fn together(
     let (mut cut, mut cost) = (Vec::new(), 0.0);
     for (component, bound) in components.iter().zip(bounds) {
         rest -= bound;
-        let (of_component, more) = best(builder, component, limit - cost - rest, counts)?;
+        let (of_component, more) = best_assignment(builder, component, limit - cost - rest, counts)?;
         cut.extend(of_component);
         cost += more;
     }
@@ -285,29 +286,29 @@ impl<'a> Task<'a> {
         let bit_indices =
             component.points.iter().zip(0..).map(|(point, bit)| (reference(point), bit)).collect();
         let bound = Bound::new(builder.dag, builder.memo, builder.costs, &component.nodes);
-        Self { builder, component, bit_indices, made: RefCell::default(), bound }
+        Self { builder, component, bit_indices, operators: RefCell::default(), bound }
     }
 
     fn points(&self, cut: Points) -> Vec<Point> {
         bits(cut).map(|bit| self.component.points[bit as usize]).collect()
     }
 
-    fn given(&self, cut: Points) -> Assignment<'_> {
-        Assignment { bit_indices: &self.bit_indices, fixed: &self.component.fixed, cut, asked: Cell::new(0) }
+    fn assignment(&self, cut: Points) -> Assignment<'_> {
+        Assignment { bit_indices: &self.bit_indices, fixed: &self.component.fixed, cut, points: Cell::new(0) }
     }
 
-    fn operator(&self, root: NodeId, cut: Points) -> Rc<Made> {
-        let mut all = self.made.borrow_mut();
+    fn operator(&self, root: NodeId, cut: Points) -> Rc<CostedOperator> {
+        let mut all = self.operators.borrow_mut();
         let known = all.entry(root).or_default();
-        if let Some(made) = known.iter().find(|made| (made.cut ^ cut) & made.asked == 0) {
-            return made.clone();
+        if let Some(costed) = known.iter().find(|costed| (costed.cut ^ cut) & costed.points == 0) {
+            return costed.clone();
         }
-        let assignment = self.given(cut);
+        let assignment = self.assignment(cut);
         let operator = self.builder.operator(root, &assignment);
         let cost = self.builder.costs.operator(self.builder.dag, &operator);
-        let made = Rc::new(Made { cut, asked: assignment.asked.get(), operator, cost });
-        known.push(made.clone());
-        made
+        let costed = Rc::new(CostedOperator { cut, points: assignment.points.get(), operator, cost });
+        known.push(costed.clone());
+        costed
     }
 
     /// Returns the operators that depend on known points only, and their cost.
@@ -315,7 +316,7 @@ impl<'a> Task<'a> {
         self.visit(cut, known, |_| {})
     }
 
-    fn visit(&self, cut: Points, known: Points, mut take: impl FnMut(&Made)) -> Traversal {
+    fn visit(&self, cut: Points, known: Points, mut take: impl FnMut(&CostedOperator)) -> Traversal {
         let nodes = &self.component.nodes;
         let index_of = |node: &NodeId| nodes.binary_search(node).ok();
         let mut written = vec![false; nodes.len()];
@@ -323,12 +324,12 @@ impl<'a> Task<'a> {
         let mut pending = self.component.demanded.clone();
         let (mut cost, mut open) = (0.0, Vec::new());
         while let Some(root) = pending.pop() {
-            let made = self.operator(root, cut);
-            if made.asked & !known != 0 {
-                open.push(made);
+            let costed = self.operator(root, cut);
+            if costed.points & !known != 0 {
+                open.push(costed);
                 continue;
             }
-            for input in &made.operator.inputs {
+            for input in &costed.operator.inputs {
                 if let Some(index) = index_of(input)
                     && !written[index]
                 {
@@ -336,15 +337,15 @@ impl<'a> Task<'a> {
                     pending.push(*input);
                 }
             }
-            cost += made.cost;
-            take(&made);
+            cost += costed.cost;
+            take(&costed);
         }
         Traversal { cost, open, written }
     }
 
     fn rest(&self, traversal: &Traversal, cut: Points) -> f64 {
-        let open: Vec<NodeId> = traversal.open.iter().map(|made| made.operator.roots[0]).collect();
-        if open.is_empty() { 0.0 } else { self.bound.rest(&open, &traversal.written, &self.given(cut)) }
+        let open: Vec<NodeId> = traversal.open.iter().map(|costed| costed.operator.roots[0]).collect();
+        if open.is_empty() { 0.0 } else { self.bound.rest(&open, &traversal.written, &self.assignment(cut)) }
     }
 
     /// Returns a good assignment to start from, and its cost. From two points on, it is the better of fusing all points
@@ -377,10 +378,10 @@ impl<'a> Task<'a> {
     /// points.
     fn independent_components(&self, space: Subspace) -> Vec<Component> {
         let (dag, component) = (self.builder.dag, self.component);
-        let given = self.given(space.cut);
+        let assignment = self.assignment(space.cut);
         let inside = |node: NodeId| component.nodes.binary_search(&node).is_ok();
         let edges = references(self.builder.memo, &component.nodes);
-        let kept = edges.into_iter().filter(|edge| !given.is_cut(*edge) && inside(edge.0));
+        let kept = edges.into_iter().filter(|edge| !assignment.is_cut(*edge) && inside(edge.0));
         let found = components(&component.nodes, kept);
         let free = |at: &u32| space.known() >> at & 1 == 0;
         let free: Vec<Point> =

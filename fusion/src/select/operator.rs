@@ -18,8 +18,7 @@ pub(super) type Reference = (NodeId, NodeId);
 /// A set of points of a search, one bit for each.
 pub(super) type Points = u128;
 
-/// An assignment of interesting points. It records which points an operator asked for: the operator does not depend on
-/// others.
+/// An assignment of interesting points. It records the points that an operator depends on.
 pub(super) struct Assignment<'a> {
     /// The index of each point's bit.
     pub bit_indices: &'a HashMap<Reference, u32>,
@@ -27,15 +26,15 @@ pub(super) struct Assignment<'a> {
     pub fixed: &'a HashSet<Reference>,
     /// The points that are cut.
     pub cut: Points,
-    /// The points that were asked for.
-    pub asked: Cell<Points>,
+    /// The points for which an operator has called [`is_cut`](Self::is_cut).
+    pub points: Cell<Points>,
 }
 
 impl Assignment<'_> {
     pub fn is_cut(&self, reference: Reference) -> bool {
         match self.bit_indices.get(&reference) {
             Some(bit) => {
-                self.asked.set(self.asked.get() | 1 << bit);
+                self.points.set(self.points.get() | 1 << bit);
                 self.cut >> bit & 1 == 1
             }
             None => self.fixed.contains(&reference),

@@ -8,7 +8,7 @@ use npyz::{NpyFile, WriterBuilder};
 
 use super::Result;
 
-/// A table whose values are all numbers, or all ids.
+/// A table of floats, or of integer ids such as tokens.
 #[derive(Clone)]
 pub struct Table {
     values: Values,
@@ -43,8 +43,8 @@ impl Table {
         length / self.columns
     }
 
-    /// Returns the rows with these numbers, in the given order.
-    pub fn of(&self, rows: &[usize]) -> Self {
+    /// Returns the rows at these indices, in the order of the indices.
+    pub fn select(&self, rows: &[usize]) -> Self {
         fn pick<T: Copy>(values: &[T], rows: &[usize], columns: usize) -> Vec<T> {
             rows.iter().flat_map(|r| &values[r * columns..][..columns]).copied().collect()
         }
@@ -58,7 +58,7 @@ impl Table {
     /// Iterates over all rows, at most `rows` at a time.
     pub fn pieces(&self, rows: usize) -> impl Iterator<Item = Self> + '_ {
         let all: Vec<usize> = (0..self.rows()).collect();
-        all.chunks(rows).map(|rows| self.of(rows)).collect::<Vec<_>>().into_iter()
+        all.chunks(rows).map(|rows| self.select(rows)).collect::<Vec<_>>().into_iter()
     }
 
     /// Returns the values as a tensor of a graph, `[rows, columns]`.

@@ -80,7 +80,7 @@ fn far(found: &[f32], expected: &[f32], rows: usize) -> usize {
 fn on_a_gpu<P: Pipeline>(work: &Work, saved: &Saved, rows: &Table, expected: &[Vec<f32>]) -> Result<()> {
     let device = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice);
     let some: Vec<usize> = (0..rows.rows().min(256)).collect();
-    let found = by_each_head(work, &saved.load::<P>(&device)?, &rows.of(&some), &device)?;
+    let found = by_each_head(work, &saved.load::<P>(&device)?, &rows.select(&some), &device)?;
     for (head, (found, expected)) in P::HEADS.iter().zip(found.iter().zip(expected)) {
         let outside = far(found, &expected[..found.len()], some.len());
         println!("{head}: {} of {} rows within {TOLERANCE} on the GPU", some.len() - outside, some.len());

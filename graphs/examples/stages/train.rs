@@ -38,7 +38,7 @@ impl Work {
             for (at, batch) in order.chunks(steps.batch).enumerate() {
                 let wanted: Vec<i32> = batch.iter().map(|r| labels[*r]).collect();
                 let wanted = Tensor::from_data(TensorData::new(wanted, [batch.len()]), &device);
-                let found = loss(&network, &rows.of(batch), wanted)?;
+                let found = loss(&network, &rows.select(batch), wanted)?;
                 let grads = GradientsParams::from_grads(found.backward(), &network);
                 network = optimizer.step(steps.rate, network, grads);
                 sum += found.into_scalar::<f32>();

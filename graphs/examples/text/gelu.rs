@@ -22,21 +22,21 @@ pub fn gelu(layer: &Linear, x: Tensor<2>) -> Tensor<2> {
     };
     let bias = bias.into_data();
     // Nothing else shares the product's memory, so the memory is taken without a copy.
-    let mut made = x.matmul(layer.weight.val()).into_data();
+    let mut product = x.matmul(layer.weight.val()).into_data();
     let (values, bias) =
-        (made.as_mut_slice().expect("a tensor of f32"), bias.as_slice().expect("a bias of f32"));
+        (product.as_mut_slice().expect("a tensor of f32"), bias.as_slice().expect("a bias of f32"));
     Arch::new().dispatch(
         #[inline(always)]
         || one_pass(values, bias),
     );
-    Tensor::from_data(made, &device)
+    Tensor::from_data(product, &device)
 }
 
 #[inline(always)]
 fn one_pass(rows: &mut [f32], bias: &[f32]) {
     for row in rows.chunks_exact_mut(bias.len()) {
         for (x, bias) in row.iter_mut().zip(bias) {
-            *x = of(*x + bias);
+            *x = approximate_gelu(*x + bias);
         }
     }
 }
@@ -45,7 +45,7 @@ fn one_pass(rows: &mut [f32], bias: &[f32]) {
 /// a polynomial of `|x|`, up to 7.2, and next to nothing beyond. The polynomial was fitted in double
 /// precision to make the largest error small.
 #[inline(always)]
-fn of(x: f32) -> f32 {
+fn approximate_gelu(x: f32) -> f32 {
     let size = (x.abs() * (1.0 / 7.2)).min(1.0);
     let sum = size - 2.107_610_4;
     let sum = sum.mul_add(size, 0.590_485);

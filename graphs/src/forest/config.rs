@@ -69,7 +69,7 @@ impl ForestModuleConfig {
     }
 
     /// Makes the module take raw rows of f32, f16 or bf16: `steps`, which prepare rows before the forest, are
-    /// [folded](Forest::after) into its thresholds and then cost nothing. The temperature of
+    /// [folded](Forest::with_prologue) into its thresholds and then cost nothing. The temperature of
     /// [soft splits](Self::with_soft_splits) is in the units of the raw columns.
     ///
     /// ```
@@ -88,7 +88,7 @@ impl ForestModuleConfig {
     /// let device = Device::flex();
     /// let scaler = Prologue::standard_scaler(&[10.0], &[3.0], CompareType::F32);
     /// let scaled = ForestModuleConfig::new(forest.clone()).init(&device)?;
-    /// let raw = ForestModuleConfig::new(forest).after(&scaler)?.init(&device)?;
+    /// let raw = ForestModuleConfig::new(forest).with_prologue(&scaler)?.init(&device)?;
     /// let x = Tensor::<2>::from_data([[9.0], [10.2], [10.4]], &device);
     /// let prepared = (x.clone() - 10.0) / 3.0;
     /// raw.forward(x)?.into_data().assert_eq(&scaled.forward(prepared)?.into_data(), true);
@@ -97,9 +97,9 @@ impl ForestModuleConfig {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Forest::after`].
-    pub fn after(mut self, steps: &[Prologue]) -> Result<Self> {
-        self.forest = self.forest.after(steps, CompareType::F32).map_err(fangorn::Error::from)?;
+    /// The errors of [`Forest::with_prologue`].
+    pub fn with_prologue(mut self, steps: &[Prologue]) -> Result<Self> {
+        self.forest = self.forest.with_prologue(steps, CompareType::F32).map_err(fangorn::Error::from)?;
         Ok(self)
     }
 
@@ -160,7 +160,7 @@ impl ForestModuleConfig {
             leaf_values: Param::from_tensor(Tensor::from_data(leaves, (device, DType::F32))),
             structure: integers(structure),
             fingerprint: integers(fingerprint),
-            built: Ok(op),
+            operator: Ok(op),
             schedule: schedule.map(Into::into),
             output,
             soft,

@@ -13,7 +13,7 @@ impl ForestModule {
     /// sigmoid, softmax, a tensor beside the rows, or the result's type. Without a gradient to pass on, the
     /// steps run with the forest: on a GPU in its kernel, on the CPU block by block.
     ///
-    /// Steps belong to the program and are no part of a record. The results of other methods,
+    /// Steps belong to the program, so a record does not hold them. The results of other methods,
     /// [`margins`](ForestModule::margins) for example, stay as they are.
     ///
     /// ```
@@ -35,8 +35,8 @@ impl ForestModule {
     /// ```
     ///
     /// # Errors
-    /// The step can't follow the earlier ones, or it has numbers for another count of outputs than the module
-    /// gives.
+    /// The step can't follow the earlier ones, or the step's numbers are for another number of outputs than
+    /// the module has.
     pub fn with_step(self, step: EpilogueStep) -> Result<Self> {
         let before = self.epilogue.as_ref().map_or(&[][..], |epilogue| epilogue.steps());
         let steps = before.iter().cloned().chain([step]);

@@ -25,8 +25,8 @@
 //! `(trees + 1) x 2^-24 x (|base score| + Σ over trees of the largest |leaf|)`, with the leaf values as they
 //! are now. As long as the leaf values are those of the forest, the module's margins are the bytes that
 //! [`ForestOp::margins`] gives with the same schedule on the same device. The contracts `Tree` and `Exact`
-//! are about a forest's own leaf values, so a module has neither. Where nothing is trained,
-//! `ForestOpBuilder::sum` sets them. The leaf that a row reaches is always the producer's.
+//! are about a forest's own leaf values, so a module has neither. If nothing is trained, use an operator:
+//! `ForestOpBuilder::sum` sets its contract. The leaf that a row reaches is always the producer's.
 //!
 //! # The gradient of the leaf values
 //!
@@ -108,8 +108,8 @@ pub struct ForestModule {
     pub leaf_values: Param<Tensor<2>>,
     structure: Param<Tensor<1, Int>>,
     fingerprint: Param<Tensor<1, Int>>,
-    /// The operator that is compiled from `structure`, or why there is none.
-    built: Result<Arc<ForestOp>, String>,
+    /// The operator that is compiled from `structure`, or the reason that there is none.
+    operator: Result<Arc<ForestOp>, String>,
     schedule: Option<Arc<Schedule>>,
     output: Output,
     soft: Option<SoftSplits>,
@@ -174,12 +174,12 @@ impl ForestModule {
 
     /// Returns the number of columns of a row.
     pub fn features(&self) -> usize {
-        self.built.as_ref().map_or(0, |op| op.forest().features.len())
+        self.operator.as_ref().map_or(0, |op| op.forest().features.len())
     }
 
     /// Returns the number of leaves of all trees.
     pub fn leaf_count(&self) -> usize {
-        self.built.as_ref().map_or(0, |op| op.forest().leaf_count())
+        self.operator.as_ref().map_or(0, |op| op.forest().leaf_count())
     }
 
     /// Returns the operator that runs. Its forest holds the leaf values with which the structure was made.
@@ -187,7 +187,7 @@ impl ForestModule {
     /// # Errors
     /// [`Error::Record`] if a record was loaded that makes no forest.
     pub fn operator(&self) -> Result<&Arc<ForestOp>> {
-        self.built.as_ref().map_err(|what| Error::Record(what.clone()))
+        self.operator.as_ref().map_err(|what| Error::Record(what.clone()))
     }
 
     /// Checks that the loaded tensors make a forest with its leaf values. Without this call, the first call

@@ -122,7 +122,9 @@ impl ForestModule {
             leaf_values: Param::from_tensor(Tensor::zeros(leaves, (device, DType::F32))),
             structure: integers(words),
             fingerprint: integers(2),
-            built: Err("the module's forest was not loaded yet; load the record that it was made for".into()),
+            operator: Err(
+                "the module's forest was not loaded yet; load the record that it was made for".into()
+            ),
             schedule: None,
             output: Output::Values,
             soft: None,

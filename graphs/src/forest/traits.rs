@@ -49,16 +49,17 @@ impl Module for ForestModule {
         if !exchanged {
             return Self { leaf_values, structure, fingerprint, ..self };
         }
-        let mut built = structure::reload(&structure, &fingerprint, &self.built, self.schedule.as_deref());
-        let same = matches!((&built, &self.built), (Ok(new), Ok(old)) if Arc::ptr_eq(new, old));
+        let mut operator =
+            structure::reload(&structure, &fingerprint, &self.operator, self.schedule.as_deref());
+        let same = matches!((&operator, &self.operator), (Ok(new), Ok(old)) if Arc::ptr_eq(new, old));
         let mut soft = self.soft;
-        if let (false, Ok(op), Some(old)) = (same, &built, &soft) {
+        if let (false, Ok(op), Some(old)) = (same, &operator, &soft) {
             match SoftSplits::new(old.temperature(), op.forest()) {
                 Ok(new) => soft = Some(new),
-                Err(error) => built = Err(error.to_string()),
+                Err(error) => operator = Err(error.to_string()),
             }
         }
-        Self { leaf_values, structure, fingerprint, built, soft, ..self }
+        Self { leaf_values, structure, fingerprint, operator, soft, ..self }
     }
 
     fn collect_devices(&self, devices: Devices) -> Devices {
@@ -140,7 +141,7 @@ impl ModuleDisplay for ForestModule {
 
     fn custom_content(&self, content: Content) -> Option<Content> {
         let content = content.set_top_level_type("ForestModule");
-        let Ok(op) = &self.built else {
+        let Ok(op) = &self.operator else {
             return content.add("broken", &true).optional();
         };
         let forest = op.forest();

@@ -64,7 +64,7 @@ impl Plan<Cube> {
         {
             return EpilogueSite::Launch;
         }
-        if transform.is_each() && epilogue.is_each() {
+        if transform.is_elementwise() && epilogue.is_elementwise() {
             return EpilogueSite::Sum;
         }
         // The unit that adds up a row's copies has all sums of the row. It keeps them in the result until the
@@ -75,7 +75,7 @@ impl Plan<Cube> {
             }
             op => !matches!(added_to(op), Some(Sum::Result { .. })),
         };
-        let of_row = transform.is_of_row() || transform.is_each();
+        let of_row = transform.is_of_row() || transform.is_elementwise();
         match of_row && epilogue.number == Number::F32 && self.ops().iter().all(by_row) {
             true => EpilogueSite::Row,
             false => EpilogueSite::Launch,

@@ -12,30 +12,31 @@ use crate::{
 };
 
 /// The maximum number of features that are drawn.
-const MOST: usize = 8;
+const MAX_FEATURES: usize = 8;
 /// Width and height of a panel, in pixels.
 const PANEL: [f64; 2] = [440.0, 190.0];
-const COLUMNS: usize = 2;
-const MARGIN: f64 = 12.0;
+const PANELS_PER_LINE: usize = 2;
+/// Pixels between panels.
+const GAP: f64 = 12.0;
 
 /// Draws the features that differ most, as SVG.
 pub fn svg(forest: &Forest, drift: &Drift) -> String {
-    let features = &drift.features[..drift.features.len().min(MOST)];
-    let lines = features.len().div_ceil(COLUMNS);
+    let features = &drift.features[..drift.features.len().min(MAX_FEATURES)];
+    let lines = features.len().div_ceil(PANELS_PER_LINE);
     let head = 44.0;
     let mut all =
-        Svg::new(COLUMNS as f64 * (PANEL[0] + MARGIN) + MARGIN, head + lines as f64 * (PANEL[1] + MARGIN));
+        Svg::new(PANELS_PER_LINE as f64 * (PANEL[0] + GAP) + GAP, head + lines as f64 * (PANEL[1] + GAP));
     let [base, rows] = drift.rows;
     let title = format!("Drift of {rows} rows against a base of {base}");
-    all.text([MARGIN, 20.0], Anchor::Start, "strong", &title);
-    all.bar([MARGIN, 28.0], [10.0, 10.0], "bar", "base");
-    all.text([MARGIN + 15.0, 37.0], Anchor::Start, "soft", "base");
-    all.bar([MARGIN + 60.0, 28.0], [10.0, 10.0], "other", "rows");
-    all.text([MARGIN + 75.0, 37.0], Anchor::Start, "soft", "rows");
+    all.text([GAP, 20.0], Anchor::Start, "strong", &title);
+    all.bar([GAP, 28.0], [10.0, 10.0], "bar", "base");
+    all.text([GAP + 15.0, 37.0], Anchor::Start, "soft", "base");
+    all.bar([GAP + 60.0, 28.0], [10.0, 10.0], "other", "rows");
+    all.text([GAP + 75.0, 37.0], Anchor::Start, "soft", "rows");
     for (at, feature) in features.iter().enumerate() {
         let corner = [
-            MARGIN + (at % COLUMNS) as f64 * (PANEL[0] + MARGIN),
-            head + (at / COLUMNS) as f64 * (PANEL[1] + MARGIN),
+            GAP + (at % PANELS_PER_LINE) as f64 * (PANEL[0] + GAP),
+            head + (at / PANELS_PER_LINE) as f64 * (PANEL[1] + GAP),
         ];
         all.put(corner, &panel(forest, feature, drift.rows));
     }
@@ -71,7 +72,7 @@ fn panel(forest: &Forest, feature: &FeatureDrift, rows: [u64; 2]) -> Svg {
     let ends = [(0, left, Anchor::Start), (shares.len().saturating_sub(1), width, Anchor::End)];
     for (at, x, anchor) in ends.into_iter().take(shares.len().min(2)) {
         if let Some((bin, _)) = feature.bins.get(at) {
-            let text = crate::svg::fitted(&bin_text(forest, feature.feature, *bin), 190.0);
+            let text = crate::svg::shorten(&bin_text(forest, feature.feature, *bin), 190.0);
             svg.text([x, height - 8.0], anchor, "soft small", &text);
         }
     }

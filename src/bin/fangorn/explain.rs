@@ -1,4 +1,4 @@
-//! `fangorn explain`: says why the default schedule was chosen. For a graph, [`explain_graph`] does.
+//! `fangorn explain`: says why the default schedule was chosen. [`explain_graph`] explains a graph.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -54,7 +54,7 @@ struct Report {
     columns_of_thresholds: usize,
     other_choice_at_columns: Option<usize>,
     choice_by_machine: Vec<(&'static str, &'static str)>,
-    /// How contributions are computed, or why they can't be.
+    /// How contributions are computed, or the reason that the model has none.
     contributions: String,
 }
 
@@ -89,7 +89,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
     };
     let why = Explanation::new(&forest, rows);
     let predictor = compiled(Predictor::builder(&forest).threads(1)).map_err(library_error)?;
-    // Larger batches repeat what a few thousand rows show.
+    // A few thousand rows show every engine that larger batches use.
     let engines = predictor.engines(rows.min(4096)).map_err(library_error)?;
     let way = |way: &Way, rows: usize| WayReport {
         way: way.work.name(),
@@ -114,8 +114,8 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         schedule: line(&why.schedule),
         plan: predictor.plan_for(rows).to_string(),
         engines: engines.iter().map(|(engine, _)| engine.to_string()).collect(),
-        chosen_among: why.options.iter().map(|of| way(of, BLENDED_ROWS)).collect(),
-        estimates: why.of_batch.iter().map(|of| way(of, rows)).collect(),
+        chosen_among: why.options.iter().map(|option| way(option, BLENDED_ROWS)).collect(),
+        estimates: why.of_batch.iter().map(|option| way(option, rows)).collect(),
         fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
         columns_of_thresholds: why.facts.rank_columns.0,
         other_choice_at_columns: why.rank_columns,
@@ -153,7 +153,7 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "\nThe schedule is the way with the least estimate for {BLENDED_ROWS} rows, on one thread:\n"
+        "\nThe schedule is that of the way with the least estimate for {BLENDED_ROWS} rows, on one thread:\n"
     )?;
     ways(out, &report.chosen_among)?;
     writeln!(out, "\nEstimates for a batch of {}:\n", report.batch)?;

@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// How wrong predictions are, for permutations.
+/// A measure of how wrong predictions are, for permutations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MetricChoice {
     /// The mean of minus the logarithm of the label's probability
@@ -77,7 +77,7 @@ pub enum MetricChoice {
     AbsoluteError,
 }
 
-/// Labels, and what permutations need beside them.
+/// The labels and the other options of permutation importances.
 #[derive(Clone, Debug, Args)]
 pub struct LabelArgs {
     /// The column of the --rows file that holds the labels, for permutation importances
@@ -204,7 +204,7 @@ pub fn run(args: &Importance) -> Result<Outcome> {
     }
     let mut order: Vec<usize> = (0..forest.features.len()).collect();
     if let Some(first) = columns.first() {
-        // Sorting is stable, so equal importances stay in the order of columns.
+        // Sorting is stable, so features with equal importances stay in the model's order.
         order.sort_by(|a, b| first.values[*b].total_cmp(&first.values[*a]));
     }
     if let Some(path) = &args.o {
@@ -265,28 +265,28 @@ fn kinds(args: &Importance, forest: &Forest, splits: &SplitImportances) -> Resul
 
 fn column(args: &Importance, forest: &Forest, splits: &SplitImportances, kind: Kind) -> Result<Column> {
     let none = Vec::new;
-    let of_splits = |values: Vec<f64>| Column { kind, values, deviation: None, note: None };
+    let split_column = |values: Vec<f64>| Column { kind, values, deviation: None, note: None };
     Ok(match kind {
-        Kind::Weight => of_splits(splits.weight.iter().map(|weight| *weight as f64).collect()),
-        Kind::Gain => of_splits(splits.gain().unwrap_or_else(none)),
-        Kind::TotalGain => of_splits(splits.total_gain.clone().unwrap_or_else(none)),
-        Kind::Cover => of_splits(splits.cover().unwrap_or_else(none)),
-        Kind::TotalCover => of_splits(splits.total_cover.clone().unwrap_or_else(none)),
+        Kind::Weight => split_column(splits.weight.iter().map(|weight| *weight as f64).collect()),
+        Kind::Gain => split_column(splits.gain().unwrap_or_else(none)),
+        Kind::TotalGain => split_column(splits.total_gain.clone().unwrap_or_else(none)),
+        Kind::Cover => split_column(splits.cover().unwrap_or_else(none)),
+        Kind::TotalCover => split_column(splits.total_cover.clone().unwrap_or_else(none)),
         Kind::Contribution | Kind::Permutation => {
             let rows = args.rows.as_deref().unwrap_or(Path::new("-"));
             let label = args.labels.label.as_deref().filter(|_| kind == Kind::Permutation);
             let source = RowSource::open(rows, forest, args.table, label, args.missing)?;
             match (kind, source.reads_doubles()) {
-                (Kind::Contribution, true) => of_contributions::<f64>(args, forest, &source)?,
-                (Kind::Contribution, false) => of_contributions::<f32>(args, forest, &source)?,
-                (_, true) => of_permutations::<f64>(args, forest, &source)?,
-                (_, false) => of_permutations::<f32>(args, forest, &source)?,
+                (Kind::Contribution, true) => contribution_column::<f64>(args, forest, &source)?,
+                (Kind::Contribution, false) => contribution_column::<f32>(args, forest, &source)?,
+                (_, true) => permutation_column::<f64>(args, forest, &source)?,
+                (_, false) => permutation_column::<f32>(args, forest, &source)?,
             }
         }
     })
 }
 
-fn of_contributions<T: Element>(
+fn contribution_column<T: Element>(
     args: &Importance,
     forest: &Forest,
     source: &RowSource<'_>,
@@ -315,8 +315,12 @@ fn of_contributions<T: Element>(
     Ok(Column { kind: Kind::Contribution, values: means.total(), deviation: None, note })
 }
 
-fn of_permutations<T: Element>(args: &Importance, forest: &Forest, source: &RowSource<'_>) -> Result<Column> {
-    let sampled = source.sample::<T>(args.sample, None)?;
+fn permutation_column<T: Element>(
+    args: &Importance,
+    forest: &Forest,
+    source: &RowSource<'_>,
+) -> Result<Column> {
+    let sample = source.sample::<T>(args.sample, None)?;
     let options = PermutationOptions {
         metric: args.labels.metric(forest),
         repeats: args.labels.repeats.into(),
@@ -330,23 +334,23 @@ fn of_permutations<T: Element>(args: &Importance, forest: &Forest, source: &RowS
         ),
         false => ProgressBar::hidden(),
     };
-    let found =
-        permutation(forest, &predictor, &view(&sampled.rows)?, &sampled.labels, options, |_| bar.inc(1))
+    let importances =
+        permutation(forest, &predictor, &view(&sample.rows)?, &sample.labels, options, |_| bar.inc(1))
             .map_err(library_error)?;
     bar.finish_and_clear();
     let note = format!(
         "permutation is how much larger {} is than {}, over {} of {} rows, {} repeats, seed {}",
         options.metric,
-        number(found.baseline),
-        sampled.rows.rows,
-        sampled.seen,
+        number(importances.baseline),
+        sample.rows.rows,
+        sample.file_rows,
         options.repeats,
         options.seed
     );
     Ok(Column {
         kind: Kind::Permutation,
-        values: found.mean,
-        deviation: Some(found.deviation),
+        values: importances.mean,
+        deviation: Some(importances.deviation),
         note: Some(note),
     })
 }
@@ -410,16 +414,16 @@ fn csv(forest: &Forest, columns: &[Column], order: &[usize]) -> String {
 
 fn json(args: &Importance, forest: &Forest, columns: &[Column], order: &[usize]) -> Result<String> {
     let feature = |f: &usize| {
-        let mut of = serde_json::Map::new();
-        of.insert("feature".into(), feature_name(forest, *f).into());
-        of.insert("column".into(), (*f).into());
+        let mut entry = serde_json::Map::new();
+        entry.insert("feature".into(), feature_name(forest, *f).into());
+        entry.insert("column".into(), (*f).into());
         for column in columns {
-            of.insert(column.kind.name().into(), column.values[*f].into());
+            entry.insert(column.kind.name().into(), column.values[*f].into());
             if let Some(deviation) = &column.deviation {
-                of.insert(format!("{}_deviation", column.kind.name()), deviation[*f].into());
+                entry.insert(format!("{}_deviation", column.kind.name()), deviation[*f].into());
             }
         }
-        Value::Object(of)
+        Value::Object(entry)
     };
     let notes: Vec<&String> = columns.iter().filter_map(|column| column.note.as_ref()).collect();
     let report = json!({

@@ -5,7 +5,7 @@ use std::{io::Write, path::PathBuf};
 use clap::{Args, ValueEnum};
 use fangorn::{
     Forest, plan,
-    plan::{Lowered, Request},
+    plan::{LoweredForest, Request},
     schedule::{Architecture, BatchSchedules, Device},
     sum::Contract,
 };
@@ -243,7 +243,7 @@ fn refuse_reference(backend: Backend) -> Result<()> {
     Ok(())
 }
 
-fn lowered(forest: &Forest, backend: Backend, device: Device, choice: &Choice) -> Result<Lowered> {
+fn lowered(forest: &Forest, backend: Backend, device: Device, choice: &Choice) -> Result<LoweredForest> {
     refuse_reference(backend)?;
     let threads = if backend.is_gpu() { 1 } else { Request::cpu().threads };
     let request = Request { device, threads, ..Request::cpu() };

@@ -18,7 +18,7 @@ use crate::{
     limits::LimitsChoice,
     output::{Table, Values},
     predict::Output,
-    rows::{self, Cells, Matrix, TableChoice, Wanted},
+    rows::{self, Cells, ColumnRequest, Matrix, TableChoice},
     schedule::compiled_graph,
 };
 
@@ -138,7 +138,7 @@ impl<'g> GraphInputs<'g> {
         let mut wanted = Vec::new();
         for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
             let (name, texts) = ((*width == 1).then_some(&input.name[..]), input.dtype == Dtype::Text);
-            wanted.extend(std::iter::repeat_n(Wanted { name, texts }, *width));
+            wanted.extend(std::iter::repeat_n(ColumnRequest { name, texts }, *width));
         }
         let columns = rows::read_mixed(rows, &wanted, table)?;
         let mut inputs = Vec::with_capacity(self.graph.inputs.len());

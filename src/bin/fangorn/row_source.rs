@@ -22,7 +22,7 @@ use crate::{
     tables::{KeptColumn, ScoredBatch},
 };
 
-/// Which rows of a large table are looked at.
+/// The rows of a large table that a command uses.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SampleChoice {
     /// The maximum number of rows to use, drawn at random from the whole file. Importances of the kind contribution
@@ -52,8 +52,8 @@ pub struct SampledRows<T> {
     /// The label of each row, if there are labels.
     pub labels: Vec<f64>,
     /// The number of rows in the file.
-    pub seen: u64,
-    /// The row whose number was asked for.
+    pub file_rows: u64,
+    /// The row whose number the caller gave.
     pub chosen: Option<Vec<T>>,
 }
 
@@ -82,7 +82,8 @@ impl<'f> RowSource<'f> {
             return Err(Error::file(path, what));
         }
         let keep: Vec<String> = label.map(str::to_owned).into_iter().collect();
-        let parts = RowsInParts::open(path, forest, table, &keep, OnError::Stop).map_err(of_label)?;
+        let parts =
+            RowsInParts::open(path, forest, table, &keep, OnError::Stop).map_err(name_label_option)?;
         Ok(Self { path, forest, table, label, missing, parts })
     }
 
@@ -96,32 +97,36 @@ impl<'f> RowSource<'f> {
         self.forest.compare == CompareType::F64 && !holds_singles
     }
 
-    /// Calls `one` with batches of rows, on several threads, and `take` with the results, in the order of the rows. A
-    /// row has `columns` results. Returns the number of rows.
+    /// Calls `compute` with batches of rows, on several threads, and `take` with the results, in the order of the rows.
+    /// A row has `columns` results. Returns the number of rows.
     ///
     /// # Errors
-    /// The rows can't be read, or `one` or `take` fails.
+    /// The rows can't be read, or `compute` or `take` fails.
     pub fn each<T: Element>(
         &self,
         columns: usize,
-        one: impl Fn(&Matrix<T>) -> Result<Table> + Sync,
+        compute: impl Fn(&Matrix<T>) -> Result<Table> + Sync,
         take: impl FnMut(Table) -> Result<()>,
     ) -> Result<u64> {
-        let mut taker = Take(take);
-        let one = |rows: &mut Matrix<T>| {
+        let mut taker = FunctionTaker(take);
+        let compute = |rows: &mut Matrix<T>| {
             self.missing.to_nan(self.forest, rows);
-            one(rows)
+            compute(rows)
         };
         match &self.parts {
             #[cfg(feature = "tables")]
-            Some(RowsInParts::Table(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
-            Some(RowsInParts::Csv(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
-            Some(RowsInParts::Npy(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
-            Some(RowsInParts::Libsvm(rows)) => score::score(rows, columns, OnError::Stop, &one, &mut taker),
+            Some(RowsInParts::Table(rows)) => {
+                score::score(rows, columns, OnError::Stop, &compute, &mut taker)
+            }
+            Some(RowsInParts::Csv(rows)) => score::score(rows, columns, OnError::Stop, &compute, &mut taker),
+            Some(RowsInParts::Npy(rows)) => score::score(rows, columns, OnError::Stop, &compute, &mut taker),
+            Some(RowsInParts::Libsvm(rows)) => {
+                score::score(rows, columns, OnError::Stop, &compute, &mut taker)
+            }
             None => {
                 let mut rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
                 let count = rows.rows as u64;
-                (taker.0)(one(&mut rows)?)?;
+                (taker.0)(compute(&mut rows)?)?;
                 Ok(count)
             }
         }
@@ -133,12 +138,12 @@ impl<'f> RowSource<'f> {
     /// The rows can't be read, there is none, or a label is not one of the model's.
     pub fn sample<T: Element>(&self, choice: SampleChoice, chosen: Option<u64>) -> Result<SampledRows<T>> {
         let columns = self.forest.features.len();
-        let mut drawn = Drawn {
+        let mut draw = SampleDraw {
             sample: Sample::new(choice.sample as usize, choice.seed),
             found: SampledRows {
                 rows: Matrix::of_rows(0, columns, Vec::new()),
                 labels: Vec::new(),
-                seen: 0,
+                file_rows: 0,
                 chosen: None,
             },
             chosen,
@@ -146,20 +151,22 @@ impl<'f> RowSource<'f> {
         };
         match &self.parts {
             #[cfg(feature = "tables")]
-            Some(RowsInParts::Table(rows)) => drawn.draw_parts(rows)?,
-            Some(RowsInParts::Csv(rows)) => drawn.draw_parts(rows)?,
-            Some(RowsInParts::Npy(rows)) => drawn.draw_parts(rows)?,
-            Some(RowsInParts::Libsvm(rows)) => drawn.draw_parts(rows)?,
+            Some(RowsInParts::Table(rows)) => draw.draw_parts(rows)?,
+            Some(RowsInParts::Csv(rows)) => draw.draw_parts(rows)?,
+            Some(RowsInParts::Npy(rows)) => draw.draw_parts(rows)?,
+            Some(RowsInParts::Libsvm(rows)) => draw.draw_parts(rows)?,
             None => {
                 let rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
-                drawn.draw(RowBatch { rows, kept: Vec::new() })?;
+                draw.draw(RowBatch { rows, kept: Vec::new() })?;
             }
         }
-        let found = drawn.found;
+        let found = draw.found;
         match chosen {
-            _ if found.seen == 0 => Err(Error::file(self.path, "there is no row in it; give at least one")),
+            _ if found.file_rows == 0 => {
+                Err(Error::file(self.path, "there is no row in it; give at least one"))
+            }
             Some(row) if found.chosen.is_none() => {
-                let what = format!("--row {row}: the file has {} rows, counted from 0", found.seen);
+                let what = format!("--row {row}: the file has {} rows, counted from 0", found.file_rows);
                 Err(Error::file(self.path, format!("{what}; give a smaller number")))
             }
             _ => Ok(found),
@@ -209,15 +216,15 @@ impl<'f> RowSource<'f> {
     }
 }
 
-/// A sample that is being drawn.
-struct Drawn<'s, 'f, T> {
+/// The state of drawing a sample.
+struct SampleDraw<'s, 'f, T> {
     sample: Sample,
     found: SampledRows<T>,
     chosen: Option<u64>,
     source: &'s RowSource<'f>,
 }
 
-impl<T: Element> Drawn<'_, '_, T> {
+impl<T: Element> SampleDraw<'_, '_, T> {
     fn draw_parts<R: PartedRows>(&mut self, parts: &R) -> Result<()> {
         let bar = score::progress(parts);
         while let Some(part) = parts.next_part() {
@@ -261,15 +268,15 @@ impl<T: Element> Drawn<'_, '_, T> {
                 found.labels.get_mut(index).into_iter().zip(label).for_each(|(of, label)| *of = label);
             }
         }
-        self.found.seen = self.sample.seen();
+        self.found.file_rows = self.sample.seen();
         Ok(())
     }
 }
 
-/// Passes results on to a function.
-struct Take<F>(F);
+/// A function that takes results.
+struct FunctionTaker<F>(F);
 
-impl<F: FnMut(Table) -> Result<()>> TakesParts for Take<F> {
+impl<F: FnMut(Table) -> Result<()>> TakesParts for FunctionTaker<F> {
     fn take(&mut self, scored: ScoredBatch) -> Result<()> {
         (self.0)(scored.table)
     }
@@ -283,7 +290,7 @@ impl<F: FnMut(Table) -> Result<()>> TakesParts for Take<F> {
 
 /// Replaces the option `--keep` by `--label` in an error about a kept column, because the kept column is the label
 /// here.
-fn of_label(error: Error) -> Error {
+fn name_label_option(error: Error) -> Error {
     match error {
         Error::File { file, what } => Error::File { file, what: what.replace("--keep", "--label") },
         other => other,

@@ -48,7 +48,7 @@ fn width_of(c: char) -> f64 {
 }
 
 /// Returns as much of a text as fits into `pixels`, with dots if something is left out.
-pub fn fitted(text: &str, pixels: f64) -> String {
+pub fn shorten(text: &str, pixels: f64) -> String {
     let all: f64 = text.chars().map(width_of).sum();
     if all <= pixels {
         return text.to_owned();
@@ -113,12 +113,12 @@ impl Svg {
 
     /// Writes a name, cut to fit into `pixels`. If it is cut, the whole name is shown under the pointer.
     pub fn name(&mut self, point: [f64; 2], anchor: Anchor, name: &str, pixels: f64) {
-        let fitted = fitted(name, pixels);
-        if fitted == name {
+        let short = shorten(name, pixels);
+        if short == name {
             return self.text(point, anchor, "", name);
         }
         let _ = write!(self.body, "<g><title>{}</title>", escaped(name));
-        self.text(point, anchor, "", &fitted);
+        self.text(point, anchor, "", &short);
         self.body.push_str("</g>\n");
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{Args, value_parser};
-use fangorn::auto::{Progress, ScheduleStore, TimedSchedule, TimingRecord, Tuned, Tuner};
+use fangorn::auto::{Progress, ScheduleStore, TimedSchedule, TimingRecord, Tuner, TuningResult};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -179,7 +179,7 @@ fn add_records(path: &Path, records: &[TimingRecord]) -> Result<()> {
     written.map_err(|e| Error::file(path, e.to_string()))
 }
 
-fn print(args: &Tune, backend: Backend, tuned: &Tuned) -> Result<Outcome> {
+fn print(args: &Tune, backend: Backend, tuned: &TuningResult) -> Result<Outcome> {
     if let Some(path) = &args.plot {
         let model = args.model.file_name().unwrap_or_default().to_string_lossy();
         let title = format!("{}, {}, {} thread(s)", one_line(&model), backend.name(), tuned.threads);
@@ -258,7 +258,7 @@ fn show(bar: &ProgressBar, args: &Tune, progress: Progress) {
     }
 }
 
-fn report(args: &Tune, backend: Backend, tuned: &Tuned) -> Report {
+fn report(args: &Tune, backend: Backend, tuned: &TuningResult) -> Report {
     let timing =
         |timed: &TimedSchedule| Timing { schedule: line(&timed.schedule), us_per_row: timed.seconds * 1e6 };
     let results = tuned.batches.iter().map(|batch| BatchReport {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fangorn::{
-    auto::{Miss, Progress, TimedSchedule, Tuned, TunedBatch},
+    auto::{Miss, Progress, TimedSchedule, TunedBatch, TuningResult},
     schedule::{Schedule, Template},
 };
 
@@ -46,7 +46,7 @@ pub struct Request<'a> {
 ///
 /// # Errors
 /// The process that times schedules does not start, or the default schedule can't be timed.
-pub fn run(request: &Request<'_>, tell: &dyn Fn(Progress)) -> Result<Tuned> {
+pub fn run(request: &Request<'_>, tell: &dyn Fn(Progress)) -> Result<TuningResult> {
     let begin = Instant::now();
     let each = request.budget / request.batches.len().max(1) as u32;
     let mut batches = Vec::new();
@@ -64,7 +64,7 @@ pub fn run(request: &Request<'_>, tell: &dyn Fn(Progress)) -> Result<Tuned> {
         };
         batches.push(search.run(request, &|| begin.elapsed() < end)?);
     }
-    Ok(Tuned { threads: 1, batches })
+    Ok(TuningResult { threads: 1, batches })
 }
 
 struct Search<'s> {

@@ -26,7 +26,7 @@ pub(super) mod walk;
 pub(super) mod walks;
 
 use super::{
-    encoded::Encoded,
+    encoded::EncodedNodes,
     engines::Engine,
     rows::{Row, Rows},
     sink::Sink,
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     forest::Forest,
-    layout::Packed,
+    layout::PackedForest,
     plan::{Plan, cpu::Cpu},
     schedule::FewRows,
 };
@@ -44,11 +44,11 @@ use walk::{LeafAddresses, MOST_ADDRESSES, Shape, Span};
 pub(super) struct EngineRequest<'a> {
     pub(super) plan: &'a Plan<Cpu>,
     pub(super) forest: &'a Forest,
-    pub(super) packed: &'a Packed,
+    pub(super) packed: &'a PackedForest,
     /// The number of the tree at each position.
     pub(super) order: &'a [u32],
     /// The forest's nodes, in the encoding that walks read.
-    pub(super) nodes: &'a Encoded<f32>,
+    pub(super) nodes: &'a EncodedNodes<f32>,
     /// How many columns of a ranked row count thresholds, and how many answer questions. `(0, 0)` if rows are
     /// not ranked.
     pub(super) ranked: (usize, usize),
@@ -64,9 +64,9 @@ pub(super) struct EngineRequest<'a> {
 /// The trees of a program as encoded nodes. Engines read them besides tables of their own.
 #[derive(Clone, Copy)]
 pub(super) struct Trees<'a> {
-    pub(super) nodes: &'a Encoded<f32>,
+    pub(super) nodes: &'a EncodedNodes<f32>,
     /// Nodes for `f64` rows, if the forest compares in `f64`.
-    pub(super) wide: Option<&'a Encoded<f64>>,
+    pub(super) wide: Option<&'a EncodedNodes<f64>>,
     /// Whether some node asks a question instead of comparing with a threshold.
     pub(super) questions: bool,
     /// Number of addresses that nodes have.

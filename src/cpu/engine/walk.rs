@@ -188,7 +188,7 @@ unsafe fn walk<
     loop {
         if tested > 0 {
             for at in &mut at {
-                // SAFETY: the walk has reached this address, and `Packed::verify` bounds every address
+                // SAFETY: the walk has reached this address, and `PackedForest::verify` bounds every address
                 // that walks reach.
                 *at = unsafe { nodes.leaf_behind_padding(*at) };
             }
@@ -196,7 +196,7 @@ unsafe fn walk<
         }
         let mut open = [false; L];
         for l in 0..L {
-            // SAFETY: the walk has reached this address, and `Packed::verify` bounds every address that
+            // SAFETY: the walk has reached this address, and `PackedForest::verify` bounds every address that
             // walks reach. Leaves end the loop, so no walk goes past one.
             open[l] = unsafe { !nodes.is_leaf(at[l]) };
         }
@@ -207,7 +207,7 @@ unsafe fn walk<
             // A walk at its leaf waits for the other walks, whose loads overlap.
             let from = nodes.readable(at[l]);
             // SAFETY: the caller upholds that rows are in range. `from` is the address that the walk
-            // has reached, which `Packed::verify` bounds, or a readable one instead of a leaf's. The line
+            // has reached, which `PackedForest::verify` bounds, or a readable one instead of a leaf's. The line
             // below discards a step from a leaf that does not hold.
             let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(from, trees[l].1, rows, row[l]) };
             at[l] = if N::LEAVES_HOLD || open[l] { next } else { at[l] };

@@ -207,7 +207,7 @@ impl<'l> ColumnBlockRef<'l> {
     ) -> ColumnBlock {
         let mut column_block = self.entry.column_block;
         // The arrays are borrowed. An array that is moved into an iterator is loaded as a whole before the
-        // stores of its elements have completed, and that load waits for them.
+        // stores of its elements have completed, and the load waits for these stores.
         for (sheet, missing) in self.entry.sheets.iter().zip(&MISSING) {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {
@@ -261,9 +261,9 @@ mod tests {
             (16, (0..16).map(mixed).collect()),
             (19, (0..19).map(mixed).collect()),
             (35, (0..35).map(mixed).collect()),
-            // Layers hold a whole column block, the last column with the fewest thresholds.
+            // Layers rank a whole column block, whose last column has the fewest thresholds.
             (16, (0..16).map(|f| (f, [2, 1][f as usize % 2], Side::Left)).collect()),
-            // Two columns follow each other, of features that are far apart.
+            // Two adjacent columns of ranks are of features that are far apart.
             (300, vec![(1, 3, Side::Left), (256, 3, Side::Left)]),
         ];
         for (features, of_features) in forests {

@@ -66,7 +66,7 @@ struct ForestInput {
 }
 
 impl ForestInput {
-    /// Folds one step into the forest. Returns whether there was one.
+    /// Folds one step into the forest. Returns whether there was a step to fold.
     fn fold(&mut self, new: &mut Rebuild) -> Result<bool, GraphError> {
         if self.join(new) {
             return Ok(true);
@@ -100,7 +100,7 @@ impl ForestInput {
     /// Folds a prologue into the forest. Returns whether that is possible.
     fn after(&mut self, step: Prologue, dtype: Dtype) -> bool {
         let Some(rows) = Self::compare(dtype) else { return false };
-        match self.forest.after(&[step], rows) {
+        match self.forest.with_prologue(&[step], rows) {
             Ok(forest) => {
                 self.forest = Arc::new(forest);
                 true
@@ -109,7 +109,7 @@ impl ForestInput {
         }
     }
 
-    /// Replaces spans that are selections of one tensor by that tensor, if this helps. Returns whether it
+    /// Replaces spans that are selections of one tensor with that tensor, if this helps. Returns whether it
     /// did.
     fn join(&mut self, new: &Rebuild) -> bool {
         let mut columns: Vec<u32> = Vec::with_capacity(self.width());
@@ -151,7 +151,7 @@ impl ForestInput {
         })
     }
 
-    /// Replaces a span that joins tensors side by side by a span for each tensor. Returns whether it did.
+    /// Replaces a span that joins tensors side by side with a span for each tensor. Returns whether it did.
     fn separate(&mut self, new: &Rebuild, at: usize) -> bool {
         let span = self.spans[at];
         let Some(mut node) = new.node_of(span.operand) else { return false };
@@ -247,7 +247,7 @@ impl ForestInput {
                 true
             }
             _ => {
-                // A selection is folded if a step before it is, so that it does not come back.
+                // Without a step to fold before it, another pass would add the folded selection again.
                 let Some((source, chosen)) = selection(new, span.operand) else { return false };
                 let Some(width) = new.type_of(source).width() else { return false };
                 let total = self.width() - span.width + width;
@@ -338,13 +338,13 @@ impl ForestInput {
         true
     }
 
-    /// Folds a one-hot encoder: a split on a column of 0 and 1 asks whether the category is the column's.
+    /// Folds a one-hot encoder: a split on a column of 0 and 1 becomes one that asks for the column's category.
     fn one_hot(&mut self, new: &mut Rebuild, at: usize) -> Result<bool, GraphError> {
         let span = self.spans[at];
         let Some(encoder) = one_hot(new, span.operand) else { return Ok(false) };
         let others = self.spans.iter().enumerate().filter(|(other, _)| *other != at);
         let dtype = new.type_of(span.operand).dtype;
-        // Other spans keep their type, and this one must have it.
+        // Other spans keep their type, so this span must be of the same type.
         let column_dtype = new.type_of(encoder.column).dtype;
         let is_alone = self.spans.len() == 1;
         let others_fit = others.into_iter().all(|(_, other)| new.type_of(other.operand).dtype == dtype);
@@ -356,7 +356,7 @@ impl ForestInput {
         let operand = match column_dtype {
             _ if rounds => return Ok(false),
             Dtype::F32 | Dtype::F64 if column_dtype == dtype || is_alone => encoder.column,
-            // Every category is below 2^24, so a cast to `f32` makes no other integer one of them.
+            // Every category is below 2^24, so a cast to `f32` turns no other integer into a category.
             Dtype::I32 | Dtype::I64 => new.node("encode", Operator::Cast(dtype), vec![encoder.column])?[0],
             _ => return Ok(false),
         };
@@ -386,7 +386,7 @@ impl ForestInput {
                     Predicate::InSet { set, inside: Side::Left }
                 }
             };
-            // What goes left is the category, or everything.
+            // Rows with the category go left, or all rows do.
             if with == Side::Right {
                 std::mem::swap(left, right);
             }
@@ -441,7 +441,7 @@ fn arithmetic(
     match how {
         Binary::Add => Some((b, vec![(Operation::Add, numbers)])),
         Binary::Multiply => Some((b, vec![(Operation::Multiply, numbers)])),
-        // `w - x` is `-(x - w)` to the bit, but for the sign of zero, which no split asks for.
+        // `w - x` is `-(x - w)` to the bit, except for the sign of zero, which no split asks for.
         Binary::Subtract => {
             let negated = (Operation::Multiply, vec![-1.0; width]);
             Some((b, vec![(Operation::Subtract, numbers), negated]))

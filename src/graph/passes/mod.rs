@@ -173,13 +173,13 @@ pub fn skip_zeros(graph: &Graph) -> Result<Graph, GraphError> {
 pub struct Passes {
     on: Vec<Pass>,
     target: GraphTarget,
-    /// Whether every forest that can becomes products, even if these take more time than its walks.
+    /// Whether every forest that products can compute becomes products, even if these take longer than its walks.
     every_forest: bool,
 }
 
 impl Default for Passes {
     /// All passes, for the CPU. [`Pass::Matrices`] rewrites only forests whose products take less time than their
-    /// walks, as [`GraphTarget::forest_choice`] estimates it. On CPUs there is hardly any.
+    /// walks, as [`GraphTarget::forest_choice`] estimates it. On CPUs hardly any forest is rewritten.
     fn default() -> Self {
         Self { on: Pass::ALL.to_vec(), target: GraphTarget::Cpu, every_forest: false }
     }
@@ -190,9 +190,9 @@ impl Default for Passes {
 pub struct PassChange {
     /// The pass.
     pub pass: Pass,
-    /// Number of nodes before and after it.
+    /// Number of nodes before and after the pass.
     pub nodes: (usize, usize),
-    /// Number of elements of all weights before and after it.
+    /// Number of elements of all weights before and after the pass.
     pub weights: (usize, usize),
     /// A line for each node whose type [`Pass::Dtypes`] changed; empty for other passes.
     pub rewrites: Vec<String>,
@@ -219,8 +219,8 @@ impl Passes {
         Self { on: Vec::new(), target: GraphTarget::Cpu, every_forest: false }
     }
 
-    /// Switches passes on. If [`Pass::Matrices`] is among them, every forest that can becomes products, whatever they
-    /// cost.
+    /// Switches passes on. [`Pass::Matrices`], if it is among them, turns every forest that products can compute into
+    /// products, whatever these cost.
     #[must_use]
     pub fn with(mut self, passes: impl IntoIterator<Item = Pass>) -> Self {
         for pass in passes {

@@ -97,10 +97,10 @@ pub(crate) struct Split {
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ModelInfo {
-    pub params: Option<Embedded<Params>>,
+    pub params: Option<NestedObject<Params>>,
     /// The loss function of a model that is a sum of models.
-    pub loss_function: Option<Embedded<Loss>>,
-    pub class_params: Option<Embedded<ClassParams>>,
+    pub loss_function: Option<NestedObject<Loss>>,
+    pub class_params: Option<NestedObject<ClassParams>>,
     /// The threshold of a binary classifier, which CatBoost writes as a number in a string.
     pub binclass_probability_threshold: Option<Threshold>,
     pub catboost_version_info: Option<String>,
@@ -108,7 +108,7 @@ pub(crate) struct ModelInfo {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Params {
-    pub loss_function: Option<Embedded<Loss>>,
+    pub loss_function: Option<NestedObject<Loss>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -145,9 +145,9 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 /// An object, or a string that contains an object in JSON. In CatBoost the name of the key decides which.
 #[derive(Debug)]
-pub(crate) struct Embedded<T>(pub T);
+pub(crate) struct NestedObject<T>(pub T);
 
-impl<'de, T: de::DeserializeOwned> Deserialize<'de> for Embedded<T> {
+impl<'de, T: de::DeserializeOwned> Deserialize<'de> for NestedObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(EmbeddedVisitor(PhantomData))
     }
@@ -156,21 +156,21 @@ impl<'de, T: de::DeserializeOwned> Deserialize<'de> for Embedded<T> {
 struct EmbeddedVisitor<T>(PhantomData<T>);
 
 impl<'de, T: de::DeserializeOwned> Visitor<'de> for EmbeddedVisitor<T> {
-    type Value = Embedded<T>;
+    type Value = NestedObject<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object, or a string that holds one")
     }
 
-    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Embedded<T>, A::Error> {
-        T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Embedded)
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<NestedObject<T>, A::Error> {
+        T::deserialize(de::value::MapAccessDeserializer::new(map)).map(NestedObject)
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Embedded<T>, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<NestedObject<T>, E> {
         let mut reader = Reader::new(text.as_bytes(), text.len());
         let value = T::deserialize(document::Value::Json(&mut reader))
             .and_then(|value| reader.finish().map(|()| value));
-        value.map(Embedded).map_err(|e| E::custom(format!("the object in this string: {e}")))
+        value.map(NestedObject).map_err(|e| E::custom(format!("the object in this string: {e}")))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Fangorn's own model file, `.fangorn`: a forest that an importer made from a producer's model, ready to load.
 //!
-//! A [`Contents`] is a forest and what is known about it: named schedules and plan files, and a profile
-//! of its leaves. [`write`](Contents::to_bytes()) and [`read`](Contents::from_bytes()) are exact inverses. This is
-//! version 1 of the format. All numbers are little-endian:
+//! A [`Contents`] holds a forest, named schedules and plan files for it, and a profile of its leaves.
+//! [`write`](Contents::to_bytes()) and [`read`](Contents::from_bytes()) are exact inverses. This is version 1 of the
+//! format. All numbers are little-endian:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -29,7 +29,7 @@
 //! | `RULE`, `WORD` | u8 for each category set: its rule; u32 for each word of the sets |
 //! | `schd`, `plan` | names and texts of schedules; names and texts of plan files |
 //! | `prof` | u64 for each leaf slot: the number of rows that reached it |
-//! | `code`, or `CODE` if rows can't be made in another way | how categories of columns become numbers: column, kind of coding, flags, and hashes (u32) with their numbers (f64) |
+//! | `code`, or `CODE` if a reader must apply the coding | how categories of columns become numbers: column, kind of coding, flags, and hashes (u32) with their numbers (f64) |
 //! | `covr` | f64 for each node: its cover; absent if the model has none |
 //! | `word` | one u32: 1 if labels of classes are texts; absent otherwise |
 //! | `stop` | two u32: the best round of early stopping, and the number of rounds; absent if the model has none |
@@ -58,7 +58,7 @@ pub struct NamedText {
     pub text: String,
 }
 
-/// What a `.fangorn` file holds.
+/// The contents of a `.fangorn` file.
 ///
 /// ```
 /// use fangorn::{file::Contents, import};
@@ -67,7 +67,7 @@ pub struct NamedText {
 /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
 /// let bytes = Contents::new(forest.clone()).to_bytes();
 /// assert_eq!(Contents::from_bytes(&bytes, &Default::default())?.forest, forest);
-/// // An importer like any other.
+/// // `import::parse` reads the file, too.
 /// assert_eq!(import::parse(&bytes, &Default::default())?, forest);
 /// # Ok::<(), fangorn::Error>(())
 /// ```

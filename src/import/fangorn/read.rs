@@ -10,7 +10,7 @@ use super::super::{ErrorKind, Format, ImportError, LoadOptions, Location, RAW_CA
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, NamedText, SECTION_BYTES, VERSION, coding, kind};
 use crate::forest::{
     Aggregate, CategoryRule, CategorySet, ClassRule, Classes, Coding, CompareType, EarlyStop, Forest,
-    ForestBuilder, Node, Predicate, Real, Side, Transform, Tree, Unseen,
+    ForestBuilder, Node, Predicate, Real, Side, Transform, Tree, UnseenCategory,
 };
 use crate::{Error, import};
 
@@ -455,7 +455,7 @@ fn codings(
             .map(|_| Ok((section.u32()?, Real(section.f64()?))))
             .collect::<Result<_, ImportError>>()?;
         let needed = is(coding::NEEDED);
-        let unseen = if is(coding::REFUSED) { Unseen::Refused } else { Unseen::Missing };
+        let unseen = if is(coding::REFUSED) { UnseenCategory::Refused } else { UnseenCategory::Missing };
         let coding = match sort {
             coding::INDICES => Coding::Indices { numbers: is(coding::NUMBERS), unseen, needed },
             coding::HASHES if codes.is_sorted_by_key(|(hash, _)| *hash) => Coding::Hashes { codes, needed },

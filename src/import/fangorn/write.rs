@@ -2,7 +2,7 @@
 
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, NamedText, SECTION_BYTES, VERSION, coding, kind};
 use crate::forest::{
-    CategoryRule, ClassRule, Coding, EarlyStop, Forest, Node, Predicate, Side, Targets, Unseen,
+    CategoryRule, ClassRule, Coding, EarlyStop, Forest, Node, Predicate, Side, Targets, UnseenCategory,
 };
 
 /// The bytes written so far of a section or of the file.
@@ -177,7 +177,7 @@ fn codings(b: &mut Buffer, forest: &Forest) {
         match &feature.coding {
             Coding::Numbers => {}
             Coding::Indices { numbers, unseen, needed } => {
-                let refused = flag(*unseen == Unseen::Refused, coding::REFUSED);
+                let refused = flag(*unseen == UnseenCategory::Refused, coding::REFUSED);
                 b.u32(coding::INDICES);
                 b.u32(flag(*numbers, coding::NUMBERS) | refused | flag(*needed, coding::NEEDED));
                 b.u64(0);

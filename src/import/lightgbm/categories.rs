@@ -10,7 +10,7 @@ use super::super::json::Reader;
 use super::super::{ErrorKind, ImportError, Limits, Location};
 use super::damaged;
 use super::lines::{Line, Value};
-use crate::forest::{Coding, Feature, Unseen};
+use crate::forest::{Coding, Feature, UnseenCategory};
 
 /// The start of the last line in a file that Python wrote.
 const KEY: &[u8] = b"pandas_categorical:";
@@ -42,7 +42,7 @@ pub(super) fn name(
         for (column, names) in first.into_iter().zip(lists) {
             if let Some(feature) = features.get_mut(column) {
                 let numbers = names.iter().all(|name| !name.is_text);
-                feature.coding = Coding::Indices { numbers, unseen: Unseen::Missing, needed: false };
+                feature.coding = Coding::Indices { numbers, unseen: UnseenCategory::Missing, needed: false };
                 feature.categories = names.into_iter().map(|name| name.text).collect();
             }
         }

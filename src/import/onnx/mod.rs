@@ -125,7 +125,7 @@ fn followed(mut followed: TreeGraph, producer: &str, mut budget: Budget<'_>) -> 
         .map_err(|e| if e.kind() == ErrorKind::Limit { e } else { e.with_remedy(CONVERT_AGAIN) })?;
     let Some(read) = prologue else { return Ok(forest) };
     let raw = if followed.rows.raw.0 == ElementType::Double { CompareType::F64 } else { CompareType::F32 };
-    forest.after(&read.steps, raw).map_err(|e| {
+    forest.with_prologue(&read.steps, raw).map_err(|e| {
         let cause = format!("what precedes the trees can't be folded into them: {}: {}", e.location, e.cause);
         let remedy = "convert the trees alone, and prepare the rows before them";
         at(ErrorKind::Unsupported, ensemble.location.as_str(), cause).with_remedy(remedy)

@@ -8,7 +8,7 @@ use super::array::{self, Count};
 use super::head::{Head, lacks};
 use super::plain::PlainValue;
 use super::{File, error, unsupported};
-use crate::forest::{CategoryRule, CategorySet, Coding, Feature, MOST_CATEGORIES, Side, Unseen};
+use crate::forest::{CategoryRule, CategorySet, Coding, Feature, MOST_CATEGORIES, Side, UnseenCategory};
 
 /// 32-bit words of one of scikit-learn's sets, which has a bit for each of 256 categories.
 const WORDS: usize = 8;
@@ -69,7 +69,7 @@ impl<'f> Categories<'f> {
         for (column, names, numbers) in self.named.drain(..) {
             if let Some(feature) = features.get_mut(column as usize) {
                 feature.categories = names;
-                feature.coding = Coding::Indices { numbers, unseen: Unseen::Missing, needed: true };
+                feature.coding = Coding::Indices { numbers, unseen: UnseenCategory::Missing, needed: true };
             }
         }
     }

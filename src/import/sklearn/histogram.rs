@@ -13,10 +13,10 @@ use super::{File, missing_side, unsupported};
 use crate::forest::{CompareType, ForestBuilder, Predicate, Side, Transform};
 
 /// The losses of classifiers, under the names of all releases.
-const OF_CLASSES: [&str; 4] = ["log_loss", "auto", "binary_crossentropy", "categorical_crossentropy"];
+const CLASSIFIER_LOSSES: [&str; 4] = ["log_loss", "auto", "binary_crossentropy", "categorical_crossentropy"];
 
 /// The losses of regressors, under the names of all releases.
-const OF_NUMBERS: [&str; 7] = [
+const REGRESSOR_LOSSES: [&str; 7] = [
     "squared_error",
     "least_squares",
     "absolute_error",
@@ -53,7 +53,7 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
 /// Returns the loss, which decides the link. Refuses a loss that is not known.
 fn loss(head: &Head, classifier: bool) -> Result<&str, ImportError> {
     let loss = head.loss.as_deref().ok_or_else(|| lacks("loss"))?;
-    let known: &[&str] = if classifier { &OF_CLASSES } else { &OF_NUMBERS };
+    let known: &[&str] = if classifier { &CLASSIFIER_LOSSES } else { &REGRESSOR_LOSSES };
     match known.contains(&loss) {
         true => Ok(loss),
         false => Err(unsupported(
@@ -75,7 +75,7 @@ struct Nodes {
     is_leaf: Vec<u8>,
     value: Vec<f64>,
     is_categorical: Vec<u8>,
-    /// For a split on categories, the number of the set within its tree.
+    /// For a split on categories, the index of the set within its tree.
     set: Vec<u32>,
 }
 

@@ -13,10 +13,10 @@ use crate::forest::ClassRule;
 use crate::graph::{Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Reduction, Tensor, Unary};
 
 /// The remedy for a step that is not read.
-const BY_ONNX: &str = "export the pipeline to ONNX with skl2onnx, which has more estimators";
+const EXPORT_REMEDY: &str = "export the pipeline to ONNX with skl2onnx, which has more estimators";
 
 /// The texts in place of a transformer that keeps columns as they are, or drops them.
-const PASSED: [&str; 2] = ["passthrough", "drop"];
+const PLACEHOLDERS: [&str; 2] = ["passthrough", "drop"];
 
 /// Linear regressions.
 const REGRESSORS: [&str; 14] = [
@@ -46,7 +46,7 @@ const SCORERS: [&str; 6] = [
     "PassiveAggressiveClassifier",
 ];
 
-/// A fitted estimator, with its attributes under scikit-learn's own names. Which fields it has depends on its class.
+/// A fitted estimator, with its attributes under scikit-learn's own names. Its class decides which fields it has.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Step {
@@ -80,7 +80,7 @@ pub(super) struct Step {
     #[serde(rename = "categories_")]
     categories: Option<Vec<Vec<PlainValue>>>,
     #[serde(rename = "drop_idx_")]
-    dropped: Option<Numbers>,
+    drop_indices: Option<Numbers>,
     #[serde(rename = "classes_")]
     classes: Vec<PlainValue>,
     clip: Option<bool>,
@@ -130,7 +130,7 @@ pub(super) fn graph(
     let mut graph = Graph::default();
     let rows = graph.input("X", Dtype::F64, [None, Some(width)]);
     let mut reader = Reader { graph, forest: &forest, options };
-    let last = reader.transformed(&model, Some(Columns { rows, width }), "model", true)?;
+    let last = reader.add_step(&model, Some(Columns { rows, width }), "model", true)?;
     if let Some(Columns { rows, .. }) = last {
         reader.graph.output("transformed", rows);
     }
@@ -151,8 +151,8 @@ struct Reader<'o, F> {
     options: &'o LoadOptions,
 }
 
-fn refused(location: &str, cause: impl AsRef<str>) -> ImportError {
-    unsupported(location, cause, BY_ONNX)
+fn refusal(location: &str, cause: impl AsRef<str>) -> ImportError {
+    unsupported(location, cause, EXPORT_REMEDY)
 }
 
 /// Returns a step's list of numbers, which must have this length.
@@ -196,7 +196,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
     }
 
     /// Adds an operator with a list of numbers, one for each column.
-    fn with_list(
+    fn add_list_operation(
         &mut self,
         (name, how): (&str, Binary),
         x: Columns,
@@ -206,20 +206,20 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         Ok(Columns { rows: self.node(name, Operator::Binary(how), &[x.rows, weight]), ..x })
     }
 
-    fn selected(&mut self, x: Columns, columns: &Numbers, location: &str) -> Result<Columns, ImportError> {
+    fn select(&mut self, x: Columns, columns: &Numbers, location: &str) -> Result<Columns, ImportError> {
         let columns = indices(columns, x.width, location)?;
         let width = columns.len();
         let columns = self.weight(&[width], Elements::I64(columns), location)?;
         Ok(Columns { rows: self.node(location, Operator::Gather { axis: 1 }, &[x.rows, columns]), width })
     }
 
-    fn beside(&mut self, all: &[Columns], location: &str) -> Result<Columns, ImportError> {
+    fn concat(&mut self, all: &[Columns], location: &str) -> Result<Columns, ImportError> {
         let width = all.iter().try_fold(0usize, |sum, columns| sum.checked_add(columns.width));
-        let width = width.ok_or_else(|| refused(location, "too many columns"))?;
+        let width = width.ok_or_else(|| refusal(location, "too many columns"))?;
         Budget::new(&self.options.limits)
             .features(width, || Location::Field(format!("fangorn.{location}")))?;
         match all {
-            [] => Err(refused(location, "no columns at all")),
+            [] => Err(refusal(location, "no columns at all")),
             [only] => Ok(*only),
             _ => {
                 let rows: Vec<Operand> = all.iter().map(|columns| columns.rows).collect();
@@ -230,21 +230,21 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
 
     /// Adds a step, and returns the rows that it computes. Returns `None` for `drop`, and after a predictor, whose
     /// results become the graph's outputs. Only the last step (`last`) may be a predictor.
-    fn transformed(
+    fn add_step(
         &mut self,
         step: &Step,
         x: Option<Columns>,
         location: &str,
         last: bool,
     ) -> Result<Option<Columns>, ImportError> {
-        let Some(x) = x else { return Err(refused(location, "a step after a predictor is not supported")) };
-        if PASSED.contains(&&step.estimator[..]) {
+        let Some(x) = x else { return Err(refusal(location, "a step after a predictor is not supported")) };
+        if PLACEHOLDERS.contains(&&step.estimator[..]) {
             let dropped = step.estimator == "drop";
             return Ok((!dropped).then_some(x));
         }
         let (module, name) = class(&step.estimator).unwrap_or(("", &step.estimator));
         if !is_sklearn(module) {
-            return Err(refused(location, format!("{name} of {module} is not supported in a pipeline")));
+            return Err(refusal(location, format!("{name} of {module} is not supported in a pipeline")));
         }
         let one = |columns: Result<Columns, ImportError>| columns.map(Some);
         match name {
@@ -252,13 +252,13 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 let mut rows = Some(x);
                 for (at, inner) in step.steps.iter().enumerate() {
                     let is_last = last && at + 1 == step.steps.len();
-                    rows = self.transformed(inner, rows, &format!("{location}.steps[{at}]"), is_last)?;
+                    rows = self.add_step(inner, rows, &format!("{location}.steps[{at}]"), is_last)?;
                 }
                 Ok(rows)
             }
             "FeatureUnion" | "ColumnTransformer" => {
                 if step.transformer_weights.as_ref().is_some_and(|weights| *weights != PlainValue::Null) {
-                    return Err(refused(location, "weights of transformers are not supported"));
+                    return Err(refusal(location, "weights of transformers are not supported"));
                 }
                 let columns = step.columns.as_deref();
                 if columns.is_some_and(|columns| columns.len() != step.steps.len()) {
@@ -274,13 +274,13 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                     let own = match columns {
                         Some(columns) if columns[at].0.is_empty() => continue,
                         Some(columns) if inner.estimator != "drop" => {
-                            self.selected(x, &columns[at], &inside)?
+                            self.select(x, &columns[at], &inside)?
                         }
                         _ => x,
                     };
-                    found.extend(self.transformed(inner, Some(own), &inside, false)?);
+                    found.extend(self.add_step(inner, Some(own), &inside, false)?);
                 }
-                one(self.beside(&found, location))
+                one(self.concat(&found, location))
             }
             "StandardScaler" | "RobustScaler" => {
                 let mut x = x;
@@ -290,32 +290,39 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 };
                 // The file has a mean even if the step does not subtract it.
                 if center.is_some() && step.with_mean != Some(false) {
-                    x =
-                        self.with_list((name, Binary::Subtract), x, list(center, x.width, location, field)?)?;
+                    x = self.add_list_operation(
+                        (name, Binary::Subtract),
+                        x,
+                        list(center, x.width, location, field)?,
+                    )?;
                 }
                 if step.scale.is_some() {
                     let scale = list(&step.scale, x.width, location, "scale_")?;
-                    x = self.with_list((name, Binary::Divide), x, scale)?;
+                    x = self.add_list_operation((name, Binary::Divide), x, scale)?;
                 }
                 Ok(Some(x))
             }
             "MinMaxScaler" => {
                 let scale = list(&step.scale, x.width, location, "scale_")?;
-                let mut x = self.with_list((name, Binary::Multiply), x, scale)?;
-                x = self.with_list((name, Binary::Add), x, list(&step.min, x.width, location, "min_")?)?;
+                let mut x = self.add_list_operation((name, Binary::Multiply), x, scale)?;
+                x = self.add_list_operation(
+                    (name, Binary::Add),
+                    x,
+                    list(&step.min, x.width, location, "min_")?,
+                )?;
                 if step.clip == Some(true) {
                     let range = list(&step.feature_range, 2, location, "feature_range")?;
-                    x = self.with_list((name, Binary::Maximum), x, vec![range[0]])?;
-                    x = self.with_list((name, Binary::Minimum), x, vec![range[1]])?;
+                    x = self.add_list_operation((name, Binary::Maximum), x, vec![range[0]])?;
+                    x = self.add_list_operation((name, Binary::Minimum), x, vec![range[1]])?;
                 }
                 Ok(Some(x))
             }
             "MaxAbsScaler" => {
                 let scale = list(&step.scale, x.width, location, "scale_")?;
-                let mut x = self.with_list((name, Binary::Divide), x, scale)?;
+                let mut x = self.add_list_operation((name, Binary::Divide), x, scale)?;
                 if step.clip == Some(true) {
-                    x = self.with_list((name, Binary::Maximum), x, vec![-1.0])?;
-                    x = self.with_list((name, Binary::Minimum), x, vec![1.0])?;
+                    x = self.add_list_operation((name, Binary::Maximum), x, vec![-1.0])?;
+                    x = self.add_list_operation((name, Binary::Minimum), x, vec![1.0])?;
                 }
                 Ok(Some(x))
             }
@@ -323,7 +330,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 let how = match step.norm.as_deref() {
                     None | Some("l2") => Reduction::L2,
                     Some("l1") => Reduction::L1,
-                    Some(other) => return Err(refused(location, format!("norm {other:?} is not supported"))),
+                    Some(other) => return Err(refusal(location, format!("norm {other:?} is not supported"))),
                 };
                 let norm = self.node(name, Operator::Reduce { how, axes: vec![1], keep: true }, &[x.rows]);
                 let zero = self.weight(&[1], Elements::F64(vec![0.0]), location)?;
@@ -339,7 +346,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 let above = self.node(name, Operator::Compare(Compare::Greater), &[x.rows, threshold]);
                 Ok(Some(Columns { rows: self.node(name, Operator::Cast(Dtype::F64), &[above]), ..x }))
             }
-            "SimpleImputer" => one(self.imputed(step, x, location)),
+            "SimpleImputer" => one(self.impute(step, x, location)),
             "OneHotEncoder" => one(self.one_hot(step, x, location)),
             "PolynomialFeatures" => one(self.powers(step, x, location)),
             "PCA" => {
@@ -351,7 +358,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                     ));
                 };
                 let count = components.len() / x.width.max(1);
-                let mut x = self.with_list(
+                let mut x = self.add_list_operation(
                     (name, Binary::Subtract),
                     x,
                     list(&step.mean, x.width, location, "mean_")?,
@@ -361,21 +368,21 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 if step.whiten == Some(true) {
                     let variance = list(&step.explained_variance, count, location, "explained_variance_")?;
                     let roots = variance.into_iter().map(f64::sqrt).collect();
-                    x = self.with_list((name, Binary::Divide), x, roots)?;
+                    x = self.add_list_operation((name, Binary::Divide), x, roots)?;
                 }
                 Ok(Some(x))
             }
             _ if step.forest.is_some() && last => self.forest(step, x, location).map(|()| None),
-            // As the last step, it would predict with an estimator of its own.
+            // As the last step, `RFE` would predict with an estimator of its own.
             "RFE" | "RFECV" if last => {
-                Err(refused(location, format!("{name} as the last step is not supported")))
+                Err(refusal(location, format!("{name} as the last step is not supported")))
             }
             _ if step.columns.is_some() && step.steps.is_empty() => {
                 let columns = step.columns.as_deref().unwrap_or_default();
                 let [columns] = columns else {
-                    return Err(refused(location, "a selector has one list of columns"));
+                    return Err(refusal(location, "a selector has one list of columns"));
                 };
-                one(self.selected(x, columns, location))
+                one(self.select(x, columns, location))
             }
             _ if last && REGRESSORS.contains(&name) => {
                 let (scores, _) = self.scores(step, x, location)?;
@@ -386,9 +393,9 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 self.classes(step, name, x, location).map(|()| None)
             }
             _ if !last && (step.forest.is_some() || step.coef.is_some()) => {
-                Err(refused(location, format!("{name} before the last step is not supported")))
+                Err(refusal(location, format!("{name} before the last step is not supported")))
             }
-            _ => Err(refused(location, format!("{name} is not supported in a pipeline"))),
+            _ => Err(refusal(location, format!("{name} is not supported in a pipeline"))),
         }
     }
 
@@ -521,20 +528,20 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         Ok(())
     }
 
-    fn imputed(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
+    fn impute(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
         let statistics = list(&step.statistics, x.width, location, "statistics_")?;
         if statistics.iter().any(|value| value.is_nan()) {
-            return Err(refused(location, "a column without any value in training is not supported"));
+            return Err(refusal(location, "a column without any value in training is not supported"));
         }
         if step.add_indicator == Some(true) {
-            return Err(refused(location, "add_indicator is not supported"));
+            return Err(refusal(location, "add_indicator is not supported"));
         }
         let missing = match &step.missing_values {
             None | Some(PlainValue::Null) => self.node(location, Operator::Unary(Unary::IsNan), &[x.rows]),
             Some(PlainValue::Integer(value)) => self.equal(x.rows, *value as f64, location)?,
             Some(PlainValue::Real(value)) => self.equal(x.rows, *value, location)?,
             Some(other) => {
-                return Err(refused(location, format!("missing values {other} are not supported")));
+                return Err(refusal(location, format!("missing values {other} are not supported")));
             }
         };
         let values = self.weight(&[x.width], Elements::F64(statistics), location)?;
@@ -563,11 +570,11 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 return Err(unsupported(location, cause, remedy));
             }
             Some(other) => {
-                return Err(refused(location, format!("handle_unknown={other:?} is not supported")));
+                return Err(refusal(location, format!("handle_unknown={other:?} is not supported")));
             }
         }
         if step.min_frequency.is_some() || step.max_categories.is_some() {
-            return Err(refused(
+            return Err(refusal(
                 location,
                 "categories that are put together because they are rare are not supported",
             ));
@@ -582,9 +589,9 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             };
             let values = categories.iter().map(value).collect::<Option<Vec<f64>>>();
             let Some(mut values) = values else {
-                return Err(refused(location, "categories that are no numbers are not supported"));
+                return Err(refusal(location, "categories that are no numbers are not supported"));
             };
-            let dropped = step.dropped.as_ref().and_then(|Numbers(dropped)| dropped.get(at)).copied();
+            let dropped = step.drop_indices.as_ref().and_then(|Numbers(dropped)| dropped.get(at)).copied();
             if let Some(dropped) = dropped.filter(|dropped| !dropped.is_nan()) {
                 let dropped = indices(&Numbers(vec![dropped]), values.len(), location)?;
                 values.remove(dropped[0] as usize);
@@ -592,14 +599,14 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             if values.is_empty() {
                 continue;
             }
-            let column = self.selected(x, &Numbers(vec![at as f64]), location)?;
+            let column = self.select(x, &Numbers(vec![at as f64]), location)?;
             let width = values.len();
             let categories = self.weight(&[width], Elements::F64(values), location)?;
             let is = self.node(location, Operator::Compare(Compare::Equal), &[column.rows, categories]);
             let rows = self.node(location, Operator::Cast(Dtype::F64), &[is]);
             encoded.push(Columns { rows, width });
         }
-        self.beside(&encoded, location)
+        self.concat(&encoded, location)
     }
 
     /// Adds products of powers of columns.

@@ -5,7 +5,7 @@ use super::super::{ErrorKind, ImportError, Location};
 use super::at;
 use super::objective::Version;
 use super::schema::{Categories, CategoryNames, Tree};
-use crate::forest::{CategorySet, Coding, Feature, Unseen};
+use crate::forest::{CategorySet, Coding, Feature, UnseenCategory};
 
 /// Categories are below this number, where `f32` stops telling integers apart.
 const LIMIT: u32 = 1 << 24;
@@ -104,20 +104,21 @@ pub(super) fn name(
     }
     for (f, (feature, names)) in features.iter_mut().zip(cats.enc).enumerate() {
         let numbers = names.offsets.is_none();
-        feature.categories = words(names, version, &format!("{path}[{f}]"))?;
+        feature.categories = category_names(names, version, &format!("{path}[{f}]"))?;
         if !feature.categories.is_empty() {
-            feature.coding = Coding::Indices { numbers, unseen: Unseen::Refused, needed: false };
+            feature.coding = Coding::Indices { numbers, unseen: UnseenCategory::Refused, needed: false };
         }
     }
     Ok(())
 }
 
-fn words(names: CategoryNames, version: Version, path: &str) -> Result<Vec<String>, ImportError> {
+fn category_names(names: CategoryNames, version: Version, path: &str) -> Result<Vec<String>, ImportError> {
     let Some(offsets) = names.offsets else {
         return Ok(names.values.iter().map(i64::to_string).collect());
     };
     // Before 3.4 XGBoost counts characters where it stores bytes. So a name that is not ASCII shifts the
-    // boundaries of all later names, and truncates the list. No name is better than a wrong one.
+    // boundaries of all later names, and truncates the list. A list without names
+    // is better than a list with wrong ones.
     let bytes: Option<Vec<u8>> = names.values.iter().map(|v| byte(*v)).collect();
     let Some(bytes) = bytes.filter(|bytes| version >= (3, 4) || bytes.is_ascii()) else {
         return Ok(Vec::new());

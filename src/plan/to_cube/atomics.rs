@@ -46,7 +46,7 @@ pub(in crate::plan) fn without_atomics(
         let why = why.or(shared.then_some("atomic additions in shared memory are not counted on"));
         if let Some(why) = why {
             let directive = format!("atomicReduce({name})");
-            notes.push(Note { directive, instead: format!("{why}; {staged}") });
+            notes.push(Note { directive, fallback: format!("{why}; {staged}") });
         }
     }
     if why.is_none() || marked.is_empty() {

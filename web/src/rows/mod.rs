@@ -36,7 +36,7 @@ impl RowSet {
         limits::check_size(name, bytes.len(), limits::ROWS_BYTES)?;
         let wanted = MatrixRequest {
             name,
-            what: FileContents::Rows(forest, TableChoice { by_position }),
+            contents: FileContents::Rows(forest, TableChoice { by_position }),
             columns: forest.features.len(),
         };
         match name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).as_deref() {
@@ -77,7 +77,7 @@ struct TableChoice {
 #[derive(Clone, Copy, Debug)]
 struct MatrixRequest<'a> {
     name: &'a str,
-    what: FileContents<'a>,
+    contents: FileContents<'a>,
     columns: usize,
 }
 
@@ -102,7 +102,7 @@ impl<'a> MatrixRequest<'a> {
 
     /// Returns the model's columns.
     fn features(&self) -> &'a [Feature] {
-        match self.what {
+        match self.contents {
             FileContents::Rows(forest, _) => &forest.features,
             FileContents::Expected => &[],
         }

@@ -198,7 +198,7 @@ pub fn dependence_of(
         true => {
             let every = (numbers as f64 * 40.0 / (end - left)).ceil().max(1.0) as usize;
             for at in (0..numbers).step_by(every) {
-                let text = crate::svg::fitted(&value_text(grid[at]), stride * every as f64);
+                let text = crate::svg::shorten(&value_text(grid[at]), stride * every as f64);
                 below(&mut svg, x_at(at), height + 8.0, &text);
             }
         }

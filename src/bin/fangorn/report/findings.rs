@@ -51,7 +51,7 @@ pub struct Findings {
     pub row_values: Vec<f32>,
     pub splits: SplitImportances,
     /// Contributions, or why there are none.
-    pub explained: Result<Explained, String>,
+    pub explained: Result<RowContributions, String>,
     /// The permutation importances with their options, or `None` without labels.
     pub permuted: Option<(PermutationOptions, PermutationImportances)>,
     /// The columns that some split reads, the most important one first.
@@ -64,7 +64,7 @@ pub struct Findings {
 }
 
 /// Contributions of the rows that were drawn.
-pub struct Explained {
+pub struct RowContributions {
     /// The end of a sentence of the page: the source of the expectation for a feature that is not known.
     pub expected: String,
     pub means: MeanContributions,
@@ -123,7 +123,7 @@ impl Findings {
         };
         Ok(Self {
             rows: rows.rows,
-            seen: sampled.seen,
+            seen: sampled.file_rows,
             row: row.values.iter().map(|v| (*v).into()).collect(),
             row_values: predictor.values(&view(&row)?).map_err(library_error)?,
             thresholds: order.iter().copied().filter_map(of_thresholds).take(THRESHOLDS).collect(),
@@ -185,7 +185,7 @@ fn explained<T: Element>(
     rows: &Matrix<T>,
     row: &Matrix<T>,
     (expected, explainer): &(String, RowExplainer),
-) -> fangorn::Result<Explained> {
+) -> fangorn::Result<RowContributions> {
     let columns = forest.features.len();
     let (all, one) = (Rows::new(&rows.values, columns)?, Rows::new(&row.values, columns)?);
     let (width, outputs) = (columns + 1, forest.outputs as usize);
@@ -202,12 +202,12 @@ fn explained<T: Element>(
         of_rows.extend(of_output(&values));
     }
     let of_row = of_output(&explainer.contributions(&one)?);
-    Ok(Explained { expected: expected.clone(), means, of_rows, of_row })
+    Ok(RowContributions { expected: expected.clone(), means, of_rows, of_row })
 }
 
 /// Returns the columns that some split reads, the most important one first: by contributions to all outputs, else
 /// by gain, else by the number of splits.
-fn order(forest: &Forest, splits: &SplitImportances, explained: Option<&Explained>) -> Vec<usize> {
+fn order(forest: &Forest, splits: &SplitImportances, explained: Option<&RowContributions>) -> Vec<usize> {
     let by = match (explained, &splits.total_gain) {
         (Some(explained), _) => explained.means.total(),
         (None, Some(gain)) => gain.clone(),

@@ -7,7 +7,7 @@ use fangorn::{Forest, forest::Transform};
 use super::{
     Report,
     charts::{self, SwarmLine},
-    findings::{Explained, Findings},
+    findings::{Findings, RowContributions},
 };
 use crate::{
     svg::{STYLE, Svg, escaped},
@@ -294,7 +294,13 @@ fn row(page: &mut String, args: &Report, forest: &Forest, found: &Findings) {
     page.push_str("</section>\n");
 }
 
-fn waterfall(page: &mut String, args: &Report, forest: &Forest, found: &Findings, explained: &Explained) {
+fn waterfall(
+    page: &mut String,
+    args: &Report,
+    forest: &Forest,
+    found: &Findings,
+    explained: &RowContributions,
+) {
     let Some((bias, contributions)) = explained.of_row.split_last() else { return };
     let mut order = found.order.clone();
     order.sort_by(|a, b| contributions[*b].abs().total_cmp(&contributions[*a].abs()));

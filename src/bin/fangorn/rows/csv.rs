@@ -71,7 +71,7 @@ pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
 ///
 /// # Errors
 /// The header does not fit, a record has another length, or a cell is no number.
-pub fn read_one_for_each(wanted: MatrixRequest<'_>, rows: usize) -> Result<Matrix<f64>> {
+pub fn read_for_each_row(wanted: MatrixRequest<'_>, rows: usize) -> Result<Matrix<f64>> {
     let columns = wanted.columns;
     let Some(records) = CsvRows::open(wanted, &[], OnError::Stop)? else {
         return Ok(Matrix::of_rows(0, columns, Vec::new()));
@@ -138,7 +138,7 @@ impl<'a> CsvRows<'a> {
         let after = reader.position().byte();
         drop(reader);
         if !any {
-            return match wanted.what {
+            return match wanted.contents {
                 FileContents::Rows(..) => Err(no_row(&wanted, "it is empty")),
                 FileContents::Expected => Ok(None),
             };
@@ -157,7 +157,8 @@ impl<'a> CsvRows<'a> {
                 "--keep: its first line is a row and no header, so its columns have no names; add a header";
             return wanted.fail(what);
         }
-        while matches!(wanted.what, FileContents::Rows(..)) && chunk.bytes.iter().all(u8::is_ascii_whitespace)
+        while matches!(wanted.contents, FileContents::Rows(..))
+            && chunk.bytes.iter().all(u8::is_ascii_whitespace)
         {
             let next = chunks.next().map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?;
             chunk = next.ok_or_else(|| no_row(&wanted, "a header and nothing under it"))?;
@@ -318,7 +319,7 @@ impl<'a> CsvRows<'a> {
                     let (found, s) = (record.len(), plural(record.len()));
                     format!("{start} {found} field{s}, the header {width}; write one for each column")
                 }
-                None => self.wanted.other_columns(&start, record.len()),
+                None => self.wanted.column_mismatch(&start, record.len()),
             });
         }
         for (column, cell) in self.cells.iter().enumerate() {

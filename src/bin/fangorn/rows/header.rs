@@ -47,7 +47,7 @@ pub fn columns(
     line: usize,
     keep: &[String],
 ) -> Result<Columns> {
-    let (names, by_position) = match wanted.what {
+    let (names, by_position) = match wanted.contents {
         FileContents::Rows(forest, table) => (ColumnNames::of(forest), table.by_position),
         FileContents::Expected => (ColumnNames::default(), false),
     };
@@ -125,7 +125,7 @@ pub fn misfit_message(
     [column, at]: [usize; 2],
     text: &str,
 ) -> String {
-    match (wanted.features().get(column), wanted.what) {
+    match (wanted.features().get(column), wanted.contents) {
         (Some(feature), _) if feature.coding != Coding::Numbers => {
             let remedy = "write one of them, or nothing if the value is missing";
             let which = some_categories(&feature.categories);
@@ -344,7 +344,7 @@ impl First<'_> {
             name => name,
         });
         let left: Vec<&str> = names.filter(|name| !self.keep.iter().any(|kept| kept == name)).collect();
-        let which = match self.wanted.what {
+        let which = match self.wanted.contents {
             FileContents::Rows(..) => "columns that the model does not have",
             FileContents::Expected => "other columns",
         };
@@ -404,7 +404,7 @@ impl First<'_> {
         let is_number = |text: &CellText| matches!(text, CellText::Number(_));
         let fields: Vec<usize> = (0..self.fields.len()).filter(|at| is_number(&self.texts[*at])).collect();
         let alone = self.fields.len() == columns;
-        let is_expected = matches!(self.wanted.what, FileContents::Expected);
+        let is_expected = matches!(self.wanted.contents, FileContents::Expected);
         let mut others = self.fields.iter().zip(&self.texts).filter(|(_, text)| !is_number(text));
         let named =
             |(field, text): (&Cow<'_, str>, &CellText)| *text == CellText::Word || field.trim().is_empty();

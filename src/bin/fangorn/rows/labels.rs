@@ -17,7 +17,7 @@ use crate::{
 /// The file can't be read, holds no texts, or has another shape.
 pub fn read_labels(path: &Path, found: &[String], columns: usize) -> Result<Vec<String>> {
     let rule = ["the output has", "give the labels of --output class"];
-    let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
+    let wanted = MatrixRequest { path, contents: FileContents::Expected, columns, rule };
     table_format::require(path)?;
     let labels = match table_format::TableFormat::of(path) {
         #[cfg(feature = "tables")]
@@ -32,7 +32,7 @@ pub fn read_labels(path: &Path, found: &[String], columns: usize) -> Result<Vec<
     let [rows, expected] = [found.len(), labels.len()].map(|count| count / columns.max(1));
     match expected == rows {
         true => Ok(labels),
-        false => wanted.fail(super::other_rows(expected, rows, "were")),
+        false => wanted.fail(super::row_mismatch(expected, rows, "were")),
     }
 }
 

@@ -48,7 +48,7 @@ impl<'a> LibsvmRows<'a> {
     /// # Errors
     /// The file can't be read, or is to contain something other than rows.
     pub(super) fn open(wanted: MatrixRequest<'a>, on_error: OnError) -> Result<Self> {
-        let FileContents::Rows(forest, table) = wanted.what else {
+        let FileContents::Rows(forest, table) = wanted.contents else {
             return wanted.fail("libsvm files hold rows; give expected values as .npy or .csv");
         };
         if let Some(column) = forest.features.iter().position(|feature| feature.coding.is_needed()) {

@@ -23,19 +23,19 @@ pub enum Cells {
 
 /// A column that the caller wants.
 #[derive(Clone, Debug)]
-pub struct Wanted<'g> {
+pub struct ColumnRequest<'g> {
     /// Its name, if it has one.
     pub name: Option<&'g str>,
     /// Whether its cells stay texts.
     pub texts: bool,
 }
 
-/// Reads the columns of a table. They are found by their names if each has one and the table has any of them, and
-/// otherwise by their position. The path `-` stands for CSV from standard input.
+/// Reads the columns of a table. Columns are found by name if each requested column has a name and the table has at
+/// least one of these names, and otherwise by position. The path `-` stands for CSV from standard input.
 ///
 /// # Errors
 /// The file can't be read, is no table with names and rows, or has other columns.
-pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<Cells>> {
+pub fn read_mixed(path: &Path, wanted: &[ColumnRequest<'_>], table: TableChoice) -> Result<Vec<Cells>> {
     table_format::require(path)?;
     #[cfg(feature = "tables")]
     if let Some(format) = table_format::TableFormat::of(path) {
@@ -48,7 +48,7 @@ pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Res
 pub(super) fn column_indices(
     path: &Path,
     names: &[&str],
-    wanted: &[Wanted<'_>],
+    wanted: &[ColumnRequest<'_>],
     table: TableChoice,
 ) -> Result<Vec<usize>> {
     if !table.by_position && wanted.iter().all(|column| column.name.is_some()) {
@@ -79,8 +79,8 @@ pub(super) fn column_indices(
 }
 
 /// Returns an empty list of cells for each column.
-pub(super) fn no_cells(wanted: &[Wanted<'_>]) -> Vec<Cells> {
-    let empty = |column: &Wanted<'_>| match column.texts {
+pub(super) fn no_cells(wanted: &[ColumnRequest<'_>]) -> Vec<Cells> {
+    let empty = |column: &ColumnRequest<'_>| match column.texts {
         true => Cells::Texts(Vec::new()),
         false => Cells::Numbers(Vec::new()),
     };
@@ -88,7 +88,7 @@ pub(super) fn no_cells(wanted: &[Wanted<'_>]) -> Vec<Cells> {
 }
 
 /// Reads comma-separated text with a header.
-fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<Cells>> {
+fn read_csv(path: &Path, wanted: &[ColumnRequest<'_>], table: TableChoice) -> Result<Vec<Cells>> {
     let fail = |what: String| Err(Error::file(path, what));
     let mut bytes = Vec::new();
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();

@@ -9,7 +9,7 @@ use fangorn::table::{BatchReader, ColumnMatch};
 
 use super::{
     TableChoice,
-    mixed::{Cells, Wanted, column_indices, no_cells},
+    mixed::{Cells, ColumnRequest, column_indices, no_cells},
 };
 use crate::{
     error::{Error, Result},
@@ -24,7 +24,7 @@ use crate::{
 pub fn read(
     path: &Path,
     format: TableFormat,
-    wanted: &[Wanted<'_>],
+    wanted: &[ColumnRequest<'_>],
     table: TableChoice,
 ) -> Result<Vec<Cells>> {
     let fail = |what: String| Error::file(path, what);

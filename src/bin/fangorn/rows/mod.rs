@@ -7,8 +7,8 @@
 //! | `npy` | numpy's files |
 //! | `csv` | comma-separated text, record after record |
 //! | `chunks` | cuts comma-separated text between records |
-//! | `foreign` | what a file holds that is named `.csv` and is something else |
-//! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
+//! | `foreign` | recognises a file that is named `.csv` and has another format |
+//! | `header` | tells whether the first record of a CSV is a header, and which of its fields are the model's columns |
 //! | `libsvm` | libsvm's text of sparse rows |
 //! | `table` | Parquet and Arrow |
 //! | `mixed`, `mixed_table` | tables with columns of texts and columns of numbers |
@@ -49,7 +49,7 @@ use crate::{
 pub use csv::CsvRows;
 pub use labels::read_labels;
 pub use libsvm::LibsvmRows;
-pub use mixed::{Cells, Wanted, read_mixed};
+pub use mixed::{Cells, ColumnRequest, read_mixed};
 pub use npy::NpyRows;
 pub use npy::holds_singles;
 pub use parts::{OnError, PartedRows, RowBatch};
@@ -160,11 +160,11 @@ pub struct TableChoice {
     #[arg(long)]
     by_position: bool,
     /// The index of the first column in a libsvm file: 0, as XGBoost reads it, or 1
-    #[arg(long, value_name = "0|1", default_value = "0", value_parser = index)]
+    #[arg(long, value_name = "0|1", default_value = "0", value_parser = parse_index)]
     index_from: usize,
 }
 
-fn index(text: &str) -> Result<usize, String> {
+fn parse_index(text: &str) -> Result<usize, String> {
     match text {
         "0" => Ok(0),
         "1" => Ok(1),
@@ -194,7 +194,7 @@ enum FileContents<'a> {
 #[derive(Clone, Copy, Debug)]
 struct MatrixRequest<'a> {
     path: &'a Path,
-    what: FileContents<'a>,
+    contents: FileContents<'a>,
     columns: usize,
     /// Says where the number of columns comes from, and what to do if a file has another number.
     rule: [&'a str; 2],
@@ -208,23 +208,23 @@ impl<'a> MatrixRequest<'a> {
     fn check_columns(&self, start: &str, found: usize) -> Result<()> {
         match found == self.columns {
             true => Ok(()),
-            false => self.fail(self.other_columns(start, found)),
+            false => self.fail(self.column_mismatch(start, found)),
         }
     }
 
-    fn other_columns(&self, start: &str, found: usize) -> String {
+    fn column_mismatch(&self, start: &str, found: usize) -> String {
         let [source, remedy] = self.rule;
         format!("{start} {found} column{}, {source} {}; {remedy}", plural(found), self.columns)
     }
 
     /// Tells whether columns are taken in their order.
     fn is_by_position(&self) -> bool {
-        matches!(self.what, FileContents::Rows(_, table) if table.by_position)
+        matches!(self.contents, FileContents::Rows(_, table) if table.by_position)
     }
 
     /// Returns the model's columns, or none if the file does not contain rows.
     fn features(&self) -> &'a [Feature] {
-        match self.what {
+        match self.contents {
             FileContents::Rows(forest, _) => &forest.features,
             FileContents::Expected => &[],
         }
@@ -256,7 +256,7 @@ fn is_libsvm(extension: &str) -> bool {
 fn request<'a>(path: &'a Path, forest: &'a Forest, table: TableChoice) -> MatrixRequest<'a> {
     MatrixRequest {
         path,
-        what: FileContents::Rows(forest, table),
+        contents: FileContents::Rows(forest, table),
         columns: forest.features.len(),
         rule: ["the model was trained on", "give all its columns in order"],
     }
@@ -323,7 +323,7 @@ impl<'f> RowsInParts<'f> {
         if is_libsvm(&extension) {
             return LibsvmRows::open(wanted, on_error).map(|rows| Some(Self::Libsvm(rows)));
         }
-        // Rows with texts, or a file with another extension, are refused where the file is read whole.
+        // Rows with texts, or a file with another extension, are refused by `read`, which reads a file whole.
         let numbers = !wanted.features().iter().any(|feature| feature.coding.is_needed());
         match extension == "npy" && numbers {
             true => Ok(NpyRows::open(wanted)?.map(Self::Npy)),
@@ -356,8 +356,8 @@ pub fn nameless(columns: usize) -> Result<Forest> {
 /// The file can't be read, is no matrix of numbers, or has another shape.
 pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<f64>> {
     let rule = ["the output has", "give the values that --output names"];
-    let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
-    one_for_each(&wanted, rows, "were")
+    let wanted = MatrixRequest { path, contents: FileContents::Expected, columns, rule };
+    read_for_each_row(&wanted, rows, "were")
 }
 
 /// Reads the margins at which the rows' sums start, `rows x outputs`.
@@ -366,24 +366,24 @@ pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<
 /// The file can't be read, is no matrix of numbers, or has another shape.
 pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f64>> {
     let rule = ["the model's margins have", "give a number for each output"];
-    let wanted = MatrixRequest { path, what: FileContents::Expected, columns: outputs, rule };
-    one_for_each(&wanted, rows, "are")
+    let wanted = MatrixRequest { path, contents: FileContents::Expected, columns: outputs, rule };
+    read_for_each_row(&wanted, rows, "are")
 }
 
-/// Reads a matrix of `rows` rows. `verb` says whether these rows are predicted already.
-fn one_for_each(wanted: &MatrixRequest<'_>, rows: usize, verb: &str) -> Result<Matrix<f64>> {
+/// Reads a matrix that must have `rows` rows. `verb` says whether these rows are predicted already.
+fn read_for_each_row(wanted: &MatrixRequest<'_>, rows: usize, verb: &str) -> Result<Matrix<f64>> {
     let found = match is_csv(wanted.path) {
-        true => csv::read_one_for_each(*wanted, rows)?,
+        true => csv::read_for_each_row(*wanted, rows)?,
         false => read(wanted)?,
     };
     match found.rows == rows {
         true => Ok(found),
-        false => wanted.fail(other_rows(found.rows, rows, verb)),
+        false => wanted.fail(row_mismatch(found.rows, rows, verb)),
     }
 }
 
 /// Returns the message about a file of `found` rows for a prediction of `rows` rows.
-fn other_rows(found: usize, rows: usize, verb: &str) -> String {
+fn row_mismatch(found: usize, rows: usize, verb: &str) -> String {
     let verb = if rows == 1 { verb.replace("were", "was").replace("are", "is") } else { verb.to_owned() };
     format!("the file has {found} row{}, {rows} {verb} predicted; give one for each", plural(found))
 }

@@ -124,7 +124,7 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
     };
     let shape: Vec<usize> =
         header.shape().iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
-    let [rows, columns] = match (&shape[..], wanted.what) {
+    let [rows, columns] = match (&shape[..], wanted.contents) {
         (&[0], _) => [0, wanted.columns],
         (&[n], _) if wanted.columns == 1 => [n, 1],
         (&[n], _) if n == wanted.columns => [1, n],

@@ -162,7 +162,7 @@ fn reader_of<'f>(
 /// The file can't be read, has other columns than are requested, or there is no memory for the rows.
 pub fn read<T: Number>(wanted: &MatrixRequest<'_>, format: TableFormat) -> Result<Matrix<T>> {
     let nameless;
-    let (forest, table) = match wanted.what {
+    let (forest, table) = match wanted.contents {
         FileContents::Rows(forest, table) => (forest, table),
         FileContents::Expected => {
             nameless = super::nameless(wanted.columns)?;

@@ -70,8 +70,8 @@ impl<R: avx512::WalkRule16 + avx2::WalkRule8> VectorRule for R {}
 /// # Safety
 /// [`available`] is true. `rows` are either rows for which [`fits`] is true, or a window that holds the rows
 /// of `row`. Offsets of nodes in bytes fit signed 32-bit gathers, and no node asks a question. Otherwise the
-/// conditions of [`crate::cpu::engine::walk::block`]: rows are in range and have the forest's columns, trees
-/// are positions, and the shape's walks stay inside the nodes.
+/// conditions of [`crate::cpu::engine::walk::block`]: rows are in range and have the forest's columns, `tree`
+/// holds positions of trees, and the shape's walks stay inside the nodes.
 pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     rows: F,
@@ -80,8 +80,8 @@ pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source>(
     shape: Shape,
     found: &mut LeafAddresses,
 ) {
-    // SAFETY: the caller upholds that rows, columns and walks stay in range. `available` is true, so `isa` is
-    // AVX-512 or AVX2.
+    // SAFETY: the caller upholds that rows, columns and walks stay in range, and that `available` is true. So
+    // `isa` is AVX-512 or AVX2.
     unsafe {
         match isa() {
             Isa::Avx512 => avx512::block(nodes, rows, row, tree, shape, found),
@@ -103,8 +103,8 @@ pub(in crate::cpu) unsafe fn walk_on<R: VectorRule, F: Source>(
     from: WalkStarts<'_>,
     found: &mut LeafAddresses,
 ) {
-    // SAFETY: the caller upholds that the source holds the rows and that the 64 addresses are nodes of the
-    // tree. `available` is true, so `isa` is AVX-512 or AVX2.
+    // SAFETY: the caller upholds that the source holds the rows, that the 64 addresses are nodes of the tree,
+    // and that `available` is true. So `isa` is AVX-512 or AVX2.
     unsafe {
         match isa() {
             Isa::Avx512 => avx512::walk_on(nodes, rows, row, from, found),
@@ -121,8 +121,8 @@ mod tests {
     fn offsets_of_rows_stay_below_two_gigabytes() {
         let fits =
             |columns, stride| fits(&Rows::<f32>::strided(&[], [0, columns], [stride, 1]).expect("no rows"));
-        // 64 rows of this stride, and so many columns, end one value before 2^29 - 1 values, which are the bytes
-        // that a signed 32-bit offset reaches.
+        // 64 rows of this stride and 62 columns end at 2^29 - 2 values. Signed 32-bit offsets in bytes reach fewer
+        // than 2^29 - 1 values.
         let most = (1 << 23) - 1;
         assert!(fits(62, most));
         assert!(!fits(63, most));

@@ -2,7 +2,7 @@
 //! (Treebeard, section 5.1).
 //!
 //! An AVX-512 register has room for two tiles of eight splits, an AVX2 register for one. Each tile in a
-//! register belongs to another walk. A table turns the outcome of the compares into the walk's next tile.
+//! register belongs to a different walk. A table turns the outcome of the compares into the walk's next tile.
 //! Several registers advance together.
 
 use super::{avx2, avx512};
@@ -64,13 +64,13 @@ fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
     }
 }
 
-/// Walks a block of rows through a block of trees, and writes the addresses of leaves to `found`: the rows of
-/// a tree side by side if rows are inside, otherwise the trees of a row.
+/// Walks a block of rows through a block of trees, and writes the addresses of leaves to `found`. The rows of
+/// a tree are adjacent there if the loop over rows is inside, otherwise the trees of a row are.
 ///
 /// # Safety
-/// [`available`] is true. Tiles ask for thresholds only. Otherwise the conditions of
-/// [`crate::cpu::engine::walk::block`]: rows are in range and have the forest's columns, trees are positions,
-/// and the shape's walks stay inside the tiles.
+/// [`available`] is true. Tiles compare with thresholds only. The conditions of
+/// [`crate::cpu::engine::walk::block`] hold: rows are in range and have the forest's columns, trees are
+/// positions, and the shape's walks stay inside the tiles.
 pub(in crate::cpu) unsafe fn block(
     tiles: &Tiles<f32>,
     rows: &Rows<'_>,
@@ -133,7 +133,7 @@ macro_rules! kernels {
         /// # Safety
         /// The machine has the instruction set. `walks.at` has the addresses of roots, and `walks.constants`
         /// the constants of their trees. Each offset in `walks.rows` leads from `walks.data` to a row with
-        /// the forest's columns. Tiles ask for thresholds only, and the shape's walks stay inside them: see
+        /// the forest's columns. Tiles compare with thresholds only, and the shape's walks stay inside them: see
         /// [`block`](super::super::tiles::block).
         #[target_feature(enable = $features)]
         pub(in crate::cpu::arch::x86) unsafe fn walk<const P: usize, const L: usize>(
@@ -164,8 +164,8 @@ macro_rules! kernels {
                 }
                 for l in 0..L {
                     let own = outcome[l / each] >> (l % each * P) & ((1 << P) - 1);
-                    // SAFETY: the caller upholds that walks stay inside the tiles. `own` has no bit of an
-                    // entry without a split, because such an entry sends every row left.
+                    // SAFETY: the caller upholds that walks stay inside the tiles. No entry without a
+                    // split sets a bit of `own`, because such an entry sends every row left.
                     let next = unsafe { tiles.child(from[l], walks.constants[l], own) };
                     at[l] = if open[l] { next } else { at[l] };
                 }
@@ -180,8 +180,8 @@ macro_rules! kernels {
             while shape.rest != Remainder::Nothing {
                 let (mut open, mut from, mut some) = (all, at, false);
                 for l in 0..L {
-                    // SAFETY: the caller upholds that walks stay inside the tiles, so `at[l]` can be reached.
-                    // So can the leaf that `leaf_behind_padding` finds behind padding.
+                    // SAFETY: the caller upholds that walks stay inside the tiles. So walks can reach `at[l]`, and
+                    // the leaf that `leaf_behind_padding` finds after it.
                     unsafe {
                         if tested > 0 {
                             at[l] = tiles.leaf_behind_padding(at[l]);

@@ -8,7 +8,7 @@ use crate::cpu::cache_line::CacheLine;
 use crate::{
     cost::{Machine, picoseconds},
     forest::{Forest, Predicate, Side},
-    layout::{Packed, PackedNode},
+    layout::{PackedForest, PackedNode},
 };
 
 /// A node of a tree without the splits that send every row left.
@@ -60,7 +60,7 @@ struct Best {
     levels: u32,
 }
 
-pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, flipped: bool) -> Option<Blend> {
+pub(super) fn build(forest: &Forest, packed: &PackedForest, levels: u32, flipped: bool) -> Option<Blend> {
     let mut blend = Blend {
         trees: Vec::with_capacity(packed.roots.len()),
         leaf_groups: Default::default(),
@@ -103,7 +103,7 @@ struct Grouping {
 impl Grouping {
     /// Groups the splits of this many levels, or of all levels for `u32::MAX`. Returns `None` for a
     /// tree with too many leaves, or with a split that is no threshold of a byte.
-    fn new(packed: &Packed, position: usize, levels: u32) -> Option<Self> {
+    fn new(packed: &PackedForest, position: usize, levels: u32) -> Option<Self> {
         let root = packed.roots[position];
         // A byte can't number the exits of too many levels, so fewer levels are tried then.
         let cut = (1..=levels.min(packed.depths[position])).rev();
@@ -262,7 +262,7 @@ fn levels_of(nodes: &[PrunedNode], root: usize) -> Option<(Vec<Split>, Vec<u32>)
 /// Adds the nodes from an address down to a depth of `levels` splits, children before parents, and
 /// returns the index of the top node. Returns `None` if a split is no threshold of a byte.
 fn pruned(
-    packed: &Packed,
+    packed: &PackedForest,
     position: usize,
     address: u32,
     levels: u32,
@@ -297,7 +297,7 @@ fn pruned(
 
 impl Blend {
     /// Adds a tree's groups. The result of a group goes into a buffer that no other group still needs.
-    fn push(&mut self, forest: &Forest, packed: &Packed, grouping: Grouping) -> Tree {
+    fn push(&mut self, forest: &Forest, packed: &PackedForest, grouping: Grouping) -> Tree {
         let Grouping { groups, levels, exits, root, .. } = grouping;
         let mut order: Vec<usize> = (0..groups.len()).collect();
         order.sort_by_key(|g| groups[*g].kind);

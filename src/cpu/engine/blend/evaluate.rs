@@ -27,7 +27,7 @@ use crate::{
     cost::Machine,
     cpu::cache_line::{CacheLine, flat},
     forest::Forest,
-    layout::Packed,
+    layout::PackedForest,
 };
 
 /// Maximum number of row blocks that are evaluated together.
@@ -83,7 +83,7 @@ impl<'r> Leaves<'r> {
 impl Blend {
     /// Builds the blend of this many levels of every tree whose exits a byte can number. Returns `None`
     /// if there is no such tree.
-    pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed, levels: u32) -> Option<Self> {
+    pub(in crate::cpu) fn new(forest: &Forest, packed: &PackedForest, levels: u32) -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         let flipped = isa() == Isa::Avx2;
         #[cfg(not(target_arch = "x86_64"))]

@@ -1,6 +1,6 @@
 //! Trees as groups of splits: plain data that the kernels of every instruction set evaluate.
 
-/// Rows that are evaluated together, which is also the number of bytes of one column of their ranks.
+/// Number of rows that are evaluated together, which is also the number of bytes of a column of their ranks.
 pub(in crate::cpu) use crate::cost::ROW_BLOCK;
 use crate::cpu::cache_line::CacheLine;
 
@@ -13,7 +13,7 @@ pub(super) const MOST_LEAVES: usize = 256;
 pub(in crate::cpu) struct Split {
     pub(in crate::cpu) column: u32,
     /// The threshold in each of four equal bytes. Ranks below it go left. A kernel spreads four bytes
-    /// over a register as it loads them, where a single byte takes one more instruction.
+    /// over a register as it loads them, while a single byte takes one more instruction.
     pub(in crate::cpu) threshold: u32,
 }
 
@@ -58,7 +58,7 @@ pub(in crate::cpu) struct Tree {
     /// Range in [`Blend::levels`] of a tree whose levels repeat one split each, from the last level up.
     /// Such a tree has no groups.
     pub(in crate::cpu) levels: (u32, u32),
-    /// The buffer that has the exit number of each row after the last group.
+    /// The buffer that holds the exit number of each row after the last group.
     pub(in crate::cpu) root: u16,
     /// First exit in [`Blend::exits`], and number of exits.
     pub(super) exits: (u32, u32),
@@ -86,7 +86,7 @@ pub(in crate::cpu) struct Blend {
     /// cut.
     pub(super) exits: Vec<u32>,
     /// The leaf values of all trees, if a leaf has a single value. A tree's values are padded to a power of
-    /// two and at least 16.
+    /// two, at least to 16.
     pub(super) values: Vec<CacheLine<[f32; 16]>>,
     /// The leaf values once more, byte by byte, on a machine that permutes bytes: see
     /// [`LeafValues::byte_lists`].
@@ -100,7 +100,7 @@ pub(in crate::cpu) struct Blend {
     pub(super) flipped: bool,
 }
 
-/// Returns a tree's range of a list of all trees.
+/// Returns the entries of one tree in a list of all trees.
 pub(in crate::cpu) fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
     &all[from as usize..to as usize]
 }
@@ -114,7 +114,7 @@ pub(in crate::cpu) struct LeafValues<'a> {
     /// on, each list in whole cache lines. A machine with VBMI has byte lists of 64, 128 or 256 values,
     /// and one with AVX2 but no AVX-512 has byte lists of 32 or 64 values. Elsewhere there are none. A
     /// permute of bytes serves as many rows as a register has bytes. A permute of values serves a
-    /// quarter of these rows and reads more registers, and without either the values are gathered.
+    /// quarter of these rows and reads more registers. Without permutes, a gather reads the values.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) byte_lists: &'a [CacheLine<[u8; ROW_BLOCK]>],
 }

@@ -1,5 +1,5 @@
 //! Blends evaluate every split of a tree for 64 rows at once, on the rows' ranks. [`build`] groups a
-//! tree's splits, [`groups`] has the data of groups, and [`evaluate`] finds each row's exit number.
+//! tree's splits, [`groups`] holds the data of groups, and [`evaluate`] finds each row's exit number.
 
 mod build;
 pub(in crate::cpu) mod evaluate;
@@ -165,8 +165,8 @@ impl FallbackWalks<'_> {
             *address = exits[usize::from(numbers[l.min(last)])];
         }
         let from = WalkStarts { position, addresses: &addresses };
-        // SAFETY: the caller upholds that the window holds the rows in one row block. Every address is an
-        // exit of the tree. `vector_rows` is a number of rows only where the machine has vector
+        // SAFETY: the caller upholds that the window holds the rows in one row block and that every exit is
+        // an address of the tree. `Blends::build` sets `vector_rows` only if the machine has vector
         // kernels.
         unsafe {
             match row.count >= self.vector_rows {
@@ -198,7 +198,7 @@ unsafe fn evaluate_trees<S: Sink>(
     let mut found = [0; MOST_ADDRESSES];
     for t in 0..block.tree.count {
         // SAFETY: the caller upholds that the window holds the rows and that the spans lie inside rows
-        // and trees. Each branch gets a tree of the kind that it needs.
+        // and trees. `Blend::has` tells whether the blend has the tree.
         unsafe {
             match blend.has(block.tree.at(t)) {
                 true => {
@@ -234,15 +234,15 @@ unsafe fn evaluate_tree<S: Sink>(
             GroupExits::Leaves(leaves) => leaves,
             GroupExits::Addresses(exits) => {
                 let row = Span { start: first, stride: 1, count };
-                // SAFETY: the caller upholds that the window holds the rows. The exits are addresses of
-                // the tree, and `evaluate` finds only numbers of its exits. The rows lie in one row block,
-                // because `count` ends with it.
+                // SAFETY: the caller upholds that the window holds the rows. `Blend::new` made the exits
+                // from the tree's addresses, and `evaluate` finds only numbers of its exits. The loop below
+                // ends `count` with the row block.
                 return unsafe { rest.walk_on(row, position, (exits, &numbers[offset..]), found, sink) };
             }
         };
         match sink.sums(first, count, position) {
-            // SAFETY: `evaluate` finds only numbers of the tree's exits. Each of these has a leaf value
-            // in `own`, which is padded to a power of two and at least 16.
+            // SAFETY: `evaluate` finds only numbers of the tree's exits. `Sink::values` has filled `own` with a
+            // leaf value for each of these, padded to a power of two and at least 16.
             Some(sums) if offset == 0 => unsafe { evaluate::add(&numbers, own, sums) },
             _ => {
                 for (l, number) in numbers[offset..offset + count].iter().enumerate() {

@@ -191,14 +191,14 @@ fn sums_take_the_values_of_the_leaves() {
                 let expected = &expected[..count];
                 let numbers = blend.evaluate(0, a, values);
                 let mut sums = vec![0.5f32; count];
-                // SAFETY: `evaluate` finds numbers of leaves, and `own` has a value for each.
+                // SAFETY: `evaluate` finds numbers of leaves, and the blend has put a value for each into `own`.
                 unsafe { add(&numbers, own, &mut sums) };
                 assert_eq!(sums, expected, "{leaves} leaves, {count} rows");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
                     let mut sums = vec![0.5f32; count];
-                    // SAFETY: the machine has AVX2. `evaluate` finds numbers of leaves, and `own` has a
-                    // value for each.
+                    // SAFETY: the machine has AVX2. `evaluate` finds numbers of leaves, and the blend has put a
+                    // value for each into `own`.
                     unsafe {
                         x86::avx2::blend::add(&numbers, LeafValues { byte_lists: &[], ..own }, &mut sums);
                     }
@@ -246,7 +246,7 @@ fn one_split_a_level_is_one_compare_a_level() {
     }
 }
 
-/// A cut tree ends at a leaf or at the split that the row has reached.
+/// A walk from the exit that a cut tree finds ends at the leaf of the reference.
 #[test]
 fn a_cut_tree_leaves_off_where_the_row_has_come() {
     let mut random = Seeded(3);

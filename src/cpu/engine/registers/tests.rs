@@ -124,7 +124,7 @@ fn registers_lead_where_tiles_lead() {
         Rows,
         arch::x86::avx512::registers,
         engine::walk::Span,
-        sink::{Shared, SlotTable, Slots},
+        sink::{SharedBuffer, SlotTable, Slots},
     };
     // More trees than a group holds, and not a whole number of groups.
     let mut stumps = Forest::builder(2, 1).base_score([0.0]);
@@ -145,7 +145,7 @@ fn registers_lead_where_tiles_lead() {
         // In the last row, no value is missing but the first of each register.
         data.extend((0..columns).map(|c| if c.is_multiple_of(16) { f32::NAN } else { 3.0 }));
         let mut out = vec![u32::MAX; rows * trees];
-        let sink = Slots { slots: SlotTable(&[]), out: Shared::new(&mut out), order: &order };
+        let sink = Slots { slots: SlotTable(&[]), out: SharedBuffer::new(&mut out), order: &order };
         let of_rows = Rows::new(&data, columns).unwrap();
         let all = |count| Span { start: 0, stride: 1, count };
         // SAFETY: `Registers::new` has found that the machine has AVX-512. The spans are all rows and

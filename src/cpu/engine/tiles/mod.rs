@@ -10,7 +10,7 @@ use crate::cpu::arch::x86::tiles as kernel;
 use crate::{
     cost::Machine,
     cpu::{
-        encoded::Encoded,
+        encoded::EncodedNodes,
         engines::Engine,
         isa::{Isa, isa},
         rows::Row,
@@ -28,7 +28,7 @@ pub(in crate::cpu) struct TileWalks {
 
 impl BlockEngine for TileWalks {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
-        let tiled = matches!(wanted.nodes, Encoded::Tiled(_)) && !wanted.plan.questions;
+        let tiled = matches!(wanted.nodes, EncodedNodes::Tiled(_)) && !wanted.plan.questions;
         (tiled && isa() >= Isa::Avx2 && !wanted.scalar)
             .then(|| Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 })
     }
@@ -36,7 +36,7 @@ impl BlockEngine for TileWalks {
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if let (Encoded::Tiled(tiles), Some(rows)) = (trees.nodes, source.singles()) {
+        if let (EncodedNodes::Tiled(tiles), Some(rows)) = (trees.nodes, source.singles()) {
             return kernel::available(tiles, rows, block.row, block.shape);
         }
         false
@@ -55,7 +55,7 @@ impl BlockEngine for TileWalks {
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
         match (trees.nodes, source.singles()) {
-            (Encoded::Tiled(tiles), Some(rows)) => {
+            (EncodedNodes::Tiled(tiles), Some(rows)) => {
                 // SAFETY: `serves` has asked the kernel whether it can run the block, and `build`
                 // refuses plans with questions. The caller upholds that the spans lie inside rows and
                 // trees and that rows have the forest's columns.

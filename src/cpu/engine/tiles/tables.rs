@@ -8,7 +8,7 @@ use crate::cpu::{
 };
 use crate::{
     forest::Forest,
-    layout::{Children, Packed, PackedNode, Shape},
+    layout::{Children, PackedForest, PackedNode, Shape},
 };
 
 /// Splits in an `EightSplits`.
@@ -56,7 +56,7 @@ pub(in crate::cpu) struct Tiles<C> {
 }
 
 impl<C: Compare> Tiles<C> {
-    pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed) -> Self {
+    pub(in crate::cpu) fn new(forest: &Forest, packed: &PackedForest) -> Self {
         let mut splits = Splits::new(forest);
         let most = packed.children.tile();
         let width = most.next_power_of_two().clamp(2, SPLITS as u32) as usize;
@@ -139,7 +139,7 @@ impl<C: Compare> Tiles<C> {
     /// bit is set past the splits of a tile.
     #[inline(always)]
     pub(in crate::cpu) unsafe fn child(&self, address: u32, constant: u32, outcome: u32) -> u32 {
-        // SAFETY: the caller upholds that walks reach `address`, which `Packed::verify` bounds, and
+        // SAFETY: the caller upholds that walks reach `address`, which `PackedForest::verify` bounds, and
         // that `outcome` has no bit past the splits, so the table of the shape has an entry for it.
         let (link, k) = unsafe {
             let Head { link, table } = *self.heads.get_unchecked(address as usize);
@@ -186,7 +186,7 @@ impl<C: Compare> NodeStore for Tiles<C> {
     ) -> u32 {
         let mut outcome = 0;
         for k in 0..self.width {
-            // SAFETY: the caller upholds that walks reach `address`, which `Packed::verify` bounds.
+            // SAFETY: the caller upholds that walks reach `address`, which `PackedForest::verify` bounds.
             // Each tile has room for `width` splits.
             let node = unsafe { *self.nodes().add(address as usize * self.width + k) };
             // SAFETY: a verified forest's features are columns, which `Rows` has checked against its

@@ -20,7 +20,7 @@ use crate::{
 /// 32 pivots, which are two tables of four registers. Deeper levels load their pivots.
 const NEAR: u32 = 6;
 
-/// Writes how many thresholds of its column are at most each value, one column after the other.
+/// Writes each value's rank: the number of its column's thresholds that it reaches. Columns follow one another.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) fn ranks(
     pivots: &[CacheLine<[f32; FAN]>],
@@ -89,7 +89,7 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
         let at = vreinterpretq_u64_u8(at);
         let [low, high] = [vgetq_lane_u64::<0>(at), vgetq_lane_u64::<1>(at)];
         let indices = [low, low >> 32, high, high >> 32].map_inline(|index| usize::from(index as u8));
-        // SAFETY: `index` has one bit for each level above this one, so it is at most `last`.
+        // SAFETY: `within` has put one bit into `index` for each level above this one, so `index` is at most `last`.
         return four(&indices.map_inline(|index| unsafe { *table.get_unchecked(last - index) }));
     }
     let register = |i: usize| {
@@ -105,8 +105,8 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
         1 | 2 => vqtbl1q_u8(register(0), bytes),
         3 => vqtbl2q_u8(uint8x16x2_t(register(0), register(1)), bytes),
         4 => vqtbl4q_u8(tables(0), bytes),
-        // Each byte index falls into one of the two tables, and `vqtbx4q_u8` keeps what the first one
-        // found.
+        // Each byte index falls into one of the two tables, and `vqtbx4q_u8` keeps the bytes that the first
+        // table gave.
         _ => {
             let low = vqtbl4q_u8(tables(0), bytes);
             vqtbx4q_u8(low, tables(4), vsubq_u8(bytes, vdupq_n_u8(64)))

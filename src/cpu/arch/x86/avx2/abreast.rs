@@ -65,7 +65,7 @@ pub(in crate::cpu) unsafe fn row<R: WalkRule8>(
             if open >> g & 1 == 0 {
                 continue;
             }
-            // SAFETY: walks reach every address in `at`, so `Packed::verify` bounds it. A leaf is a node that
+            // SAFETY: walks reach every address in `at`, so `PackedForest::verify` bounds it. A leaf is a node that
             // can be read, too.
             let node = unsafe { R::gather8(nodes.nodes.as_ptr(), at[g], constant[g], stride) };
             let inside = _mm256_cmpeq_epi32(_mm256_and_si256(node.meta, leaf), zero);

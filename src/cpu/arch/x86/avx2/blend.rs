@@ -1,9 +1,9 @@
 //! Groups of splits in registers of 32 bytes, and the values of the leaves that they find.
 //!
 //! AVX2 compares bytes as signed numbers only, so ranks and thresholds have their highest bit flipped. All
-//! numbers on a split's left are below those on its right. So a choice is the maximum of the left number and
-//! of the right number, which is set to 0 if a row goes left. That takes two instructions; a blend by bytes
-//! takes three on many machines.
+//! exit numbers on a split's left are below those on its right. So a choice is the maximum of the left number
+//! and of the right number, which is set to 0 if a row goes left. These are two instructions; the instruction
+//! that selects bytes by a mask (`vpblendvb`) counts as three on many machines.
 
 use std::arch::x86_64::*;
 
@@ -41,8 +41,8 @@ fn choose(left: Rows, a: Rows, b: Rows) -> Rows {
     [_mm256_max_epu8(a[0], without(left[0], b[0])), _mm256_max_epu8(a[1], without(left[1], b[1]))]
 }
 
-/// Clears the bits of `of` that are set in `mask`. With an intrinsic, compilers would combine it with the
-/// maximum into the very blend by bytes that it avoids.
+/// Clears the bits of `of` that are set in `mask`. Compilers would combine an intrinsic and the maximum into
+/// `vpblendvb`, which is slower.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn without(mask: __m256i, of: __m256i) -> __m256i {
@@ -199,7 +199,7 @@ unsafe fn store(rows: Rows, buffer: *mut CacheLine<[u8; ROW_BLOCK]>) {
 /// Adds to each sum the value of its row's leaf.
 ///
 /// # Safety
-/// The machine has AVX2. There are at least sixteen values, and every number is below their count. Where
+/// The machine has AVX2. There are at least sixteen values, and every number is below their count. If
 /// there are byte lists, every number is below 64.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn add(numbers: &[u8; ROW_BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {

@@ -185,7 +185,7 @@ pub(in crate::cpu) trait WalkRule8: WalkRule<Compare = f32> {
     /// the layout's.
     ///
     /// # Safety
-    /// The machine has AVX2. Walks of the packed forest reach the addresses, so `Packed::verify` bounds them.
+    /// The machine has AVX2. Walks of the packed forest reach the addresses, so `PackedForest::verify` bounds them.
     unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, stride: __m256i) -> LaneNodes;
 }
 
@@ -513,7 +513,7 @@ impl Registers {
             _mm256_blendv_ps(left, other, _mm256_castsi256_ps(went))
         };
         let one = _mm256_set1_epi32(1);
-        // `went` is -1 where a row goes right.
+        // `went` is -1 in the lanes of rows that go right.
         let below = |index: __m256i, went: __m256i| {
             _mm256_sub_epi32(_mm256_add_epi32(_mm256_add_epi32(index, index), one), went)
         };
@@ -553,8 +553,8 @@ unsafe fn top<R: WalkRule8, F: Source8>(
     let own = nodes.tops.get(position);
     let first: *const Node = match own {
         Some(top) => top.nodes.as_ptr(),
-        // The nodes are in level order with children side by side, and eight nodes can be loaded. Rules whose
-        // leaves hold have tops made for them instead.
+        // The nodes are in level order with children side by side, and eight nodes can be loaded. A rule
+        // whose leaves hold loads tops only.
         None if !R::LEAVES_HOLD && nodes.stride == 1 && root as usize + LANES <= nodes.nodes.len() => {
             // SAFETY: the guard checks that eight nodes from the root on are in range. A rule whose leaves
             // don't hold has `Node`s.
@@ -574,8 +574,8 @@ unsafe fn top<R: WalkRule8, F: Source8>(
         Some(top) => unsafe { _mm256_loadu_si256(top.exits.as_ptr().cast()) },
         None => _mm256_add_epi32(count(begin), _mm256_set1_epi32(root as i32)),
     };
-    // A permute reads the lowest three bits of an index. So each exit moves to where these bits of its index
-    // point.
+    // A permute reads the lowest three bits of an index. So each exit moves to the lane that these bits of
+    // its index name.
     let exits =
         _mm256_permutevar8x32_epi32(exits, _mm256_sub_epi32(count(0), _mm256_set1_epi32(begin as i32)));
     let data = walks.rows[0].data;

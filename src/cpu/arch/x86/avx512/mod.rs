@@ -166,7 +166,7 @@ pub(in crate::cpu) trait WalkRule16: WalkRule<Compare = f32> {
     /// the layout's.
     ///
     /// # Safety
-    /// The machine has AVX-512 F and DQ. Walks of the packed forest reach the addresses, so `Packed::verify`
+    /// The machine has AVX-512 F and DQ. Walks of the packed forest reach the addresses, so `PackedForest::verify`
     /// bounds them.
     unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, stride: __m512i) -> LaneNodes;
 }
@@ -297,7 +297,7 @@ unsafe fn next<F: Source16>(node: LaneNodes, rows: Lanes<F::Value>) -> __m512i {
 ///
 /// # Safety
 /// The machine has AVX-512 F and DQ. Otherwise the conditions of [`super::block`]: rows are in range and have
-/// the forest's columns, trees are positions, and the shape's walks stay inside the nodes.
+/// the forest's columns, `tree` holds positions of trees, and the shape's walks stay inside the nodes.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
@@ -316,8 +316,8 @@ pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
             let lanes: [Lanes<F::Value>; GROUPS] =
                 unsafe { arrays::from_fn(|g| rows.lanes(first, g * LANES, count - 1)) };
             let groups = count.div_ceil(LANES);
-            // SAFETY: the caller upholds that rows have the forest's columns, trees are positions, and walks
-            // stay inside the nodes.
+            // SAFETY: the caller upholds that rows have the forest's columns, that `tree` holds positions of
+            // trees, and that walks stay inside the nodes.
             let ends = unsafe { walk::<R, F>(nodes, tree.at(t), &lanes, groups, shape) };
             store(&ends, &mut found[done..done + count]);
             done += count;
@@ -414,7 +414,7 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
             }
         }
         if rest == Remainder::UntilLeaf {
-            // While most walks are open, lanes at leaves just wait. Open walks don't move together yet.
+            // While most walks are open, lanes at leaves wait. `until_leaf` then moves open walks into fewer registers.
             for _ in 0..shape.tested {
                 let open = step_groups::<R, F>(nodes, constant, stride, rows, groups, &mut at);
                 if open == [0; GROUPS] {
@@ -491,8 +491,8 @@ unsafe fn step_groups<R: WalkRule16, F: Source16>(
     }
 }
 
-/// Walks on until every row is at a leaf. Walks that have ended make room: the open walks move together as
-/// soon as that frees a register.
+/// Walks on until every row is at a leaf. As soon as the open walks fit into fewer registers, they move into
+/// these.
 ///
 /// # Safety
 /// The machine has AVX-512 F and DQ. `rows` are lanes of the source `F`, the rows have the forest's columns,
@@ -523,7 +523,7 @@ unsafe fn until_leaf<R: WalkRule16, F: Source16>(
     let mut ended = ([0u32; ALL + LANES], [0u32; ALL + LANES], 0usize);
     loop {
         // SAFETY: the caller upholds that walks reach the addresses and the rows have the forest's columns.
-        // Lanes without a walk stand where walks reach, too.
+        // The end of this loop puts lanes without a walk at the root, which the caller's walks reach, too.
         let mut open = unsafe { step_groups::<R, F>(nodes, constant, stride, &rows, groups, at) };
         let mut left = 0;
         for g in 0..groups {
