@@ -42,7 +42,8 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path, as_graph: bool) -> Result<()
                     let graph = Saved::open(file)?.load::<P>(&device)?.graph(name)?;
                     predictor = Predictor::Graph(Box::new(GraphPredictor::new(graph, 1)?));
                 }
-                (head, batches) = (name.into(), all.chunks_exact(batch).map(|some| rows.select(some)).collect());
+                (head, batches) =
+                    (name.into(), all.chunks_exact(batch).map(|some| rows.select(some)).collect());
                 writeln!(out, r#"{{"kind": "opened"}}"#)?;
             }
             ["time", seconds] if !batches.is_empty() => {
