@@ -81,11 +81,11 @@ impl Feature {
     /// holds these numbers already.
     ///
     /// ```
-    /// use fangorn::forest::{Coding, Feature, Unseen};
+    /// use fangorn::forest::{Coding, Feature, UnseenCategory};
     ///
     /// let colours = Feature {
     ///     categories: vec!["red".into(), "01".into()],
-    ///     coding: Coding::Indices { numbers: false, unseen: Unseen::Refused, needed: false },
+    ///     coding: Coding::Indices { numbers: false, unseen: UnseenCategory::Refused, needed: false },
     ///     ..Feature::default()
     /// };
     /// let codes = colours.codes().expect("categories");

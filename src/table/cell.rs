@@ -153,13 +153,13 @@ pub fn plain_decimal(text: &[u8]) -> Option<(f64, usize)> {
 ///
 /// ```
 /// use fangorn::{
-///     forest::{Coding, Feature, Unseen},
+///     forest::{Coding, Feature, UnseenCategory},
 ///     table::CellReader,
 /// };
 ///
 /// let colours = Feature {
 ///     categories: vec!["red".into(), "blue".into()],
-///     coding: Coding::Indices { numbers: false, unseen: Unseen::Refused, needed: false },
+///     coding: Coding::Indices { numbers: false, unseen: UnseenCategory::Refused, needed: false },
 ///     ..Feature::default()
 /// };
 /// let reader = CellReader::of(&colours);
