@@ -1,4 +1,4 @@
-use super::without;
+use super::cut_model;
 use crate::graph::{ML, Node};
 use crate::wire::{fields, put, put_integer, text};
 
@@ -47,7 +47,7 @@ fn tensor(name: &str) -> Vec<u8> {
 
 /// Returns the names of the operators, initializers and outputs of a model after the cut.
 fn cut(model: &[u8]) -> [Vec<String>; 3] {
-    let cut = without(model).expect("it can be cut").expect("something is cut");
+    let cut = cut_model(model).expect("it can be cut").expect("something is cut");
     let whole = fields(&cut).expect("fields");
     assert_eq!(whole.iter().map(|f| f.number).collect::<Vec<_>>(), [2, 7, 8], "all else stays");
     let graph = fields(whole[1].body.expect("a graph")).expect("fields");
@@ -59,7 +59,7 @@ fn cut(model: &[u8]) -> [Vec<String>; 3] {
 }
 
 fn refusal(nodes: &[Vec<u8>], tensors: &[Vec<u8>], outputs: &[Vec<u8>]) -> String {
-    without(&model(nodes, tensors, outputs)).expect_err("refused")
+    cut_model(&model(nodes, tensors, outputs)).expect_err("refused")
 }
 
 fn classifier() -> Vec<u8> {
@@ -74,7 +74,7 @@ fn zip() -> Vec<u8> {
 fn a_graph_of_numbers_is_left_alone() {
     let nodes = [classifier(), node("Relu", &["X"], &["unused"])];
     let outputs = [output("label", Some(7)), output("scores", Some(1))];
-    assert_eq!(without(&model(&nodes, &[tensor("unused too")], &outputs)), Ok(None));
+    assert_eq!(cut_model(&model(&nodes, &[tensor("unused too")], &outputs)), Ok(None));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_a_graph_inside_takes_stays() {
 #[test]
 fn a_label_that_nobody_takes_is_marked() {
     let marked = |outputs: &[Vec<u8>]| {
-        let cut = without(&model(&[classifier()], &[], outputs)).expect("it can be cut");
+        let cut = cut_model(&model(&[classifier()], &[], outputs)).expect("it can be cut");
         let cut = cut.unwrap_or_else(|| model(&[classifier()], &[], outputs));
         let whole = fields(&cut).expect("fields");
         let graph = fields(whole[1].body.expect("a graph")).expect("fields");
@@ -135,7 +135,7 @@ fn a_label_that_nobody_takes_is_marked() {
         node("Clip", &["scores", "", "most"], &["Y"]),
     ];
     let unnamed = model(&nodes, &[], &[output("Y", Some(1))]);
-    let cut = without(&unnamed).expect("it can be cut").expect("it is marked");
+    let cut = cut_model(&unnamed).expect("it can be cut").expect("it is marked");
     assert!(cut.len() > unnamed.len());
 }
 
@@ -146,7 +146,7 @@ fn a_marked_model_must_be_in_one_file() {
     put_integer(&mut elsewhere, 14, 1);
     let nodes = [node("Mul", &["X", "weights"], &["Z"]), classifier()];
     let labels = [output("scores", Some(1)), output("label", Some(7))];
-    assert_eq!(without(&model(&nodes, &[elsewhere.clone()], &labels)), Ok(None));
+    assert_eq!(cut_model(&model(&nodes, &[elsewhere.clone()], &labels)), Ok(None));
     let said = refusal(&nodes, &[elsewhere], &labels[..1]);
     assert!(said.contains("initializer `weights` is in another file"), "{said}");
 }
@@ -165,7 +165,7 @@ fn what_cannot_be_cut_is_named() {
     let nodes = [node("Mul", &["X", "weights"], &["Y"]), classifier(), zip()];
     let said = refusal(&nodes, &[elsewhere], &[output("Y", Some(1)), output("maps", None)]);
     assert!(said.contains("initializer `weights` is in another file"), "{said}");
-    assert!(without(b"").expect_err("no model").contains("graph: missing field"));
+    assert!(cut_model(b"").expect_err("no model").contains("graph: missing field"));
     let whole = model(&nodes, &[], &[scores()]);
-    assert!(without(&whole[..whole.len() - 9]).is_err());
+    assert!(cut_model(&whole[..whole.len() - 9]).is_err());
 }
