@@ -80,7 +80,7 @@ fn no_engine_reads_past_the_rows() {
             if !serves(&predictor, schedule.as_ref()) {
                 continue;
             }
-            for batch in [1, 2, 7, 16, 17, 31, 33, 63, 64, 65, 100, 129] {
+            for batch in [1, 2, 3, 4, 5, 7, 9, 10, 15, 16, 17, 31, 33, 63, 64, 65, 68, 100, 129] {
                 let batch = batch.min(count);
                 let own = &values[..batch * columns];
                 let rows = AtTheEnd::new(own);
@@ -113,7 +113,7 @@ fn no_layer_reads_past_the_rows() {
         let forest = builder.build().expect("stumps");
         let builder = Predictor::builder(&forest).schedule(schedule.clone()).threads(1);
         let predictor = builder.check(SelfCheck::Off).build().expect("a predictor");
-        for batch in [16, 31, 64, 65, 128] {
+        for batch in (1..=16).chain([31, 64, 65, 68, 128]) {
             let value = |i: usize| [0.0, 1.0, f32::NAN, 0.5][i * 7 % 11 % 4];
             let values: Vec<f32> = (0..batch * columns as usize).map(value).collect();
             let rows = AtTheEnd::new(&values);
