@@ -123,7 +123,8 @@ impl Interventional {
             if most > MOST_FEATURES {
                 return Err(Error::Contributions(format!(
                     "tree {t} has a path with more than {MOST_FEATURES} features, which contributions against a background do \
-                     not handle; use path-dependent ones, or train the model with a lower limit of depth"
+                     not handle; leave the background out if the model's file has covers, or train with a lower limit of \
+                     depth"
                 )));
             }
         }

@@ -294,6 +294,7 @@ impl TreeCompiler<'_> {
                 0,
             );
         }
+        let expected = self.expected(tree);
         let mut splits: Vec<Split> = Vec::new();
         let mut instructions: Vec<Instruction> = Vec::new();
         // For each split whose feature has a split above: its share, and the feature's `zero` above.
@@ -350,7 +351,9 @@ impl TreeCompiler<'_> {
                         [None, Some(_)] => Opcode::RightLeaf,
                         [None, None] => Opcode::Join,
                     };
-                    let leaves = leaves.map(|leaf| leaf.unwrap_or(0.0) as f32);
+                    // A constant of the tree changes no contribution. Without the expected value, which may be an
+                    // offset of the target, `f32` holds what a leaf adds to it.
+                    let leaves = leaves.map(|leaf| leaf.map_or(0.0, |leaf| leaf - expected) as f32);
                     let end =
                         Instruction { opcode, split: number, feature: 0, lists, share: share as f32, leaves };
                     open.push(Next::End(end));
@@ -373,11 +376,7 @@ impl TreeCompiler<'_> {
                 }
             }
         }
-        (
-            TreeProgram { splits, instructions, passes: passes(most_features, &repeated) },
-            self.expected(tree),
-            deepest,
-        )
+        (TreeProgram { splits, instructions, passes: passes(most_features, &repeated) }, expected, deepest)
     }
 
     /// Returns the value of a leaf, or `None` for a split.

@@ -51,12 +51,17 @@ pub enum UnseenCategory {
     Missing,
     /// The producer refuses a row with such a category (XGBoost since 3.3).
     Refused,
+    /// It becomes a number of its own, the number of categories, so that an operator can tell it from a missing value
+    /// (scikit-learn's encoders).
+    Own,
 }
 
 /// A lookup from the categories of a column to their numbers. [`Feature::codes`] makes it.
 #[derive(Clone, Debug)]
 pub struct Codes<'f> {
     by: CodeTable<'f>,
+    /// Number of categories.
+    count: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -107,22 +112,61 @@ impl Feature {
                 CodeTable::Hashes(codes, codes.iter().all(|(hash, _)| truths.contains(hash)))
             }
         };
-        Some(Codes { by })
+        Some(Codes { by, count: self.categories.len() })
+    }
+}
+
+impl Feature {
+    /// Returns the name of the category that a row's number stands for, or `None` if it stands for none with a name.
+    ///
+    /// ```
+    /// use fangorn::forest::{Coding, Feature, UnseenCategory};
+    ///
+    /// let colours = Feature {
+    ///     categories: vec!["red".into(), "blue".into()],
+    ///     coding: Coding::Indices { numbers: false, unseen: UnseenCategory::Missing, needed: false },
+    ///     ..Feature::default()
+    /// };
+    /// assert_eq!([colours.category(1.0), colours.category(1.5)], [Some("blue"), None]);
+    /// ```
+    pub fn category(&self, number: f64) -> Option<&str> {
+        let name = match &self.coding {
+            Coding::Hashes { .. } => {
+                let codes = self.codes()?;
+                self.categories.iter().find(|name| codes.known(name) == Some(number))
+            }
+            _ if number >= 0.0 && number.fract() == 0.0 => self.categories.get(number as usize),
+            _ => None,
+        };
+        name.map(String::as_str)
     }
 }
 
 impl Codes<'_> {
-    /// Returns the number of the category that a table writes as `text`. A category that did not occur in the
-    /// training data is NaN if the producer takes it for a missing value, and `None` if the producer refuses
-    /// such rows.
+    /// Returns the number of the category that a table writes as `text`. [`UnseenCategory`] says what a category
+    /// becomes that did not occur in the training data; `None` stands for a refused one.
     ///
     /// An empty text may be a category. So look it up first, and take it for a missing value only if the
     /// result is `None`.
     pub fn of(&self, text: &str) -> Option<f64> {
-        let (code, unseen) = match &self.by {
-            CodeTable::Texts(indices, unseen) => (indices.get(text).map(|index| *index as f64), *unseen),
-            CodeTable::Numbers(indices, unseen) => {
-                (key(text).and_then(|key| indices.get(&key)).map(|index| *index as f64), *unseen)
+        let unseen = match &self.by {
+            CodeTable::Texts(_, unseen) | CodeTable::Numbers(_, unseen) => *unseen,
+            CodeTable::Hashes(..) => UnseenCategory::Missing,
+        };
+        self.known(text).or(match unseen {
+            UnseenCategory::Missing => Some(f64::NAN),
+            UnseenCategory::Refused => None,
+            UnseenCategory::Own => Some(self.count as f64),
+        })
+    }
+
+    /// Returns the number of the category that a table writes as `text`, or `None` if it did not occur in the training
+    /// data.
+    pub(crate) fn known(&self, text: &str) -> Option<f64> {
+        match &self.by {
+            CodeTable::Texts(indices, _) => indices.get(text).map(|index| *index as f64),
+            CodeTable::Numbers(indices, _) => {
+                key(text).and_then(|key| indices.get(&key)).map(|index| *index as f64)
             }
             CodeTable::Hashes(codes, truths) => {
                 // CatBoost writes truth values as 1 and 0, while tables write them as words.
@@ -132,12 +176,8 @@ impl Codes<'_> {
                     other => other,
                 };
                 let index = codes.binary_search_by_key(&hash(text.as_bytes()), |(hash, _)| *hash);
-                (index.ok().map(|index| codes[index].1.0), UnseenCategory::Missing)
+                index.ok().map(|index| codes[index].1.0)
             }
-        };
-        match unseen {
-            UnseenCategory::Missing => Some(code.unwrap_or(f64::NAN)),
-            UnseenCategory::Refused => code,
         }
     }
 }

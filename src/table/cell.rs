@@ -170,8 +170,8 @@ pub fn plain_decimal(text: &[u8]) -> Option<(f64, usize)> {
 pub struct CellReader<'m> {
     /// The numbers of the column's categories, if the model's file says which categories a table holds.
     codes: Option<Codes<'m>>,
-    /// Number of categories if every category's name is a word, else 0. If all are words, a whole number in a
-    /// cell can only be a code.
+    /// Number of categories if every category's name is a word and a table may hold codes, else 0. A whole number in
+    /// a cell can then only be a code.
     words: usize,
     /// Whether categories may be texts of whole numbers, which a table may write with a decimal point.
     whole: bool,
@@ -181,7 +181,8 @@ impl<'m> CellReader<'m> {
     /// Returns the reader of the cells of a model's column.
     pub fn of(feature: &'m Feature) -> Self {
         let is_word = |name: &String| matches!(CellText::of(name), CellText::Word);
-        let words = if feature.categories.iter().all(is_word) { feature.categories.len() } else { 0 };
+        let may_be_coded = !feature.coding.is_needed() && feature.categories.iter().all(is_word);
+        let words = if may_be_coded { feature.categories.len() } else { 0 };
         let whole = matches!(feature.coding, Coding::Hashes { needed: false, .. });
         Self { codes: feature.codes(), words, whole }
     }
@@ -215,8 +216,7 @@ impl<'m> CellReader<'m> {
     /// columns.
     fn category(&self, codes: &Codes<'_>, text: &str) -> Option<f64> {
         // Look for the text as it is, then without the white space around it.
-        let exact =
-            [text, text.trim()].into_iter().find_map(|text| codes.of(text).filter(|code| !code.is_nan()));
+        let exact = codes.known(text).or_else(|| codes.known(text.trim()));
         if exact.is_some() {
             return exact;
         }

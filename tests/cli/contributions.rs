@@ -70,6 +70,18 @@ fn a_background_is_for_contributions_and_has_rows() {
     refuses(&run, &["nowhere.csv"]);
 }
 
+/// A feature may be called `bias`.
+#[test]
+fn the_bias_has_a_name_of_its_own() {
+    let scratch = Scratch::new("bias");
+    let json = std::fs::read_to_string(model("odd-feature-names")).expect("a model");
+    let renamed = scratch.file("model.json", json.replace("a b", "bias"));
+    let rows = zoo("odd-feature-names", "rows.npy");
+    let table = prints(&["predict", &renamed, "--rows", &rows, "--output", "contributions"]);
+    let header = table.lines().next().expect("a header");
+    assert!(header.starts_with("bias,") && header.ends_with(",bias_"), "{header}");
+}
+
 #[test]
 fn lines_of_interactions_add_up_to_contributions() {
     let rows = zoo("churn", "rows.csv");

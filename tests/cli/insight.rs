@@ -105,6 +105,38 @@ fn permutations_take_labels_of_classes() {
     assert_eq!(same["features"], found["features"]);
 }
 
+/// Labels that are words may stand in a table as the numbers of their classes.
+#[test]
+fn labels_are_classes_by_name_or_by_number() {
+    let scratch = Scratch::new("numbered-labels");
+    let bytes = std::fs::read(model("catboost-labels")).expect("a model");
+    let mut json_model: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+    let params = &mut json_model["model_info"]["class_params"];
+    (params["class_label_type"], params["class_names"]) = ("String".into(), serde_json::json!(["no", "yes"]));
+    let model = scratch.file("model.json", json_model.to_string());
+    let labels = loaded(&model).classes.labels;
+    assert_eq!(labels, ["no", "yes"]);
+    let (shape, values) = read_npy::<f32>(&zoo("catboost-labels", "rows.npy"));
+    let columns = shape[1] as usize;
+    let table = |name: &str, labels: &[String]| {
+        let names: Vec<String> = (0..columns).map(|column| format!("f{column}")).collect();
+        let mut text = format!("{},answer\n", names.join(","));
+        for (row, values) in values.chunks_exact(columns).enumerate() {
+            let cells: Vec<String> = values.iter().map(f32::to_string).collect();
+            text += &format!("{},{}\n", cells.join(","), labels[row % labels.len()]);
+        }
+        scratch.file(name, text)
+    };
+    let numbers: Vec<String> = (0..labels.len()).map(|at| at.to_string()).collect();
+    let of = |rows: &str| {
+        json(&["importance", &model, "--rows", rows, "--label", "answer", "--kind", "permutation", "--json"])
+    };
+    assert_eq!(of(&table("names.csv", &labels))["features"], of(&table("numbers.csv", &numbers))["features"]);
+    let other = table("other.csv", &["7".to_owned()]);
+    let refused = ["importance", &model, "--rows", &other, "--label", "answer", "--kind", "permutation"];
+    refuses(&refused, &["`7` is no class", &labels[0]]);
+}
+
 #[test]
 fn importances_that_a_model_has_not_are_refused_by_name() {
     for (name, kind, phrases) in [

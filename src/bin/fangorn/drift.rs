@@ -10,6 +10,7 @@ use std::{
 use clap::{Args, value_parser};
 use fangorn::{
     Forest, Predictor,
+    forest::Coding,
     insight::{Bin, Drift, DriftCounter, FeatureBins, FeatureDrift},
 };
 use serde_json::{Value, json};
@@ -152,6 +153,23 @@ fn count<T: Element>(
 
 /// Returns the values of a bin in words.
 pub fn bin_text(forest: &Forest, feature: u32, bin: Bin) -> String {
+    let column = &forest.features[feature as usize];
+    if let (Coding::Hashes { .. }, Some(codes)) = (&column.coding, column.codes()) {
+        // A category that no split asks for has no number.
+        let inside = |code: &f64| match bin {
+            Bin::Numbers { from, below } => {
+                from.is_none_or(|from| *code >= from) && below.is_none_or(|below| *code < below)
+            }
+            _ => code.is_nan() && bin == Bin::Missing,
+        };
+        let names = column.categories.iter().filter(|name| codes.of(name).as_ref().is_some_and(inside));
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        match (names.is_empty(), bin) {
+            (_, Bin::Missing) => return "other categories".into(),
+            (false, _) => return names.join(", "),
+            (true, _) => {}
+        }
+    }
     match bin {
         Bin::Numbers { from: None, below: None } => "all values".into(),
         Bin::Numbers { from: None, below: Some(below) } => format!("below {}", number(below)),
@@ -166,10 +184,11 @@ pub fn bin_text(forest: &Forest, feature: u32, bin: Bin) -> String {
             [from_text, below_text] if from_text == below_text => format!("{from:?} to {below:?}"),
             [from, below] => format!("{from} to {below}"),
         },
-        Bin::Category(category) => {
-            let names = &forest.features[feature as usize].categories;
-            names.get(category as usize).cloned().unwrap_or_else(|| format!("category {category}"))
-        }
+        Bin::Category(category) => column
+            .categories
+            .get(category as usize)
+            .cloned()
+            .unwrap_or_else(|| format!("category {category}")),
         Bin::OtherCategories => "other categories".into(),
         Bin::Missing => "missing".into(),
     }
@@ -268,4 +287,32 @@ fn json(args: &DriftArgs, forest: &Forest, drift: &Drift) -> Value {
         "features": drift.features.iter().map(feature).collect::<Vec<_>>(),
         "trees": trees.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fangorn::{
+        Forest,
+        forest::{Coding, Real},
+        insight::Bin,
+    };
+
+    use super::bin_text;
+
+    #[test]
+    fn bins_of_hashed_categories_have_their_names() {
+        let mut forest = Forest::builder(1, 1).build().expect("a forest");
+        // CatBoost's hashes of `1000`, `red` and `a`.
+        let codes = vec![(901_807_697, Real(0.5)), (3_052_168_893, Real(1.5)), (3_489_901_818, Real(2.5))];
+        forest.features[0].coding = Coding::Hashes { codes, needed: false };
+        let bins = [(None, Some(0.6)), (Some(0.6), Some(1.6)), (Some(1.6), None)];
+        let texts =
+            |forest: &Forest| bins.map(|(from, below)| bin_text(forest, 0, Bin::Numbers { from, below }));
+        assert_eq!(texts(&forest)[1], "0.6 to 1.6");
+        forest.features[0].categories = ["red", "1000", "a", "blue"].map(str::to_owned).to_vec();
+        assert_eq!(texts(&forest), ["1000", "red", "a"]);
+        assert_eq!(bin_text(&forest, 0, Bin::Missing), "other categories");
+        assert_eq!(forest.features[0].category(1.5), Some("red"));
+        assert_eq!(forest.features[0].category(0.6), None);
+    }
 }

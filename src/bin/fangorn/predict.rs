@@ -284,8 +284,12 @@ fn names(output: Output, forest: &Forest, columns: usize) -> ColumnNames {
     {
         return ColumnNames::Numbered(output.name(), columns);
     }
-    let of_features = (0..forest.features.len()).map(|f| feature_name(forest, f));
-    let singles: Vec<String> = of_features.chain(["bias".to_owned()]).collect();
+    let mut singles: Vec<String> = (0..forest.features.len()).map(|f| feature_name(forest, f)).collect();
+    let mut bias = "bias".to_owned();
+    while singles.contains(&bias) {
+        bias.push('_');
+    }
+    singles.push(bias);
     let name = |a: usize, b: usize| match a == b {
         true => singles[a].clone(),
         false => format!("{} × {}", singles[a], singles[b]),
@@ -473,14 +477,15 @@ fn run_graph(
     if let Some((_, what)) = of_forest.iter().find(|(given, _)| *given) {
         return Err(Error::file(&args.model, *what));
     }
-    let refused = |what| Error::file(&args.model, what);
-    predict_graph::chosen(&graph, args.output).map_err(refused)?;
+    predict_graph::with_one_output(&args.model, &graph, args.output)?;
     sink.check(false)?;
+    // Texts that operators only look up become numbers when the table is read.
+    let graph = graph.with_coded_texts().unwrap_or(graph);
     let inputs = GraphInputs::new(&args.model, &graph)?;
-    let scorer = GraphScorer::new(&args.model, graph.clone(), args.output)?;
+    let scorer = GraphScorer::new(&args.model, &graph, args.output)?;
     let names = |columns| ColumnNames::Numbered(args.output.name(), columns);
     let why_whole = match inputs.are_texts() {
-        true => Some("the file is a graph that takes texts, so all rows are read at once"),
+        true => Some("the file is a graph that takes free texts, so all rows are read at once"),
         false if scorer.goes_by_rows() => None,
         false => Some("the file is a graph in which rows depend on each other, so all are read at once"),
     };

@@ -194,6 +194,13 @@ impl<'f> RowSource<'f> {
         if let Some(class) = classes.labels.iter().position(is_label) {
             return Ok(class as f64);
         }
+        let count = classes.labels.len() as f64;
+        // The number of a class can't be another class's label if no label is a number.
+        let by_number = number.filter(|number| (0.0..count).contains(number) && number.fract() == 0.0);
+        let words = classes.labels.iter().all(|label| label.parse::<f64>().is_err());
+        if let Some(number) = by_number.filter(|_| words) {
+            return Ok(number);
+        }
         match number {
             _ if !classes.labels.is_empty() => {
                 let known = fangorn::table::first_names(&classes.labels);

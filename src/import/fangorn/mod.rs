@@ -100,6 +100,8 @@ mod coding {
     pub const REFUSED: u32 = 2;
     /// Flag: rows have to be made with this coding.
     pub const NEEDED: u32 = 4;
+    /// Flag: a category that is not known has a number of its own.
+    pub const OWN: u32 = 8;
 }
 
 /// Values in the section `ASKS`: the kind of a node and flags, above the column's 24 bits.

@@ -455,7 +455,11 @@ fn codings(
             .map(|_| Ok((section.u32()?, Real(section.f64()?))))
             .collect::<Result<_, ImportError>>()?;
         let needed = is(coding::NEEDED);
-        let unseen = if is(coding::REFUSED) { UnseenCategory::Refused } else { UnseenCategory::Missing };
+        let unseen = match (is(coding::REFUSED), is(coding::OWN)) {
+            (true, _) => UnseenCategory::Refused,
+            (false, true) => UnseenCategory::Own,
+            (false, false) => UnseenCategory::Missing,
+        };
         let coding = match sort {
             coding::INDICES => Coding::Indices { numbers: is(coding::NUMBERS), unseen, needed },
             coding::HASHES if codes.is_sorted_by_key(|(hash, _)| *hash) => Coding::Hashes { codes, needed },

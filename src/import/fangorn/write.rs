@@ -177,9 +177,13 @@ fn codings(b: &mut Buffer, forest: &Forest) {
         match &feature.coding {
             Coding::Numbers => {}
             Coding::Indices { numbers, unseen, needed } => {
-                let refused = flag(*unseen == UnseenCategory::Refused, coding::REFUSED);
+                let unseen = match unseen {
+                    UnseenCategory::Missing => 0,
+                    UnseenCategory::Refused => coding::REFUSED,
+                    UnseenCategory::Own => coding::OWN,
+                };
                 b.u32(coding::INDICES);
-                b.u32(flag(*numbers, coding::NUMBERS) | refused | flag(*needed, coding::NEEDED));
+                b.u32(flag(*numbers, coding::NUMBERS) | unseen | flag(*needed, coding::NEEDED));
                 b.u64(0);
             }
             Coding::Hashes { codes, needed } => {

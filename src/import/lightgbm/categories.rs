@@ -21,10 +21,12 @@ const KEY: &[u8] = b"pandas_categorical:";
 /// The file lists the names of pandas' categorical columns in the order of the columns, but does not say
 /// which columns these are. The columns that LightGBM takes as categorical need not be the same: LightGBM
 /// takes pandas' ordered categories as numbers, and accepts columns of plain integers as categories. So a
-/// feature gets names only if exactly one choice of columns fits.
+/// feature gets names only if exactly one choice of columns fits, or if the file declares as many columns as there are
+/// lists. These are the columns without an order, unless a table has ordered categories and as many columns of integers
+/// were declared.
 pub(super) fn name(
     features: &mut [Feature],
-    infos: Value<'_>,
+    (infos, declared): (Value<'_>, Option<Vec<usize>>),
     line: Line<'_>,
     limits: &Limits,
 ) -> Result<(), ImportError> {
@@ -38,8 +40,17 @@ pub(super) fn name(
     let first = choose(0..least.len(), 0..lists.len(), fits);
     let mut last = choose((0..least.len()).rev(), (0..lists.len()).rev(), fits);
     last.reverse();
-    if first.len() == lists.len() && first == last {
-        for (column, names) in first.into_iter().zip(lists) {
+    let only = (first.len() == lists.len() && first == last).then_some(first);
+    let as_declared = || {
+        let columns = declared.filter(|columns| columns.len() == lists.len())?;
+        columns
+            .iter()
+            .enumerate()
+            .all(|(list, column)| *column < least.len() && fits(*column, list))
+            .then_some(columns)
+    };
+    if let Some(columns) = only.or_else(as_declared) {
+        for (column, names) in columns.into_iter().zip(lists) {
             if let Some(feature) = features.get_mut(column) {
                 let numbers = names.iter().all(|name| !name.is_text);
                 feature.coding = Coding::Indices { numbers, unseen: UnseenCategory::Missing, needed: false };
@@ -48,6 +59,20 @@ pub(super) fn name(
         }
     }
     Ok(())
+}
+
+/// Returns the columns that the file's parameters declare categorical, in ascending order, if this is the line of them.
+pub(super) fn declared(line: Line<'_>) -> Option<Vec<usize>> {
+    let list = std::str::from_utf8(line.text)
+        .ok()?
+        .trim()
+        .strip_prefix("[categorical_feature: ")?
+        .strip_suffix(']')?;
+    let mut columns: Vec<usize> =
+        list.split(',').map(|column| column.trim().parse().ok()).collect::<Option<_>>()?;
+    columns.sort_unstable();
+    columns.dedup();
+    Some(columns)
 }
 
 /// Returns, for each list in turn, the next column that the list fits.

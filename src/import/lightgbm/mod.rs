@@ -81,8 +81,15 @@ fn read(bytes: &[u8], options: &LoadOptions, models: Option<&mut LeafModels>) ->
     let mut trees = Trees { count: 0, header: &header, options, models };
     trees.read(after, &mut lines, &mut builder, &mut budget)?;
     let rounds = trees.rounds()?;
-    if let Some(line) = lines.filter(|line| !line.is_blank()).last() {
-        categories::name(builder.features_mut(), header.infos, line, &options.limits)?;
+    let (mut declared, mut last) = (None, None);
+    for line in lines.filter(|line| !line.is_blank()) {
+        if let Some(columns) = categories::declared(line) {
+            declared = Some(columns);
+        }
+        last = Some(line);
+    }
+    if let Some(line) = last {
+        categories::name(builder.features_mut(), (header.infos, declared), line, &options.limits)?;
     }
     let rounds = match (header.averages, rounds) {
         (None, _) => 1,

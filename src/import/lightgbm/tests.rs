@@ -238,18 +238,19 @@ fn objectives_and_their_parameters() {
 #[test]
 fn names_of_categories_go_where_only_they_can() {
     // Returns the names that each column gets, from the entries of `feature_infos` and the lists of names.
-    let named = |infos: &str, lists: &str| {
+    let declared = |infos: &str, lists: &str, declared: &str| {
         let columns = infos.split(' ').count();
         let names: Vec<String> = (0..columns).map(|f| format!("f{f}")).collect();
         let text = format!(
             "tree\nversion=v4\nnum_class=1\nmax_feature_idx={}\nfeature_names={}\nfeature_infos={infos}\n\n\
-             end of trees\n\nparameters:\n[data: ]\nend of parameters\n\npandas_categorical:{lists}\n",
+             end of trees\n\nparameters:\n[data: ]\n{declared}end of parameters\n\npandas_categorical:{lists}\n",
             columns - 1,
             names.join(" ")
         );
         let forest = read(&text).unwrap_or_else(|e| panic!("{e}"));
         forest.features.into_iter().map(|f| f.categories.join(",")).collect::<Vec<_>>()
     };
+    let named = |infos: &str, lists: &str| declared(infos, lists, "");
     assert_eq!(named("[0.5:2] -1:2:0:1", r#"[["a", "b", "c"]]"#), ["", "a,b,c"]);
     assert_eq!(named("0:1 [-1:7]", r#"[["x\"y", "stra\u00dfe"]]"#), ["x\"y,straße", ""]);
     assert_eq!(
@@ -262,6 +263,14 @@ fn names_of_categories_go_where_only_they_can() {
     assert_eq!(named("[0:2] -1:2:0:1", r#"[["a", "b", "c"]]"#), ["", ""]);
     assert_eq!(named("none -1:2:0:1", r#"[["a", "b", "c"]]"#), ["", ""]);
     assert_eq!(named("[0:2] -1:2:0:1", r#"[["a", "b", "c"], ["d", "e", "f"]]"#), ["a,b,c", "d,e,f"]);
+    // The file declares which columns are categorical. Those with an order are not among them.
+    let abc = r#"[["a", "b", "c"]]"#;
+    assert_eq!(declared("[0:2] -1:2:0:1", abc, "[categorical_feature: 1]\n"), ["", "a,b,c"]);
+    assert_eq!(declared("[0:2] -1:2:0:1 [0:1]", abc, "[categorical_feature: 0,1]\n"), ["", "", ""]);
+    assert_eq!(declared("[0:9] -1:2:0:1 [0:1]", abc, "[categorical_feature: 0]\n"), ["", "", ""]);
+    assert_eq!(declared("[0:2] -1:2:0:1", abc, "[categorical_feature: ]\n"), ["", ""]);
+    assert_eq!(declared("[0:2] -1:2:0:1", abc, "[categorical_feature: name:f1]\n"), ["", ""]);
+    assert_eq!(declared("[0:2] -1:2:0:1", abc, "[categorical_feature: 7]\n"), ["", ""]);
     // No lists at all, and more lists than columns.
     assert_eq!(named("0:1 [0:1]", "null"), ["", ""]);
     assert_eq!(named("0:1", r#"[["a", "b"], ["c", "d"]]"#), [""]);

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use fangorn::{Forest, forest::Transform};
+use fangorn::{
+    Forest,
+    forest::{Coding, Transform},
+};
 
 use super::{
     Report,
@@ -257,13 +260,12 @@ fn dependences(page: &mut String, args: &Report, forest: &Forest, found: &Findin
 
 /// Returns a value in words: the category's name if the model's file has one.
 fn value_text(forest: &Forest, feature: usize, value: f64) -> String {
-    let categories = &forest.features[feature].categories;
-    match value {
-        value if value.is_nan() => "missing".into(),
-        value if value >= 0.0 && value.fract() == 0.0 && (value as usize) < categories.len() => {
-            categories[value as usize].clone()
-        }
-        value => number(value),
+    match (forest.features[feature].category(value), &forest.features[feature].coding) {
+        (Some(name), _) => name.to_owned(),
+        // Categories that no split asks for have no number of their own.
+        (None, Coding::Hashes { .. }) if value.is_nan() => "another category".into(),
+        (None, _) if value.is_nan() => "missing".into(),
+        (None, _) => number(value),
     }
 }
 

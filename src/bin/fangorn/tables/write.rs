@@ -56,7 +56,8 @@ impl ScoredSchema {
         };
         if let Some(both) = kept.iter().find(|field| predicted.iter().any(|name| name == field.name())) {
             return Err(format!(
-                "--keep: the column `{}` has the name of a prediction; rename it in the table",
+                "--keep: the column `{}` has the name of a prediction; leave it out of --keep, or add a copy with another \
+                 name to the table",
                 both.name()
             ));
         }
