@@ -18,7 +18,8 @@ TREE = "children_left children_right feature threshold missing_go_to_left value 
 NODE = "left right feature_idx num_threshold missing_go_to_left is_leaf value is_categorical bitset_idx".split()
 STEP = """mean_ scale_ center_ min_ statistics_ components_ explained_variance_ coef_ intercept_ powers_ categories_
 drop_idx_ classes_ clip feature_range norm threshold whiten with_mean missing_values add_indicator handle_unknown
-min_frequency max_categories solver multi_class transformer_weights""".split()
+infrequent_categories_ encodings_ target_mean_ unknown_value encoded_missing_value keep_empty_features _fit_dtype _fit_X
+n_neighbors weights metric solver multi_class transformer_weights""".split()
 
 
 def plain(it):
@@ -33,8 +34,8 @@ def step(it, forests):
     """Return the fitted attributes of a pipeline, a union, a column transformer, or a step of one."""
     if isinstance(it, str) or getattr(it, "func", "") is None:
         return {"estimator": it if isinstance(it, str) else "passthrough"}
-    found = {name: plain(getattr(it, name)) for name in STEP if hasattr(it, name)}
-    found["estimator"] = str(type(it))
+    found = {name: plain(getattr(it, name)) for name in STEP if hasattr(it, name)} | {"estimator": str(type(it))}
+    found["indicator"] = plain(getattr(getattr(it, "indicator_", None), "features_", None))
     if hasattr(it, "transformers_"):
         members = [(member, it._transformer_to_input_indices[name]) for name, member, _ in it.transformers_]
         found.update(steps=[step(member, forests) for member, _ in members], columns=plain([c for _, c in members]))
@@ -68,8 +69,7 @@ def export(estimator, path):
         if hasattr(estimator, "init_"):
             head["base"] = estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_), np.float32))
     elif hasattr(estimator, "steps") or hasattr(estimator, "coef_"):
-        forests = []
-        head["model"] = step(estimator, forests)
+        head["model"] = step(estimator, forests := [])
         arrays = {"forests": [np.frombuffer(forest.getvalue(), np.uint8) for forest in forests]}
     else:
         raise TypeError(f"{type(estimator)} is unfitted or unsupported; of a search export best_estimator_. {__doc__}")

@@ -4,10 +4,7 @@ use std::sync::OnceLock;
 
 use fangorn::{
     Forest,
-    graph::{
-        Dtype, Elements, Graph, GraphInput, GraphOutput, GraphPredictor, LinearLeaves, Operand, Operator,
-        Tensor,
-    },
+    graph::{Dtype, Elements, Graph, GraphPredictor, Prediction, Tensor},
 };
 use pyo3::{IntoPyObjectExt, prelude::*};
 
@@ -32,142 +29,64 @@ pub struct Pipeline {
     graph: Graph,
     /// A forest whose features are the columns of the rows.
     columns: Forest,
-    widths: Vec<usize>,
     threads: usize,
     library: &'static str,
     predictors: [OnceLock<GraphPredictor>; 4],
 }
 
-/// A result that a caller may ask a pipeline for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ResultKind {
-    Value,
-    Class,
-    Margin,
-    Leaf,
-}
-
-fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
-    (0..).zip(&graph.nodes).find_map(|(at, node)| match &node.operator {
-        Operator::LinearLeaves(leaves) => Some((at, &**leaves)),
-        _ => None,
-    })
-}
-
-fn width(input: &GraphInput) -> PyResult<usize> {
-    match (input.dtype, &input.shape[..]) {
-        (Dtype::Text, _) => Err(refusal(format!(
-            "input `{}` of the pipeline takes texts, which the Python package can't pass on; predict a table with the \
-             command `fangorn predict MODEL --rows FILE`, or encode texts before the pipeline",
-            input.name
-        ))),
-        (_, [_]) => Ok(1),
-        (_, [_, Some(columns)]) => Ok(*columns),
-        _ => Err(refusal(format!(
-            "input `{}` of the pipeline has no fixed number of columns; export the model with its number of features",
-            input.name
-        ))),
-    }
-}
-
 impl Pipeline {
     /// Makes a pipeline of a graph. Each of its inputs must have a fixed number of columns.
     pub fn new(graph: Graph, threads: usize) -> PyResult<Self> {
-        let widths = graph.inputs.iter().map(width).collect::<PyResult<Vec<_>>>()?;
-        let all = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
-        let all = all
-            .ok_or_else(|| refusal("the pipeline's inputs have too many columns; check the file's shapes"))?;
-        let mut columns = Forest::builder(all, 1).build().map_err(crate_error)?;
-        if graph.inputs.len() > 1 && widths.iter().all(|width| *width == 1) {
-            for (feature, input) in columns.features.iter_mut().zip(&graph.inputs) {
-                feature.name = Some(input.name.clone());
-            }
+        let graph = graph.with_coded_texts().unwrap_or(graph);
+        if let Some(input) = graph.inputs.iter().find(|input| input.dtype == Dtype::Text) {
+            return Err(refusal(format!(
+                "input `{}` of the pipeline takes free texts, which the Python package can't pass on; predict a table \
+                 with the command `fangorn predict MODEL --rows FILE`, or encode texts before the pipeline",
+                input.name
+            )));
         }
-        let mut library = "onnx";
-        if let Some((at, leaves)) = linear_leaves(&graph)
-            && graph.inputs.len() == 1
-            && graph.nodes[at as usize].operands == [Operand::Input(0)]
-        {
-            library = "lightgbm";
-            columns.features.clone_from(&leaves.forest().features);
-        }
-        Ok(Self { graph, columns, widths, threads, library, predictors: Default::default() })
+        let columns = graph.rows().map_err(crate_error)?;
+        let library = if graph.linear_leaves().is_some() { "lightgbm" } else { "onnx" };
+        Ok(Self { graph, columns, threads, library, predictors: Default::default() })
     }
 
-    /// Returns the operand that holds a result.
-    fn operand(&self, kind: ResultKind) -> PyResult<Operand> {
-        let graph = &self.graph;
-        match (kind, linear_leaves(graph)) {
-            (ResultKind::Margin, Some((at, _))) => return Ok(Operand::Node(at, 0)),
-            (ResultKind::Leaf, Some((at, _))) => return Ok(Operand::Node(at, 1)),
-            (ResultKind::Margin | ResultKind::Leaf, None) => {
-                return Err(refusal(
-                    "a pipeline has no margins and no leaves; call predict or predict_class",
-                ));
-            }
-            _ => {}
-        }
-        let types = graph.types().map_err(crate_error)?;
-        let floats = |at: usize| matches!(types.of(graph.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
-        let at = match (graph.outputs.len(), kind == ResultKind::Class) {
-            (0, _) => return Err(refusal("the pipeline has no outputs")),
-            (1, true) if floats(0) => return Err(refusal("the pipeline is no classifier; call predict")),
-            (1, _) | (_, true) => 0,
-            (_, false) => 1,
-        };
-        Ok(graph.outputs[at].operand)
-    }
-
-    fn predictor(&self, kind: ResultKind) -> PyResult<&GraphPredictor> {
+    fn predictor(&self, kind: Prediction) -> PyResult<&GraphPredictor> {
         let predictor = &self.predictors[kind as usize];
         if let Some(compiled) = predictor.get() {
             return Ok(compiled);
         }
-        let outputs = vec![GraphOutput { name: "predictions".into(), operand: self.operand(kind)? }];
-        let graph = Graph { outputs, ..self.graph.clone() };
+        let graph = self.graph.predicting(kind).map_err(|e| {
+            let remedy = match kind {
+                Prediction::Value => "call predict_class",
+                Prediction::Class => "call predict",
+                Prediction::Margin | Prediction::Leaf => "call predict or predict_class",
+            };
+            refusal(format!("{}; {remedy}", e.cause))
+        })?;
         let compiled = GraphPredictor::new(graph, self.threads).map_err(crate_error)?;
         Ok(predictor.get_or_init(|| compiled))
-    }
-
-    /// Returns the tensors of the graph's inputs, given the values of rows, row after row.
-    fn inputs(&self, rows: usize, values: &[f64]) -> Option<Vec<Tensor>> {
-        let all: usize = self.widths.iter().sum();
-        let mut first = 0;
-        let mut inputs = Vec::with_capacity(self.widths.len());
-        for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
-            let of_row = |row: usize| &values[row * all + first..][..*width];
-            let elements = Elements::of_doubles(input.dtype, (0..rows).flat_map(of_row).copied().collect())?;
-            let shape = if input.shape.len() == 1 { vec![rows] } else { vec![rows, *width] };
-            inputs.push(Tensor::new(shape, elements)?);
-            first += width;
-        }
-        Some(inputs)
     }
 
     fn run<'py>(
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyAny>,
-        kind: ResultKind,
+        kind: Prediction,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (pipeline, py) = (slf.get(), slf.py());
         let predictor = pools::run(py, pipeline.threads, || pipeline.predictor(kind))??;
         warn(py, predictor.warnings())?;
         let columns = pipeline.columns.features.len();
-        let (mut count, mut values) = (0, Vec::new());
+        let mut values = Vec::new();
         rows::each(slf.as_any(), rows, &pipeline.columns, |source, reversed| {
             source.check(columns).map_err(crate_error)?;
             let mut found = py.detach(|| source.to_rows()).map_err(crate_error)?;
             if reversed {
                 found = rows::reversed(found, source.len());
             }
-            count += source.len();
             values.extend(found);
             Ok(())
         })?;
-        let inputs = py.detach(|| pipeline.inputs(count, &values));
-        let inputs = inputs.ok_or_else(|| {
-            refusal("the pipeline has inputs of a type that Python can't pass on; use the command `fangorn`")
-        })?;
+        let inputs = py.detach(|| pipeline.graph.inputs_of_rows(&values)).map_err(crate_error)?;
         let found = pools::run(py, pipeline.threads, || predictor.predict(&inputs))?;
         let output =
             found.map_err(crate_error)?.pop().ok_or_else(|| refusal("the pipeline has no outputs"))?;
@@ -224,7 +143,7 @@ impl Pipeline {
     /// >>> pipeline.predict(numpy.zeros((2, 5))).shape
     /// (2, 3)
     fn predict<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, ResultKind::Value)
+        Self::run(slf, rows, Prediction::Value)
     }
 
     /// Predict the class of each row, by its label.
@@ -246,7 +165,7 @@ impl Pipeline {
     /// TypeError
     ///     As for `predict`.
     fn predict_class<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, ResultKind::Class)
+        Self::run(slf, rows, Prediction::Class)
     }
 
     /// Predict margins, the sums before the objective's transform. Only models of LightGBM with linear leaves have
@@ -269,7 +188,7 @@ impl Pipeline {
     /// TypeError
     ///     As for `predict`.
     fn margin<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, ResultKind::Margin)
+        Self::run(slf, rows, Prediction::Margin)
     }
 
     /// Return the leaf that each row reaches in each tree, as LightGBM's leaf id. Only models of LightGBM with linear
@@ -292,7 +211,7 @@ impl Pipeline {
     /// TypeError
     ///     As for `predict`.
     fn leaf<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::run(slf, rows, ResultKind::Leaf)
+        Self::run(slf, rows, Prediction::Leaf)
     }
 
     /// The number of columns of a row.

@@ -369,3 +369,57 @@ def pandas_frame(values):
     import pandas
 
     return pandas.DataFrame(values)
+
+
+TABLES = sorted((ZOO.parent / "zoo-classical").glob("table-*"))
+
+
+@pytest.mark.parametrize("folder", TABLES, ids=lambda folder: folder.name)
+def test_tables_of_texts_and_numbers(folder):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    model = fangorn.load(next(folder.glob("model.*")))
+    types = {"city": object, "job": object}
+    frame = pandas.read_csv(folder / "rows.csv", dtype=types)
+    expected = numpy.load(folder / "value.npy")
+    close(model.predict(frame).reshape(expected.shape), expected)
+    # The same texts as a dictionary, as Arrow's texts, and in other orders of columns.
+    categories = frame.astype({name: "category" for name in types if name in frame})
+    backwards = frame[frame.columns[::-1]]
+    arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    for rows in (categories, backwards, arrow):
+        assert numpy.array_equal(model.predict(rows), model.predict(frame))
+    if (folder / "class.csv").exists():
+        classes = pandas.read_csv(folder / "class.csv", header=None)[0].astype(str).tolist()
+        found = model.predict_class(frame)
+        assert found.reshape(len(frame), -1)[:, 0].astype(str).tolist() == classes
+
+
+def test_pipelines_of_frames():
+    pandas = pytest.importorskip("pandas")
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    random = numpy.random.default_rng(4)
+    cities = numpy.array(["Oslo", "Rome", "Lima", None], dtype=object)
+    frame = pandas.DataFrame({"note": "x", "pay": random.normal(size=200), "city": cities[random.integers(0, 4, 200)]})
+    wanted = (frame["pay"] > 0) ^ (frame["city"] == "Rome")
+    steps = make_column_transformer(
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["city"]), ("passthrough", ["pay"])
+    )
+    pipeline = make_pipeline(steps, RandomForestClassifier(9, max_depth=4, random_state=0)).fit(frame, wanted)
+    model = fangorn.from_sklearn(pipeline)
+    close(model.predict(frame), pipeline.predict_proba(frame))
+    # All is in the forest, and the column that nothing reads need not be there.
+    assert (model.n_features, model.predict(frame[["city", "pay"]]).shape) == (2, (200, 2))
+    with pytest.raises(fangorn.Error, match="column `city`: `Bonn` is no category of the model"):
+        model.predict(frame.assign(city="Bonn"))
+    with pytest.raises(fangorn.Error, match="column `city` has categories with names"):
+        model.predict(numpy.zeros((3, 2)))
+    with pytest.raises(fangorn.Error, match="city"):
+        model.predict(frame[["pay"]])
+    free = ZOO.parent / "zoo-classical/TextPipeline/model.onnx"
+    with pytest.raises(fangorn.Error, match="free texts"):
+        fangorn.load(free)

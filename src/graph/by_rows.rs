@@ -111,7 +111,7 @@ impl RowAxes<'_> {
                 first(self.dimensions(x)? >= 2 && weights)
             }
             Operator::SparseMatMul(_) => first(self.dimensions(x)? >= 2),
-            Operator::Distances(_) => first(self.is_weight(second)),
+            Operator::Distances(_) | Operator::ImputeNeighbors { .. } => first(self.is_weight(second)),
             Operator::Reduce { axes, keep, .. } if !axes.is_empty() => {
                 let axes = others(axes)?;
                 Some(Dimension(row_axis? - if *keep { 0 } else { before(&axes) }))

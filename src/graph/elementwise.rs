@@ -150,6 +150,7 @@ fn of_float(how: Unary, v: f64) -> f64 {
     match how {
         Unary::Abs => v.abs(),
         Unary::Ceil => v.ceil(),
+        Unary::Cos => v.cos(),
         Unary::Erf => functions::erf(v),
         Unary::Exp => v.exp(),
         Unary::Floor => v.floor(),
@@ -170,6 +171,7 @@ fn of_float(how: Unary, v: f64) -> f64 {
         Unary::Sigmoid => v.exp() / (1.0 + v.exp()),
         Unary::Sign if v == 0.0 || v.is_nan() => v,
         Unary::Sign => v.signum(),
+        Unary::Sin => v.sin(),
         Unary::Sqrt => v.sqrt(),
         Unary::Tanh => v.tanh(),
         Unary::IsNan | Unary::Not => v,
@@ -302,6 +304,26 @@ pub(super) fn choose(
 /// Up to this number of comparisons, a lookup makes no table of its keys.
 const FEW_COMPARES: usize = 1024;
 
+/// Returns why the element at `index` is refused.
+fn no_key(x: TensorView<'_>, keys: usize, index: Option<usize>) -> String {
+    let at = index.unwrap_or(0);
+    let element = match x.elements() {
+        ElementsView::Text(texts) => {
+            texts.get(at).map(|text| format!("{:?}", text.chars().take(40).collect::<String>()))
+        }
+        others => others.doubles().and_then(|values| {
+            values.get(at).map(|value| match value.is_nan() {
+                true => "a missing value".to_owned(),
+                false => value.to_string(),
+            })
+        }),
+    };
+    let element = element.unwrap_or_default();
+    format!(
+        "{element} is none of its {keys} keys, and it has no value for others; use a value of the training data"
+    )
+}
+
 /// Returns the value of each element, found by its key.
 pub(super) fn lookup(
     x: TensorView<'_>,
@@ -344,7 +366,7 @@ pub(super) fn lookup(
                 None => $other.first().cloned(),
             };
             let found: Option<Vec<_>> = indices.iter().map(value).collect();
-            found.ok_or("an element is no key, and it has no value for others")?
+            found.ok_or_else(|| no_key(x, keys.len(), indices.iter().position(Option::is_none)))?
         }};
     }
     if keys.len() != values.len() {

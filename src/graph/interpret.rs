@@ -5,7 +5,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use super::{
-    arrange, choose, elementwise,
+    arrange, choose, elementwise, impute,
     model::{Graph, GraphOutput, Operand},
     networks,
     operator::Operator,
@@ -390,6 +390,9 @@ fn evaluate(
             choose::scatter_elements(*axis, *x, *indices, *updates)
         }
         (Operator::Solve, [a, b]) => solve::solve(*a, *b),
+        (Operator::ImputeNeighbors { neighbors, by_distance }, [x, donors]) => {
+            impute::impute_neighbors(*neighbors, *by_distance, *x, *donors)
+        }
         (Operator::Convolve { window, groups }, all) => networks::convolve(window, *groups, all, evaluator),
         (Operator::Pool(pool), _) => networks::pool(pool, x),
         (Operator::LayerNorm { epsilon }, all) => networks::layer_norm(*epsilon, all),

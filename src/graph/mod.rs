@@ -17,10 +17,12 @@
 //! | `passes` | rewrites that keep what a graph computes |
 //! | `interpret` | the interpreter, which defines what a graph means |
 //! | `explain` | the estimates by which a graph's forests, products and types were chosen |
+//! | `prediction` | which outputs are a graph's predictions |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `linear_leaves` | forests whose leaves are linear models |
-//! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
+//! | `elementwise`, `reduce`, `arrange`, `choose`, `solve`, `impute` | what the interpreter does for each group of operators |
 //! | `view` | borrowed tensors, which operators take |
+//! | `rows`, `codes` | the rows of a table as a graph's inputs, and texts as numbers |
 //! | `by_rows` | whether a batch can be evaluated in pieces |
 //! | `networks` | convolutions, pooling, and the normalization of layers |
 //! | `broadcast` | loops over tensors that are broadcast against each other |
@@ -30,9 +32,11 @@ mod arrange;
 mod broadcast;
 mod by_rows;
 mod choose;
+mod codes;
 mod dot;
 mod elementwise;
 mod explain;
+mod impute;
 mod interpret;
 mod linear_leaves;
 mod model;
@@ -41,8 +45,10 @@ mod operator;
 mod parse;
 mod passes;
 mod pattern;
+mod prediction;
 mod predictor;
 mod reduce;
+mod rows;
 mod solve;
 mod tensor;
 mod text;
@@ -58,6 +64,7 @@ pub use networks::{Pool, Pooling, Window};
 pub use operator::{Binary, Compare, Distance, Kind, Operator, Reduction, Unary};
 pub use passes::{ForestWays, Pass, PassChange, Passes, skip_zeros};
 pub use pattern::Pattern;
+pub use prediction::Prediction;
 pub use predictor::GraphPredictor;
 pub use tensor::{Dtype, Elements, Tensor};
 pub use texts::{Case, Ngrams, Normalizer, TextOperator, Tokenizer, Tokens, Weighing};

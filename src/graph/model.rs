@@ -7,6 +7,7 @@ use super::{
     operator::Operator,
     tensor::{Dtype, Tensor},
 };
+use crate::forest::Feature;
 
 /// A tensor that a node reads or that a graph returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +30,9 @@ pub struct GraphInput {
     /// The lengths of its dimensions. `None` stands for a length that may differ from batch to batch, such as
     /// the number of rows.
     pub shape: Vec<Option<usize>>,
+    /// The columns of a table that the input holds, with their names and the numbers of their categories. Empty if
+    /// nothing is known of them.
+    pub columns: Vec<Feature>,
 }
 
 /// An output of a graph.
@@ -82,7 +86,8 @@ pub struct Graph {
 impl Graph {
     /// Adds an input, and returns it as an operand.
     pub fn input(&mut self, name: &str, dtype: Dtype, shape: impl Into<Vec<Option<usize>>>) -> Operand {
-        self.inputs.push(GraphInput { name: name.to_owned(), dtype, shape: shape.into() });
+        let input = GraphInput { name: name.to_owned(), dtype, shape: shape.into(), columns: Vec::new() };
+        self.inputs.push(input);
         Operand::Input(self.inputs.len() as u32 - 1)
     }
 
@@ -128,6 +133,13 @@ impl Graph {
 
     /// Checks everything but types and shapes.
     pub(super) fn verify_structure(&self) -> Result<(), GraphError> {
+        for input in &self.inputs {
+            let width = input.shape.get(1).copied().unwrap_or(Some(1));
+            if !input.columns.is_empty() && width != Some(input.columns.len()) {
+                let cause = format!("it has {} columns, and shape {:?}", input.columns.len(), input.shape);
+                return Err(GraphError::at(&input.name, cause));
+            }
+        }
         let is_there = |operand: Operand, before: usize| match operand {
             Operand::Input(at) => (at as usize) < self.inputs.len(),
             Operand::Weight(at) => (at as usize) < self.weights.len(),

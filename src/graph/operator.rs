@@ -44,6 +44,7 @@ impl Kind {
 pub enum Unary {
     Abs,
     Ceil,
+    Cos,
     Erf,
     Exp,
     Floor,
@@ -59,15 +60,17 @@ pub enum Unary {
     Round,
     Sigmoid,
     Sign,
+    Sin,
     Sqrt,
     Tanh,
 }
 
 impl Unary {
     /// All variants.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Abs,
         Self::Ceil,
+        Self::Cos,
         Self::Erf,
         Self::Exp,
         Self::Floor,
@@ -81,6 +84,7 @@ impl Unary {
         Self::Round,
         Self::Sigmoid,
         Self::Sign,
+        Self::Sin,
         Self::Sqrt,
         Self::Tanh,
     ];
@@ -298,6 +302,16 @@ pub enum Operator {
     },
     /// Distances of each row of the first operand to each row of the second.
     Distances(Distance),
+    /// Replaces each missing element of rows by a mean of its column over the nearest of the second operand's rows that
+    /// have a value there, as scikit-learn's `KNNImputer` does. The distance of two rows is the root of the sum of
+    /// squares of differences in the columns that both have, times the number of columns over the number of these. If
+    /// no row has a distance, the mean is that of the whole column; a column without any value stays missing.
+    ImputeNeighbors {
+        /// The number of nearest rows.
+        neighbors: usize,
+        /// Whether the mean weighs rows by the inverse of their distances. Otherwise all count alike.
+        by_distance: bool,
+    },
     /// The probability of each class, `rows x classes`, from that of the first class of each pair, `rows x pairs`:
     /// the second method of Wu, Lin and Weng (Probability estimates for multi-class classification by pairwise
     /// coupling, 2004, section 4), with the number of iterations and the tolerance of LIBSVM.
@@ -384,7 +398,11 @@ impl Operator {
             Self::Binary(_) | Self::Compare(_) | Self::MatMul | Self::Gather { .. } | Self::Distances(_) => {
                 (2, 2)
             }
-            Self::ReshapeAs | Self::GatherElements { .. } | Self::Compress { .. } | Self::Solve => (2, 2),
+            Self::ReshapeAs
+            | Self::GatherElements { .. }
+            | Self::Compress { .. }
+            | Self::Solve
+            | Self::ImputeNeighbors { .. } => (2, 2),
             Self::Where | Self::ScatterElements { .. } | Self::LayerNorm { .. } => (3, 3),
             Self::Convolve { .. } => (2, 3),
             Self::Concat { .. } => (1, usize::MAX),
@@ -415,6 +433,7 @@ impl Operator {
             Self::Unary(unary) => match unary {
                 Unary::Abs => "abs",
                 Unary::Ceil => "ceil",
+                Unary::Cos => "cos",
                 Unary::Erf => "erf",
                 Unary::Exp => "exp",
                 Unary::Floor => "floor",
@@ -428,6 +447,7 @@ impl Operator {
                 Unary::Round => "round",
                 Unary::Sigmoid => "sigmoid",
                 Unary::Sign => "sign",
+                Unary::Sin => "sin",
                 Unary::Sqrt => "sqrt",
                 Unary::Tanh => "tanh",
             },
@@ -468,6 +488,7 @@ impl Operator {
                 Distance::Manhattan => "manhattanDistances",
                 Distance::Chebyshev => "chebyshevDistances",
             },
+            Self::ImputeNeighbors { .. } => "imputeNeighbors",
             Self::Where => "where",
             Self::Cast(_) => "cast",
             Self::MatMul => "matmul",

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cursor::Cursor,
-    forest::{Forest, Real},
+    forest::{Coding, Feature, Forest, Real, UnseenCategory},
     sparse::SparseMatrix,
 };
 
@@ -111,7 +111,12 @@ impl Graph {
             cursor.expect(":")?;
             let dtype = dtype(&mut cursor)?;
             let shape = shape(&mut cursor)?;
-            self.inputs.push(GraphInput { name, dtype, shape });
+            let mut columns = Vec::new();
+            if cursor.take(",") {
+                cursor.expect("columns=")?;
+                columns = cursor.list(column)?;
+            }
+            self.inputs.push(GraphInput { name, dtype, shape, columns });
         } else if cursor.take("weight ") {
             cursor.expect(&Operand::Weight(self.weights.len() as u32).to_string())?;
             cursor.expect(":")?;
@@ -135,6 +140,24 @@ impl Graph {
         cursor.end()?;
         Ok(types)
     }
+}
+
+/// Reads a column of an input: its name and its categories.
+fn column(cursor: &mut Cursor<'_>) -> Result<Feature, String> {
+    let name = if cursor.take("_") { None } else { Some(cursor.string()?) };
+    if !cursor.take("of") {
+        return Ok(Feature { name, ..Feature::default() });
+    }
+    let categories = cursor.list(Cursor::string)?;
+    cursor.expect("unseen=")?;
+    let unseen = match cursor.word() {
+        "missing" => UnseenCategory::Missing,
+        "refused" => UnseenCategory::Refused,
+        "own" => UnseenCategory::Own,
+        other => return Err(format!("`{other}` is none of missing, refused and own")),
+    };
+    let (numbers, needed) = (cursor.take("numbers"), cursor.take("needed"));
+    Ok(Feature { name, categories, coding: Coding::Indices { numbers, unseen, needed } })
 }
 
 /// Reads a shape; `rows` stands for a length that may differ from batch to batch.
@@ -358,6 +381,10 @@ fn operator(
             keys: attributes.elements("keys")?,
             values: attributes.elements("values")?,
             other: attributes.elements("other")?,
+        },
+        "imputeNeighbors" => Operator::ImputeNeighbors {
+            neighbors: attributes.parse("neighbors")?,
+            by_distance: attributes.parse("byDistance")?,
         },
         "couplePairs" => Operator::CouplePairs { classes: attributes.parse("classes")? },
         "sparseMatmul" => Operator::SparseMatMul(Arc::new(sparse(attributes)?)),

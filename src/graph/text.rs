@@ -23,7 +23,7 @@ use super::{
     tensor::{Elements, Tensor},
     types::TensorType,
 };
-use crate::forest::Forest;
+use crate::forest::{Coding, Feature, Forest, UnseenCategory};
 
 impl fmt::Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,6 +41,23 @@ pub(super) fn shape(lengths: impl IntoIterator<Item = Option<usize>>) -> String 
     let text = |length: Option<usize>| length.map_or("rows".to_owned(), |length| length.to_string());
     let all: Vec<_> = lengths.into_iter().map(text).collect();
     format!("[{}]", all.join(", "))
+}
+
+/// Writes the name of a column and its categories. `_` stands for a column without a name.
+fn column_text(column: &Feature, most: usize) -> String {
+    let name = column.name.as_ref().map_or("_".to_owned(), |name| format!("{name:?}"));
+    let Coding::Indices { numbers, unseen, needed } = &column.coding else { return name };
+    let categories: Vec<String> = column.categories.iter().map(|category| format!("{category:?}")).collect();
+    let mut text = format!("{name} of [{}]", shortened(categories.join(", "), most));
+    text.push_str(match unseen {
+        UnseenCategory::Missing => " unseen=missing",
+        UnseenCategory::Refused => " unseen=refused",
+        UnseenCategory::Own => " unseen=own",
+    });
+    for (is_set, flag) in [(*numbers, " numbers"), (*needed, " needed")] {
+        text.push_str(if is_set { flag } else { "" });
+    }
+    text
 }
 
 /// Writes elements as a list.
@@ -90,6 +107,9 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
         }
         Operator::Unsqueeze(axes) | Operator::Squeeze(axes) => vec![format!("axes={axes:?}")],
         Operator::CouplePairs { classes } => vec![format!("classes={classes}")],
+        Operator::ImputeNeighbors { neighbors, by_distance } => {
+            vec![format!("neighbors={neighbors}"), format!("byDistance={by_distance}")]
+        }
         Operator::Fill(with) => vec![format!("with={}", typed(with))],
         Operator::Lookup { keys, values, other } => vec![
             format!("keys={}", typed(keys)),
@@ -197,7 +217,12 @@ impl Graph {
         let most = if whole { usize::MAX } else { 40 };
         for (at, input) in self.inputs.iter().enumerate() {
             let lengths = shape(input.shape.iter().copied());
-            writeln!(f, "input %in{at} {:?}: {}{lengths}", input.name, input.dtype)?;
+            let columns: Vec<String> = input.columns.iter().map(|column| column_text(column, most)).collect();
+            write!(f, "input %in{at} {:?}: {}{lengths}", input.name, input.dtype)?;
+            match columns.is_empty() {
+                true => writeln!(f)?,
+                false => writeln!(f, ", columns=[{}]", shortened(columns.join(", "), most))?,
+            }
         }
         for (at, tensor) in self.weights.iter().enumerate() {
             let lengths = shape(tensor.shape().iter().map(|length| Some(*length)));

@@ -312,6 +312,15 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
             let first = |shape: &Shape| shape.as_ref().and_then(|shape| shape.first().copied().flatten());
             one(same_dtype(x, y)?, Some(vec![first(&x.shape), first(&y.shape)]))
         }
+        Operator::ImputeNeighbors { .. } => {
+            let y = second()?;
+            number(x)?;
+            let both = x.width().zip(y.width());
+            if both.is_some_and(|(a, b)| a != b) || y.dimensions().is_some_and(|dimensions| dimensions != 2) {
+                return Err(format!("rows of shape {:?} are not for shape {:?}", y.shape, x.shape));
+            }
+            one(same_dtype(x, y)?, x.shape.clone())
+        }
         Operator::Compress { axis } => {
             second()?;
             one(x.dtype, of_axis(*axis, &|_| None)?)

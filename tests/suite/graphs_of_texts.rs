@@ -260,7 +260,7 @@ fn an_element_that_is_no_key_is_refused() {
         other: Elements::I64(Vec::new()),
     };
     gives(lookup.clone(), &[tensor("i64[3] = [7, 5, 7]")], &tensor("i64[3] = [1, 0, 1]"));
-    refused(lookup, &[tensor("i64[1] = [6]")], "is no key");
+    refused(lookup, &[tensor("i64[1] = [6]")], "is none of its 2 keys");
 }
 
 #[test]

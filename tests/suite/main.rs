@@ -4,6 +4,7 @@ mod ahead;
 #[cfg(feature = "arrow")]
 mod batches;
 mod blends;
+mod coded_texts;
 mod columns;
 mod contributions;
 mod coverage;

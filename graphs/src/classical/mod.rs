@@ -6,6 +6,9 @@
 //!
 //! Doubles are rounded to `f32`, since many devices have no `f64`. So outputs are those of [`Graph::run`] within the
 //! rounding of `f32`. Forests compare in the type that they were trained in.
+//!
+//! What no device computes, such as texts, the interpreter computes on the host: it reads the operands from the device
+//! and puts the results there. [`GraphModule::host_nodes`] names these nodes. No gradient goes through them.
 
 mod operators;
 mod value;
@@ -17,8 +20,9 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use fangorn::{
+    Forest,
     cost::GraphTarget,
-    graph::{Dtype, Elements, Graph, Operand, Operator, Pass, Passes},
+    graph::{Dtype, Graph, Node, Operand, Operator, Pass, Passes},
 };
 
 pub use value::Value;
@@ -27,7 +31,7 @@ use crate::{
     error::{Error, Result},
     forest::{ForestModule, ForestModuleConfig},
 };
-use value::{MOST_DIMENSIONS, padded};
+use value::padded;
 
 /// A graph of classical operators as a burn module.
 ///
@@ -69,14 +73,15 @@ struct PreparedGraph {
     second: Vec<bool>,
     /// For each node, the last node that reads its result; `usize::MAX` if an output reads it.
     last_use: Vec<usize>,
+    /// For each node that the interpreter evaluates on the host, the types of its operands.
+    on_host: Vec<Option<Vec<Dtype>>>,
 }
 
 impl GraphModule {
     /// Makes a module of a graph, which the [passes](Passes) rewrite first.
     ///
     /// # Errors
-    /// The graph does not verify, it holds texts, tensors of more than four dimensions or an operator that devices do
-    /// not have ([`Error::Graph`] names the node), or a forest can't be compiled for the device.
+    /// The graph does not verify ([`Error::Graph`] names the node), or a forest can't be compiled for the device.
     pub fn new(graph: &Graph, device: &Device) -> Result<Self> {
         // Devices compute in f32 anyway, and an integer weight must not become a parameter.
         let passes = Passes::default().on(GraphTarget::Device).without(Pass::Sparse).without(Pass::Dtypes);
@@ -89,7 +94,7 @@ impl GraphModule {
     /// Those of [`GraphModule::new`].
     pub fn with_passes(graph: &Graph, device: &Device, passes: &Passes) -> Result<Self> {
         let (graph, _) = passes.apply(graph).map_err(|e| Error::Graph(e.to_string()))?;
-        check(&graph)?;
+        let on_host = host_nodes(&graph)?;
         let mut module = Self {
             weights: Vec::new(),
             forests: Vec::new(),
@@ -99,6 +104,7 @@ impl GraphModule {
                 indices: Vec::new(),
                 second: vec![false; graph.nodes.len()],
                 last_use: vec![0; graph.nodes.len()],
+                on_host: Vec::new(),
             }),
         };
         let mut parameters = Vec::with_capacity(graph.weights.len());
@@ -111,7 +117,7 @@ impl GraphModule {
             }
         }
         let mut indices = Vec::with_capacity(graph.nodes.len());
-        let known = graph.forests();
+        let known = compiled_forests(&graph);
         for node in &graph.nodes {
             indices.push(match &node.operator {
                 Operator::Forest(forest) | Operator::LeafSlots(forest) => {
@@ -141,7 +147,7 @@ impl GraphModule {
                 second[of as usize] |= result == 1;
             }
         }
-        module.prepared = Arc::new(PreparedGraph { graph, parameters, indices, second, last_use });
+        module.prepared = Arc::new(PreparedGraph { graph, parameters, indices, second, last_use, on_host });
         Ok(module)
     }
 
@@ -156,8 +162,22 @@ impl GraphModule {
         &self.prepared.graph
     }
 
+    /// Returns the nodes that the interpreter evaluates on the host, in the graph's order: operators that devices do not
+    /// have, and those that take or give texts or tensors of more than four dimensions.
+    pub fn host_nodes(&self) -> impl Iterator<Item = &Node> {
+        let prepared = &self.prepared;
+        prepared
+            .graph
+            .nodes
+            .iter()
+            .zip(&prepared.on_host)
+            .filter(|(_, on)| on.is_some())
+            .map(|(node, _)| node)
+    }
+
     /// Evaluates the graph: takes a value for each input, and returns a value for each output, both in the graph's
-    /// order.
+    /// order. An output of texts or of more than four dimensions is on the host; any other output is on the device of
+    /// the inputs or, if they are on the host, that of the module.
     ///
     /// # Errors
     /// There is another number of inputs, an input has another type or shape, or an operator can't be evaluated
@@ -204,7 +224,18 @@ impl GraphModule {
                 }
             }
         }
-        Ok(graph.outputs.iter().map(|output| self.value(output.operand, &inputs, &results)).collect())
+        let device = inputs.iter().find_map(Value::device).or_else(|| self.device());
+        let outputs = graph.outputs.iter().map(|output| self.value(output.operand, &inputs, &results));
+        match device {
+            Some(device) => outputs.map(|output| output.on_if_fits(&device)).collect(),
+            None => Ok(outputs.collect()),
+        }
+    }
+
+    /// Returns the device of the module's parameters, or `None` if it has none.
+    fn device(&self) -> Option<Device> {
+        let weights = self.weights.first().map(|weight| weight.val().device());
+        weights.or_else(|| self.forests.first().map(ForestModule::device))
     }
 
     fn value(&self, operand: Operand, inputs: &[Value], results: &[Vec<Value>]) -> Value {
@@ -233,9 +264,20 @@ impl GraphModule {
             let found = node.operator.evaluate(&host).map_err(Error::Graph)?;
             return Ok(found.into_iter().map(|tensor| Value::Host(Arc::new(tensor))).collect());
         }
+        if let Some(dtypes) = &self.prepared.on_host[at] {
+            let read = operands.iter().zip(dtypes).map(|(operand, dtype)| operand.read(*dtype));
+            let read: Vec<_> = read.collect::<Result<_>>()?;
+            let read: Vec<_> = read.iter().map(|tensor| &**tensor).collect();
+            let found = node.operator.evaluate(&read).map_err(Error::Graph)?.into_iter().map(Value::from);
+            return match operands.iter().find_map(Value::device) {
+                Some(device) => found.map(|value| value.on_if_fits(&device)).collect(),
+                None => Ok(found.collect()),
+            };
+        }
         let device = operands
             .iter()
             .find_map(Value::device)
+            .or_else(|| self.device())
             .ok_or_else(|| Error::Graph("it has no operand".into()))?;
         match (&node.operator, self.prepared.indices[at]) {
             (Operator::Forest(_), Some(index)) => {
@@ -265,38 +307,29 @@ impl GraphModule {
     }
 }
 
-/// Refuses a graph with an operator, a type or a shape that devices do not have.
-fn check(graph: &Graph) -> Result<()> {
+/// Returns, for each node that runs on the host, the types of its operands.
+fn host_nodes(graph: &Graph) -> Result<Vec<Option<Vec<Dtype>>>> {
     let types = graph.types().map_err(|e| Error::Graph(e.to_string()))?;
-    for (at, node) in graph.nodes.iter().enumerate() {
-        let refused = |cause: &str| Err(Error::Graph(format!("{}: {}: {cause}", node.name, node.operator)));
-        let on_the_host = match &node.operator {
-            Operator::CouplePairs { .. }
-            | Operator::LinearLeaves(_)
-            | Operator::Compress { .. }
-            | Operator::ScatterElements { .. }
-            | Operator::Solve
-            | Operator::Texts(_) => true,
-            // Without another value, an element that is no key is an error, which a device can't report.
-            Operator::Lookup { other, .. } => other.is_empty(),
-            _ => false,
-        };
-        if on_the_host {
-            return refused("it does not run on devices; predict with GraphPredictor");
-        }
-        for result in 0..node.operator.results() as u32 {
-            let found = types.of(Operand::Node(at as u32, result));
-            if found.dtype == Dtype::Text {
-                return refused("texts are not on a device; leave the output out, or use classes by number");
-            }
-            if found.dimensions().is_none_or(|dimensions| dimensions > MOST_DIMENSIONS) {
-                return refused("tensors of more than four dimensions do not run on devices");
-            }
+    let on_host = |(at, node): (usize, &Node)| {
+        let operands = || node.operands.iter().map(|operand| types.of(*operand));
+        // A forest takes rows, also where the number of dimensions is not known.
+        let device = matches!(node.operator, Operator::Forest(_) | Operator::LeafSlots(_))
+            || operators::has_device_form(&node.operator)
+                && operands().chain(types.results(at)).all(Value::fits_device);
+        (!device).then(|| operands().map(|operand| operand.dtype).collect())
+    };
+    Ok(graph.nodes.iter().enumerate().map(on_host).collect())
+}
+
+/// Returns the forests that devices evaluate, each once.
+fn compiled_forests(graph: &Graph) -> Vec<Arc<Forest>> {
+    let mut found: Vec<Arc<Forest>> = Vec::new();
+    for node in &graph.nodes {
+        if let Operator::Forest(forest) | Operator::LeafSlots(forest) = &node.operator
+            && !found.iter().any(|known| Arc::ptr_eq(known, forest))
+        {
+            found.push(Arc::clone(forest));
         }
     }
-    let is_text = |elements: &Elements| elements.dtype() == Dtype::Text;
-    match graph.weights.iter().find(|weight| is_text(weight.elements())) {
-        Some(_) => Err(Error::Graph("a weight holds texts, which are not on a device".into())),
-        None => Ok(()),
-    }
+    found
 }

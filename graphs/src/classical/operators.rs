@@ -17,6 +17,24 @@ use crate::error::{Error, Result};
 /// The maximum number of keys of a lookup table on a device, which compares each element with each key.
 const MOST_KEYS: usize = 1 << 12;
 
+/// Tells whether [`evaluate`] has an operator. The interpreter evaluates the others on the host.
+pub(super) fn has_device_form(operator: &Operator) -> bool {
+    match operator {
+        Operator::CouplePairs { .. }
+        | Operator::LinearLeaves(_)
+        | Operator::Compress { .. }
+        | Operator::ScatterElements { .. }
+        | Operator::Solve
+        | Operator::ImputeNeighbors { .. }
+        | Operator::Texts(_) => false,
+        // Means of pixels that are apart.
+        Operator::Pool(Pool { window, how, .. }) => *how == Pooling::Greatest || window.dilations == [1, 1],
+        // Without another value, an element that is no key is an error, which a device can't report.
+        Operator::Lookup { keys, other, .. } => !other.is_empty() && keys.len() <= MOST_KEYS,
+        _ => true,
+    }
+}
+
 fn refused<T>(cause: impl Into<String>) -> Result<T> {
     Err(Error::Graph(cause.into()))
 }
@@ -30,11 +48,13 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
         return Ok(shape.into_iter().map(|tensor| Value::Host(tensor.into())).collect());
     }
     if let (Operator::ReshapeAs, [x, lengths]) = (operator, operands) {
-        let Some(lengths) = lengths.host().and_then(|tensor| tensor.elements().doubles()) else {
-            return refused("its shape is computed on the device");
-        };
+        let lengths = lengths.read(Dtype::I64)?.elements().doubles().unwrap_or_default();
         return reshape(&x.on(device)?, &lengths.iter().map(|length| *length as i64).collect::<Vec<_>>())
             .map(one);
+    }
+    if let (Operator::Fill(_), [lengths]) = (operator, operands) {
+        let filled = operator.evaluate(&[&*lengths.read(Dtype::I64)?]).map_err(Error::Graph)?;
+        return filled.into_iter().map(|tensor| Value::from(tensor).on(device)).collect();
     }
     let on_device = operands.iter().map(|operand| operand.on(device)).collect::<Result<Vec<_>>>()?;
     match (operator, &on_device[..]) {
@@ -157,7 +177,7 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
         }
         (Operator::Lookup { keys, values, other }, [x]) => lookup(x, keys, values, other).map(one),
         (Operator::Distances(how), [a, b]) => distances(*how, a, b).map(one),
-        _ => refused("it does not run on devices with these operands; predict with GraphPredictor"),
+        _ => refused("it does not take these operands on a device; predict with GraphPredictor"),
     }
 }
 
@@ -174,9 +194,6 @@ fn pooled(pool: &Pool, x: Tensor<4>) -> Result<Value> {
         Pooling::Greatest => {
             let options = MaxPoolOptions { kernel_size: *size, stride, padding, dilation, ceil_mode: false };
             max_pool2d(x, options)
-        }
-        _ if dilation != [1, 1] => {
-            return refused("means of pixels that are apart do not run on devices");
         }
         how => {
             let count_include_pad = *how == Pooling::MeanWithPadding;
@@ -268,6 +285,7 @@ fn unary(how: Unary, x: &Value) -> Result<Value> {
             let found = match how {
                 Unary::Abs => x.abs(),
                 Unary::Ceil => x.ceil(),
+                Unary::Cos => x.cos(),
                 Unary::Erf => x.erf(),
                 Unary::Exp => x.exp(),
                 Unary::Floor => x.floor(),
@@ -279,6 +297,7 @@ fn unary(how: Unary, x: &Value) -> Result<Value> {
                 Unary::Round => x.round(),
                 Unary::Sigmoid => activation::sigmoid(x),
                 Unary::Sign => x.sign(),
+                Unary::Sin => x.sin(),
                 Unary::Sqrt => x.sqrt(),
                 Unary::Tanh => x.tanh(),
                 Unary::IsNan | Unary::Not => return refused("it takes other elements"),
@@ -561,8 +580,8 @@ fn lookup(x: &Value, keys: &Elements, values: &Elements, other: &Elements) -> Re
     let (Some(keys), Some(found), Some(other)) = (keys.doubles(), values.doubles(), other.doubles()) else {
         return refused("texts are not on a device");
     };
-    if keys.len() > MOST_KEYS || keys.len() != found.len() || other.is_empty() {
-        return refused(format!("{} keys are too many for a device", keys.len()));
+    if keys.len() != found.len() || other.is_empty() {
+        return refused(format!("{} keys with {} values", keys.len(), found.len()));
     }
     let equal = |key: f64| -> Result<Tensor<4, Bool>> {
         Ok(match x {

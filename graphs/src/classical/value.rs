@@ -1,17 +1,18 @@
-//! Values of a graph on a device: floats, integers or truth values of up to four dimensions.
+//! Values of a graph: floats, integers or truth values of up to four dimensions on a device, and other tensors on the
+//! host.
 
 use std::sync::Arc;
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use fangorn::graph::{self, Dtype, Elements};
+use fangorn::graph::{self, Dtype, Elements, TensorType};
 
 use crate::error::{Error, Result};
 
 /// The maximum number of dimensions of a value.
 pub(super) const MOST_DIMENSIONS: usize = 4;
 
-/// A value of a graph. [`From`] makes it of a burn tensor of one to four dimensions. [`Value::float`],
-/// [`Value::int`] and [`Value::bool`] return the tensor.
+/// A value of a graph. [`From`] makes it of a burn tensor of one to four dimensions, or of a tensor on the host, such as
+/// a list of texts. [`Value::float`], [`Value::int`], [`Value::bool`] and [`Value::on_host`] return the tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
@@ -22,8 +23,14 @@ pub enum Value {
     Int(Tensor<4, Int>, usize),
     /// Truth values, padded in the same way.
     Bool(Tensor<4, Bool>, usize),
-    /// A value that the host knows: a shape, or a weight that is no float.
+    /// A tensor on the host: texts, a shape, a weight that is no float, or a tensor of more than four dimensions.
     Host(Arc<graph::Tensor>),
+}
+
+impl From<graph::Tensor> for Value {
+    fn from(tensor: graph::Tensor) -> Self {
+        Self::Host(tensor.into())
+    }
 }
 
 /// Returns a shape with dimensions of length 1 before it.
@@ -79,7 +86,7 @@ impl Value {
             Self::Float(..) => "floats",
             Self::Int(..) => "integers",
             Self::Bool(..) => "truth values",
-            Self::Host(_) => "a constant",
+            Self::Host(_) => "elements on the host",
         }
     }
 
@@ -140,6 +147,38 @@ impl Value {
         ))
     }
 
+    /// Returns the tensor if it is on the host, and `None` if it is on a device.
+    pub fn on_host(&self) -> Option<&graph::Tensor> {
+        match self {
+            Self::Host(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// Returns the value as a tensor on the host, with elements of this type. Waits for the device.
+    pub(super) fn read(&self, dtype: Dtype) -> Result<Arc<graph::Tensor>> {
+        let data = match self {
+            Self::Host(tensor) => return Ok(Arc::clone(tensor)),
+            Self::Float(tensor, _) => tensor.clone().try_into_data(),
+            Self::Int(tensor, _) => tensor.clone().try_into_data(),
+            Self::Bool(tensor, _) => tensor.clone().try_into_data(),
+        };
+        let data = data.map_err(|error| Error::Graph(format!("the device does not answer: {error}")))?;
+        let elements = match self {
+            // An i64 above 2^53 is no double.
+            Self::Int(..) if dtype == Dtype::I64 => Some(Elements::I64(data.iter::<i64>().collect())),
+            Self::Bool(..) => Elements::of_doubles(
+                dtype,
+                data.iter::<bool>().map(|truth| f64::from(u8::from(truth))).collect(),
+            ),
+            _ => Elements::of_doubles(dtype, data.iter::<f64>().collect()),
+        };
+        elements
+            .and_then(|elements| graph::Tensor::new(self.shape(), elements))
+            .map(Arc::new)
+            .ok_or_else(|| Error::Graph(format!("{} are no {dtype}", self.kind())))
+    }
+
     pub(super) fn host(&self) -> Option<Arc<graph::Tensor>> {
         match self {
             Self::Host(tensor) => Some(Arc::clone(tensor)),
@@ -161,7 +200,7 @@ impl Value {
         let Self::Host(tensor) = self else { return Ok(self.clone()) };
         let dimensions = tensor.shape().len();
         if dimensions > MOST_DIMENSIONS {
-            return Err(Error::Graph("a constant of more than four dimensions".into()));
+            return Err(Error::Graph("a tensor of more than four dimensions is not on a device".into()));
         }
         let shape = padded(tensor.shape());
         Ok(match tensor.elements() {
@@ -183,6 +222,20 @@ impl Value {
             }
             Elements::Text(_) => return Err(Error::Graph("texts are not on a device".into())),
         })
+    }
+
+    /// Tells whether a device holds tensors of this type.
+    pub(super) fn fits_device(found: &TensorType) -> bool {
+        found.dtype != Dtype::Text
+            && found.dimensions().is_some_and(|dimensions| dimensions <= MOST_DIMENSIONS)
+    }
+
+    /// Returns a value on the device if a device holds such a tensor, and otherwise as it is.
+    pub(super) fn on_if_fits(self, device: &Device) -> Result<Self> {
+        match &self {
+            Self::Host(tensor) if Self::fits_device(&TensorType::of(tensor)) => self.on(device),
+            _ => Ok(self),
+        }
     }
 
     /// Returns numbers and truth values as floats.

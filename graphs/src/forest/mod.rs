@@ -59,7 +59,7 @@ use std::sync::Arc;
 
 use burn::{
     module::Param,
-    tensor::{DType, Int, Tensor},
+    tensor::{DType, Device, Int, Tensor},
 };
 use fangorn::{
     op::{self, Epilogue, ForestOp},
@@ -213,6 +213,11 @@ impl ForestModule {
         let leaves = if let DType::QFloat(_) = leaves.dtype() { leaves.dequantize() } else { leaves };
         let leaves = if leaves.dtype() == DType::F32 { leaves } else { leaves.cast(DType::F32) };
         Ok(leaves.reshape([slots * width]))
+    }
+
+    /// Returns the device of the leaf values.
+    pub(crate) fn device(&self) -> Device {
+        self.leaf_values.lazy_device()
     }
 
     fn check_device(&self, x: &Tensor<2>) -> Result<()> {

@@ -72,12 +72,25 @@ class Evaluator:
         # A graph has no floats of 16 bits; the file's type of an output is the evaluator's.
         self.halves = [value.type.tensor_type.elem_type == 10 for value in model.graph.output]
         self.inputs = [value.name for value in model.graph.input if value.name not in initial]
+        # A map becomes a column for each key; a key that it lacks is a missing value.
+        self.keys = {
+            node.input[0]: [key.decode() for item in node.attribute for key in item.strings] or
+            [key for item in node.attribute for key in item.ints]
+            for node in model.graph.node if node.op_type == "DictVectorizer"
+        }
+
+    def array(self, name, value):
+        """The array that an input takes."""
+        if name not in self.keys:
+            return value
+        rows = [value] if isinstance(value, dict) else list(np.asarray(value, dtype=object).ravel())
+        return np.array([[row.get(key, np.nan) for key in self.keys[name]] for row in rows], dtype=np.float64)
 
     def run(self, _, feeds):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             (folder / "model.onnx").write_bytes(self.model.SerializeToString())
-            lines = [text(feeds[name]) for name in self.inputs]
+            lines = [text(self.array(name, feeds[name])) for name in self.inputs]
             (folder / "inputs.txt").write_text("\n".join(lines) + "\n")
             done = subprocess.run(
                 [self.program, "graph", folder / "model.onnx", "--run", folder / "inputs.txt"],
@@ -86,6 +99,9 @@ class Evaluator:
         if done.returncode != 0:
             raise Refused(done.stderr.strip().split("model.onnx: ")[-1])
         found = [tensor(line) for line in done.stdout.splitlines()]
+        # A single map has no dimension of rows.
+        if any(isinstance(feeds[name], dict) for name in self.keys):
+            found = [array[0] for array in found]
         return [array.astype(np.float16) if half else array for array, half in zip(found, self.halves)]
 
 

@@ -252,7 +252,8 @@ def from_sklearn(model, *, schedule=None, threads=None, sum="any", initial_types
     """Make a model from an estimator of scikit-learn.
 
     Trees, forests, boosting, linear models and pipelines of these are read directly. Other estimators are converted to
-    ONNX by skl2onnx, if it is installed.
+    ONNX by skl2onnx, if it is installed. A pipeline that was trained on a DataFrame with columns of texts takes such a
+    DataFrame; its columns are found by their names.
 
     Parameters
     ----------

@@ -212,6 +212,7 @@ fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result
             "a classical model is timed on the CPU, without a schedule; leave out --backend and --schedule";
         return Err(Error::Request(what.into()));
     }
+    let graph = graph.with_coded_texts().unwrap_or(graph);
     let inputs = GraphInputs::new(&args.model, &graph)?.read(&args.rows, args.table)?;
     let passes = args.passes.clone().unwrap_or_default();
     let choice = (args.output.unwrap_or(Output::Value), &passes, usize::from(args.threads));

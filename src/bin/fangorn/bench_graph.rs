@@ -33,7 +33,7 @@ impl GraphBench {
         (output, passes, threads): (Output, &Passes, usize),
     ) -> Result<Self> {
         let start = Instant::now();
-        let graph = predict_graph::with_one_output(path, graph, output)?;
+        let graph = predict_graph::with_one_output(path, &graph, output)?;
         let predictor = compiled_graph(&graph, threads, passes).map_err(library_error)?;
         Ok(Self { predictor, compile_ms: start.elapsed().as_secs_f64() * 1e3 })
     }

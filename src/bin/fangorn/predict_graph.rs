@@ -1,14 +1,11 @@
 //! `fangorn predict` for a graph of classical operators: a file that is more than one tree ensemble, or has linear
 //! models in its leaves.
 
-use std::{borrow::Cow, path::Path};
+use std::path::Path;
 
 use fangorn::{
     Forest,
-    graph::{
-        Dtype, Elements, Graph, GraphInput, GraphOutput, GraphPredictor, LinearLeaves, Operand, Operator,
-        Passes, Tensor,
-    },
+    graph::{Dtype, Elements, Graph, GraphInput, GraphPredictor, Passes, Prediction, Tensor},
     import::{self, ErrorKind, Format, LoadOptions},
 };
 
@@ -51,35 +48,26 @@ fn options(limits: &LimitsChoice) -> LoadOptions {
 ///
 /// # Errors
 /// The graph has no such output.
-pub fn with_one_output(path: &Path, mut graph: Graph, output: Output) -> Result<Graph> {
-    let operand = chosen(&graph, output).map_err(|what| Error::file(path, what))?;
-    graph.outputs = vec![GraphOutput { name: "predictions".into(), operand }];
-    Ok(graph)
-}
-
-fn width(input: &GraphInput) -> Result<usize, String> {
-    match input.shape[..] {
-        [_] => Ok(1),
-        [_, Some(columns)] => Ok(columns),
-        _ => Err(format!(
-            "input `{}` has no fixed number of columns; export the model with its number of features",
-            input.name
-        )),
-    }
-}
-
-/// Returns the forest that reads the rows directly. Its features name the columns.
-fn forest_of_rows(graph: &Graph) -> Option<&Forest> {
-    let (at, leaves) = linear_leaves(graph)?;
-    let reads_rows = graph.inputs.len() == 1 && graph.nodes[at as usize].operands == [Operand::Input(0)];
-    reads_rows.then(|| &**leaves.forest())
-}
-
-/// Returns the node that is a forest with linear models in its leaves.
-fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
-    (0..).zip(&graph.nodes).find_map(|(at, node)| match &node.operator {
-        Operator::LinearLeaves(leaves) => Some((at, &**leaves)),
-        _ => None,
+pub fn with_one_output(path: &Path, graph: &Graph, output: Output) -> Result<Graph> {
+    let wanted = match output {
+        Output::Value => Prediction::Value,
+        Output::Class => Prediction::Class,
+        Output::Margin if graph.linear_leaves().is_some() => Prediction::Margin,
+        Output::Leaf if graph.linear_leaves().is_some() => Prediction::Leaf,
+        _ => {
+            let what = match graph.linear_leaves() {
+                Some(_) => {
+                    "--output: the leaves have linear models, so this output does not exist; use value, class, margin \
+                     or leaf"
+                }
+                None => "--output: the file is a graph, which has values and classes; use value or class",
+            };
+            return Err(Error::file(path, what));
+        }
+    };
+    graph.predicting(wanted).map_err(|e| {
+        let remedy = if output == Output::Class { "use --output value" } else { "use --output class" };
+        Error::file(path, format!("{}; {remedy}", e.cause))
     })
 }
 
@@ -97,8 +85,8 @@ impl<'g> GraphInputs<'g> {
     /// # Errors
     /// An input has no fixed number of columns.
     pub fn new(path: &'g Path, graph: &'g Graph) -> Result<Self> {
-        let widths = graph.inputs.iter().map(width).collect::<Result<_, String>>();
-        Ok(Self { path, graph, widths: widths.map_err(|what| Error::file(path, what))? })
+        let widths = graph.inputs.iter().map(GraphInput::width).collect::<Result<_, _>>();
+        Ok(Self { path, graph, widths: widths.map_err(|e| Error::file(path, e.to_string()))? })
     }
 
     /// Tells whether an input takes texts.
@@ -106,25 +94,12 @@ impl<'g> GraphInputs<'g> {
         self.graph.inputs.iter().any(|input| input.dtype == Dtype::Text)
     }
 
-    /// Returns a forest whose features are the columns of the rows. They have names if each of several inputs is one
-    /// column, as those of a model that was trained on a table are.
+    /// Returns a forest whose features are the columns of the rows.
     ///
     /// # Errors
-    /// There are more columns than there is memory for.
-    pub fn columns(&self) -> Result<Cow<'g, Forest>> {
-        if let Some(forest) = forest_of_rows(self.graph) {
-            return Ok(Cow::Borrowed(forest));
-        }
-        let all = self.widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
-        let all = all
-            .ok_or_else(|| Error::file(self.path, "its inputs have more columns than there is memory for"))?;
-        let mut forest = rows::nameless(all)?;
-        if self.graph.inputs.len() > 1 && self.widths.iter().all(|width| *width == 1) {
-            for (feature, input) in forest.features.iter_mut().zip(&self.graph.inputs) {
-                feature.name = Some(input.name.clone());
-            }
-        }
-        Ok(Cow::Owned(forest))
+    /// There are too many columns.
+    pub fn columns(&self) -> Result<Forest> {
+        self.graph.rows().map_err(|e| Error::file(self.path, e.to_string()))
     }
 
     /// Reads the rows into a tensor for each input. Columns of an input of texts stay texts.
@@ -133,7 +108,7 @@ impl<'g> GraphInputs<'g> {
     /// The file can't be read or has other columns.
     pub fn read(&self, rows: &Path, table: TableChoice) -> Result<Vec<Tensor>> {
         if !self.are_texts() {
-            return self.of_rows(&rows::read_rows(rows, &*self.columns()?, table)?);
+            return self.of_rows(&rows::read_rows(rows, &self.columns()?, table)?);
         }
         let mut wanted = Vec::new();
         for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
@@ -156,16 +131,8 @@ impl<'g> GraphInputs<'g> {
     /// # Errors
     /// An input takes texts.
     pub fn of_rows(&self, rows: &Matrix<f64>) -> Result<Vec<Tensor>> {
-        let rows = rows.by_rows();
-        let mut inputs = Vec::with_capacity(self.graph.inputs.len());
-        let mut first = 0;
-        for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
-            let of_row = |row: usize| &rows.row(row)[first..first + width];
-            let values: Vec<f64> = (0..rows.rows).flat_map(of_row).copied().collect();
-            inputs.push(input_of(input, *width, Elements::of_doubles(input.dtype, values))?);
-            first += width;
-        }
-        Ok(inputs)
+        let inputs = self.graph.inputs_of_rows(&rows.by_rows().values);
+        inputs.map_err(|e| Error::file(self.path, e.to_string()))
     }
 }
 
@@ -181,7 +148,7 @@ impl<'p> GraphScorer<'p> {
     ///
     /// # Errors
     /// The graph has no such output, or a forest can't be compiled.
-    pub fn new(path: &'p Path, graph: Graph, output: Output) -> Result<Self> {
+    pub fn new(path: &'p Path, graph: &Graph, output: Output) -> Result<Self> {
         let graph = with_one_output(path, graph, output)?;
         Ok(Self { path, predictor: compiled_graph(&graph, 1, &Passes::default()).map_err(library_error)? })
     }
@@ -200,8 +167,10 @@ impl<'p> GraphScorer<'p> {
         let found = self.predictor.predict(inputs).map_err(library_error)?;
         let [output] = &found[..] else { unreachable!("a graph of one output") };
         if output.shape().first() != Some(&rows) {
-            let what =
-                "the output does not have a row for each input row; print it with `fangorn graph --run`";
+            let what = format!(
+                "the output has shape {:?} for {rows} rows, so its rows can't be told; print it with `fangorn graph --run`",
+                output.shape()
+            );
             return Err(Error::file(self.path, what));
         }
         Ok(table_of(output, rows))
@@ -253,37 +222,4 @@ fn side_by_side(dtype: Dtype, columns: &[Cells]) -> Option<Elements> {
         Cells::Texts(_) => None,
     };
     Elements::of_doubles(dtype, cells().map(number).collect::<Option<_>>()?)
-}
-
-/// Returns the operand of an output. A classifier's labels come before its probabilities; the output of a graph with a
-/// single output is values. Margins and leaves belong to a forest with linear models in its leaves.
-pub fn chosen(graph: &Graph, output: Output) -> Result<Operand, String> {
-    let leaves = linear_leaves(graph).map(|(at, _)| at);
-    match (output, leaves) {
-        (Output::Margin, Some(at)) => return Ok(Operand::Node(at, 0)),
-        (Output::Leaf, Some(at)) => return Ok(Operand::Node(at, 1)),
-        (Output::Value | Output::Class, _) => {}
-        (_, Some(_)) => {
-            return Err(
-                "--output: the leaves have linear models, so this output does not exist; use value, class, margin or \
-                leaf"
-                    .into(),
-            );
-        }
-        (_, None) => {
-            return Err(
-                "--output: the file is a graph, which has values and classes; use value or class".into()
-            );
-        }
-    }
-    let types = graph.types().map_err(|e| e.to_string())?;
-    let floats = |at: usize| matches!(types.of(graph.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
-    let at = match (graph.outputs.len(), output == Output::Class) {
-        (1, false) => 0,
-        (1, true) if floats(0) => return Err("the graph gives no classes; use --output value".into()),
-        (0, _) => return Err("the graph has no outputs".into()),
-        (_, true) => 0,
-        (_, false) => 1,
-    };
-    Ok(graph.outputs[at].operand)
 }

@@ -42,7 +42,17 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
             new.keep(node)?;
             continue;
         }
-        let operands: Vec<Operand> = input.spans.iter().map(|span| span.operand).collect();
+        let mut operands: Vec<Operand> = Vec::with_capacity(input.spans.len());
+        for ColumnSpan { operand, width } in &input.spans {
+            // `[rows, 1, k]` that stayed apart becomes `[rows, k]`.
+            operands.push(match new.type_of(*operand).dimensions() {
+                Some(3) => {
+                    let reshape = Operator::Reshape(vec![-1, *width as i64]);
+                    new.node(&node.name, reshape, vec![*operand])?[0]
+                }
+                _ => *operand,
+            });
+        }
         let operand = match &operands[..] {
             [only] => *only,
             _ => new.node(&node.name, Operator::Concat { axis: 1 }, operands)?[0],

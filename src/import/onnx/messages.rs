@@ -110,6 +110,8 @@ pub struct ValueInfoProto {
 pub struct TypeProto {
     #[prost(message, optional, tag = "1")]
     pub tensor_type: ::core::option::Option<type_proto::Tensor>,
+    #[prost(message, optional, tag = "5")]
+    pub map_type: ::core::option::Option<type_proto::Map>,
 }
 /// Nested message and enum types in `TypeProto`.
 pub mod type_proto {
@@ -119,6 +121,14 @@ pub mod type_proto {
         pub elem_type: i32,
         #[prost(message, optional, tag = "2")]
         pub shape: ::core::option::Option<super::TensorShapeProto>,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Map {
+        #[prost(int32, tag = "1")]
+        pub key_type: i32,
+        /// TypeProto
+        #[prost(bytes = "bytes", tag = "2")]
+        pub value_type: ::prost::bytes::Bytes,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

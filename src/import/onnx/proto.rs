@@ -7,7 +7,7 @@ use super::super::{ErrorKind, ImportError, Location};
 use super::{CONVERT_AGAIN, at};
 
 pub(super) use super::messages::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto,
 };
 
 /// The element type of a tensor.

@@ -80,7 +80,7 @@ fn graph(element: i32, nodes: Vec<NodeProto>, outputs: &[&str]) -> Vec<u8> {
     let graph = GraphProto {
         node: nodes.iter().map(|n| n.encode_to_vec().into()).collect(),
         initializer: Vec::new(),
-        input: vec![value("X", Some(TypeProto { tensor_type: Some(tensor) }))],
+        input: vec![value("X", Some(TypeProto { tensor_type: Some(tensor), map_type: None }))],
         output: outputs.iter().map(|name| value(name, None)).collect(),
     };
     let model = ModelProto { graph: Some(graph), ..Default::default() };
@@ -712,7 +712,9 @@ fn a_category_that_is_not_known_is_refused_where_the_file_says_so() {
     }
     let unknown = "f32[1, 1] = [3.0]";
     assert_eq!(numbers(&run(1, unknown).expect("zeros")[0]), [0.0, 0.0]);
-    assert!(run(0, unknown).expect_err("an unknown category").to_string().contains("is no key"));
+    assert!(
+        run(0, unknown).expect_err("an unknown category").to_string().contains("3 is none of its 2 keys")
+    );
 }
 
 #[test]

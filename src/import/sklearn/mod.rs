@@ -14,6 +14,7 @@
 //! | `boosting` | gradient boosting |
 //! | `histogram`, `categories` | histogram boosting: nodes, and sets of categories |
 //! | `pipeline` | pipelines and linear models, as graphs |
+//! | `column_uses`, `encoders` | what pipelines take columns for; imputers and encoders |
 //! | `isolation` | isolation forests: path lengths |
 
 pub(super) mod archive;
@@ -21,6 +22,8 @@ mod array;
 mod average;
 mod boosting;
 mod categories;
+mod column_uses;
+mod encoders;
 mod fitted;
 mod head;
 mod histogram;

@@ -6,17 +6,21 @@ use serde::Deserialize;
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, LoadOptions, Location};
+use super::column_uses::ColumnUse;
 use super::head::{class, is_sklearn};
 use super::plain::{Numbers, PlainValue};
 use super::{error, unsupported};
-use crate::forest::ClassRule;
+use crate::forest::{ClassRule, Feature};
 use crate::graph::{Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Reduction, Tensor, Unary};
 
 /// The remedy for a step that is not read.
 const EXPORT_REMEDY: &str = "export the pipeline to ONNX with skl2onnx, which has more estimators";
 
+/// The rows of the table.
+const TABLE: Operand = Operand::Input(0);
+
 /// The texts in place of a transformer that keeps columns as they are, or drops them.
-const PLACEHOLDERS: [&str; 2] = ["passthrough", "drop"];
+pub(super) const PLACEHOLDERS: [&str; 2] = ["passthrough", "drop"];
 
 /// Linear regressions.
 const REGRESSORS: [&str; 14] = [
@@ -50,11 +54,13 @@ const SCORERS: [&str; 6] = [
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Step {
-    estimator: String,
+    pub(super) estimator: String,
     /// The steps of a pipeline, the members of a union or of a column transformer.
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// The columns that each member of a column transformer takes, or that a selector keeps.
-    columns: Option<Vec<Numbers>>,
+    pub(super) columns: Option<Vec<Numbers>>,
+    /// The columns of whose missing values an imputer's indicator tells.
+    pub(super) indicator: Option<Numbers>,
     /// The index of a forest among those of the file.
     forest: Option<u64>,
     #[serde(rename = "mean_")]
@@ -66,7 +72,25 @@ pub(super) struct Step {
     #[serde(rename = "min_")]
     min: Option<Numbers>,
     #[serde(rename = "statistics_")]
-    statistics: Option<Numbers>,
+    pub(super) statistics: Option<Vec<PlainValue>>,
+    /// The rows of a neighbours' imputer, one after the other.
+    #[serde(rename = "_fit_X")]
+    pub(super) donors: Option<Numbers>,
+    pub(super) n_neighbors: Option<u64>,
+    pub(super) weights: Option<PlainValue>,
+    pub(super) metric: Option<String>,
+    #[serde(rename = "encodings_")]
+    pub(super) encodings: Option<Vec<Numbers>>,
+    #[serde(rename = "target_mean_")]
+    pub(super) target_mean: Option<Numbers>,
+    #[serde(rename = "infrequent_categories_")]
+    pub(super) infrequent: Option<Vec<Option<Vec<PlainValue>>>>,
+    pub(super) unknown_value: Option<f64>,
+    pub(super) encoded_missing_value: Option<f64>,
+    pub(super) keep_empty_features: Option<bool>,
+    /// The type in which an imputer holds numbers.
+    #[serde(rename = "_fit_dtype")]
+    pub(super) fitted_in: Option<PlainValue>,
     #[serde(rename = "components_")]
     components: Option<Numbers>,
     #[serde(rename = "explained_variance_")]
@@ -78,25 +102,28 @@ pub(super) struct Step {
     #[serde(rename = "powers_")]
     powers: Option<Numbers>,
     #[serde(rename = "categories_")]
-    categories: Option<Vec<Vec<PlainValue>>>,
+    pub(super) categories: Option<Vec<Vec<PlainValue>>>,
     #[serde(rename = "drop_idx_")]
-    drop_indices: Option<Numbers>,
-    #[serde(rename = "classes_")]
+    pub(super) drop_indices: Option<Numbers>,
+    #[serde(rename = "classes_", deserialize_with = "or_none")]
     classes: Vec<PlainValue>,
     clip: Option<bool>,
     feature_range: Option<Numbers>,
-    norm: Option<String>,
+    norm: Option<PlainValue>,
     threshold: Option<f64>,
     whiten: Option<bool>,
     with_mean: Option<bool>,
-    missing_values: Option<PlainValue>,
-    add_indicator: Option<bool>,
-    handle_unknown: Option<String>,
-    min_frequency: Option<Numbers>,
-    max_categories: Option<Numbers>,
+    pub(super) missing_values: Option<PlainValue>,
+    pub(super) add_indicator: Option<bool>,
+    pub(super) handle_unknown: Option<String>,
     solver: Option<String>,
     multi_class: Option<String>,
     transformer_weights: Option<PlainValue>,
+}
+
+/// Reads a list, or nothing as an empty one: an encoder of a regression's target has `None` for its classes.
+fn or_none<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<PlainValue>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A file whose estimator is no forest.
@@ -105,6 +132,8 @@ pub(super) struct Head {
     pub(super) estimator: String,
     #[serde(rename = "n_features_in_", default)]
     features: u64,
+    #[serde(rename = "feature_names_in_", default)]
+    names: Vec<String>,
     #[serde(default)]
     model: Option<Step>,
 }
@@ -127,10 +156,22 @@ pub(super) fn graph(
     };
     let width = usize::try_from(head.features).unwrap_or(usize::MAX);
     Budget::new(&options.limits).features(width, || Location::Field("fangorn.n_features_in_".into()))?;
+    let uses = ColumnUse::of(&model, width, &head.names)?;
+    let is_named = head.names.len() == width;
+    // A table need not have the columns that nothing reads. Rows without names have them in their places.
+    let read: Vec<usize> = (0..width).filter(|column| !is_named || uses[*column].is_read()).collect();
+    let column = |column: &usize| uses[*column].feature(is_named.then(|| head.names[*column].clone()));
+    let columns: Vec<Feature> = read.iter().map(column).collect();
     let mut graph = Graph::default();
-    let rows = graph.input("X", Dtype::F64, [None, Some(width)]);
-    let mut reader = Reader { graph, forest: &forest, options };
-    let last = reader.add_step(&model, Some(Columns { rows, width }), "model", true)?;
+    let rows = graph.input("X", Dtype::F64, [None, Some(columns.len())]);
+    if columns.iter().any(|column| *column != Feature::default()) {
+        graph.inputs[0].columns = columns;
+    }
+    let mut positions = vec![None; width];
+    read.iter().enumerate().for_each(|(at, column)| positions[*column] = Some(at));
+    let mut reader = Reader { graph, forest: &forest, options, uses, positions };
+    let table = Columns { rows, width, raw: Some((0..width).collect()), filled: false };
+    let last = reader.add_step(&model, Some(table), "model", true)?;
     if let Some(Columns { rows, .. }) = last {
         reader.graph.output("transformed", rows);
     }
@@ -139,24 +180,37 @@ pub(super) fn graph(
 }
 
 /// Rows, and their number of columns.
-#[derive(Clone, Copy)]
-struct Columns {
-    rows: Operand,
-    width: usize,
+#[derive(Clone)]
+pub(super) struct Columns {
+    pub(super) rows: Operand,
+    pub(super) width: usize,
+    /// The table's column that each of them is, or `None` after a step that computes columns.
+    pub(super) raw: Option<Vec<usize>>,
+    /// Whether an imputer has replaced all missing values.
+    pub(super) filled: bool,
 }
 
-struct Reader<'o, F> {
-    graph: Graph,
+pub(super) struct Reader<'o, F> {
+    pub(super) graph: Graph,
     forest: &'o F,
-    options: &'o LoadOptions,
+    pub(super) options: &'o LoadOptions,
+    /// What the steps take each of the table's columns for.
+    pub(super) uses: Vec<ColumnUse>,
+    /// The index of each of the table's columns in the graph's input, which leaves out columns that nothing reads.
+    positions: Vec<Option<usize>>,
 }
 
-fn refusal(location: &str, cause: impl AsRef<str>) -> ImportError {
+pub(super) fn refusal(location: &str, cause: impl AsRef<str>) -> ImportError {
     unsupported(location, cause, EXPORT_REMEDY)
 }
 
 /// Returns a step's list of numbers, which must have this length.
-fn list(table: &Option<Numbers>, length: usize, location: &str, name: &str) -> Result<Vec<f64>, ImportError> {
+pub(super) fn list(
+    table: &Option<Numbers>,
+    length: usize,
+    location: &str,
+    name: &str,
+) -> Result<Vec<f64>, ImportError> {
     match table {
         Some(Numbers(values)) if values.len() == length => Ok(values.clone()),
         Some(Numbers(values)) => {
@@ -170,7 +224,7 @@ fn list(table: &Option<Numbers>, length: usize, location: &str, name: &str) -> R
 }
 
 /// Returns a table's numbers as indices, which must be below a bound.
-fn indices(table: &Numbers, below: usize, location: &str) -> Result<Vec<i64>, ImportError> {
+pub(super) fn indices(table: &Numbers, below: usize, location: &str) -> Result<Vec<i64>, ImportError> {
     let inside = |v: &f64| (v.fract() == 0.0 && *v >= 0.0 && *v < below as f64).then_some(*v as i64);
     table.0.iter().map(inside).collect::<Option<_>>().ok_or_else(|| {
         error(ErrorKind::Value, format!("fangorn.{location}"), format!("a column that is none of {below}"))
@@ -178,11 +232,11 @@ fn indices(table: &Numbers, below: usize, location: &str) -> Result<Vec<i64>, Im
 }
 
 impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
-    fn node(&mut self, name: &str, operator: Operator, operands: &[Operand]) -> Operand {
+    pub(super) fn node(&mut self, name: &str, operator: Operator, operands: &[Operand]) -> Operand {
         self.graph.node(name, operator, operands.iter().copied())
     }
 
-    fn weight(
+    pub(super) fn weight(
         &mut self,
         shape: &[usize],
         elements: Elements,
@@ -203,27 +257,43 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         values: Vec<f64>,
     ) -> Result<Columns, ImportError> {
         let weight = self.weight(&[values.len()], Elements::F64(values), name)?;
-        Ok(Columns { rows: self.node(name, Operator::Binary(how), &[x.rows, weight]), ..x })
+        let rows = self.node(name, Operator::Binary(how), &[x.rows, weight]);
+        Ok(Columns { rows, raw: None, ..x })
     }
 
-    fn select(&mut self, x: Columns, columns: &Numbers, location: &str) -> Result<Columns, ImportError> {
-        let columns = indices(columns, x.width, location)?;
+    pub(super) fn select(
+        &mut self,
+        x: &Columns,
+        columns: &Numbers,
+        location: &str,
+    ) -> Result<Columns, ImportError> {
+        let mut columns = indices(columns, x.width, location)?;
         let width = columns.len();
+        let raw = x.raw.as_ref().map(|raw| columns.iter().map(|column| raw[*column as usize]).collect());
+        if x.rows == TABLE {
+            let position = |column: &i64| self.positions[*column as usize].map(|at| at as i64);
+            columns = columns.iter().map(position).collect::<Option<_>>().ok_or_else(|| {
+                let cause = "a column that no step reads is read";
+                error(ErrorKind::Structure, format!("fangorn.{location}"), cause)
+            })?;
+        }
         let columns = self.weight(&[width], Elements::I64(columns), location)?;
-        Ok(Columns { rows: self.node(location, Operator::Gather { axis: 1 }, &[x.rows, columns]), width })
+        let rows = self.node(location, Operator::Gather { axis: 1 }, &[x.rows, columns]);
+        Ok(Columns { rows, width, raw, filled: x.filled })
     }
 
-    fn concat(&mut self, all: &[Columns], location: &str) -> Result<Columns, ImportError> {
+    pub(super) fn concat(&mut self, all: &[Columns], location: &str) -> Result<Columns, ImportError> {
         let width = all.iter().try_fold(0usize, |sum, columns| sum.checked_add(columns.width));
         let width = width.ok_or_else(|| refusal(location, "too many columns"))?;
         Budget::new(&self.options.limits)
             .features(width, || Location::Field(format!("fangorn.{location}")))?;
         match all {
             [] => Err(refusal(location, "no columns at all")),
-            [only] => Ok(*only),
+            [only] => Ok(only.clone()),
             _ => {
                 let rows: Vec<Operand> = all.iter().map(|columns| columns.rows).collect();
-                Ok(Columns { rows: self.node(location, Operator::Concat { axis: 1 }, &rows), width })
+                let rows = self.node(location, Operator::Concat { axis: 1 }, &rows);
+                Ok(Columns { rows, width, raw: None, filled: false })
             }
         }
     }
@@ -274,13 +344,13 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                     let own = match columns {
                         Some(columns) if columns[at].0.is_empty() => continue,
                         Some(columns) if inner.estimator != "drop" => {
-                            self.select(x, &columns[at], &inside)?
+                            self.select(&x, &columns[at], &inside)?
                         }
-                        _ => x,
+                        _ => x.clone(),
                     };
                     found.extend(self.add_step(inner, Some(own), &inside, false)?);
                 }
-                one(self.concat(&found, location))
+                one(self.concat(&found, location).map(|joined| Columns { raw: None, ..joined }))
             }
             "StandardScaler" | "RobustScaler" => {
                 let mut x = x;
@@ -290,11 +360,8 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 };
                 // The file has a mean even if the step does not subtract it.
                 if center.is_some() && step.with_mean != Some(false) {
-                    x = self.add_list_operation(
-                        (name, Binary::Subtract),
-                        x,
-                        list(center, x.width, location, field)?,
-                    )?;
+                    let center = list(center, x.width, location, field)?;
+                    x = self.add_list_operation((name, Binary::Subtract), x, center)?;
                 }
                 if step.scale.is_some() {
                     let scale = list(&step.scale, x.width, location, "scale_")?;
@@ -305,11 +372,8 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             "MinMaxScaler" => {
                 let scale = list(&step.scale, x.width, location, "scale_")?;
                 let mut x = self.add_list_operation((name, Binary::Multiply), x, scale)?;
-                x = self.add_list_operation(
-                    (name, Binary::Add),
-                    x,
-                    list(&step.min, x.width, location, "min_")?,
-                )?;
+                let min = list(&step.min, x.width, location, "min_")?;
+                x = self.add_list_operation((name, Binary::Add), x, min)?;
                 if step.clip == Some(true) {
                     let range = list(&step.feature_range, 2, location, "feature_range")?;
                     x = self.add_list_operation((name, Binary::Maximum), x, vec![range[0]])?;
@@ -327,10 +391,11 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 Ok(Some(x))
             }
             "Normalizer" => {
-                let how = match step.norm.as_deref() {
-                    None | Some("l2") => Reduction::L2,
-                    Some("l1") => Reduction::L1,
-                    Some(other) => return Err(refusal(location, format!("norm {other:?} is not supported"))),
+                let how = match &step.norm {
+                    None | Some(PlainValue::Null) => Reduction::L2,
+                    Some(PlainValue::Text(norm)) if norm == "l2" => Reduction::L2,
+                    Some(PlainValue::Text(norm)) if norm == "l1" => Reduction::L1,
+                    Some(other) => return Err(refusal(location, format!("norm {other} is not supported"))),
                 };
                 let norm = self.node(name, Operator::Reduce { how, axes: vec![1], keep: true }, &[x.rows]);
                 let zero = self.weight(&[1], Elements::F64(vec![0.0]), location)?;
@@ -338,18 +403,22 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 let is_zero = self.node(name, Operator::Compare(Compare::Equal), &[norm, zero]);
                 let norm = self.node(name, Operator::Where, &[is_zero, unit, norm]);
                 let rows = self.node(name, Operator::Binary(Binary::Divide), &[x.rows, norm]);
-                Ok(Some(Columns { rows, ..x }))
+                Ok(Some(Columns { rows, raw: None, ..x }))
             }
             "Binarizer" => {
                 let threshold = vec![step.threshold.unwrap_or(0.0)];
                 let threshold = self.weight(&[1], Elements::F64(threshold), location)?;
                 let above = self.node(name, Operator::Compare(Compare::Greater), &[x.rows, threshold]);
-                Ok(Some(Columns { rows: self.node(name, Operator::Cast(Dtype::F64), &[above]), ..x }))
+                let rows = self.node(name, Operator::Cast(Dtype::F64), &[above]);
+                Ok(Some(Columns { rows, raw: None, ..x }))
             }
             "SimpleImputer" => one(self.impute(step, x, location)),
+            "KNNImputer" => one(self.impute_neighbors(step, x, location)),
             "OneHotEncoder" => one(self.one_hot(step, x, location)),
+            "OrdinalEncoder" => one(self.ordinals(step, x, location)),
+            "TargetEncoder" => one(self.encode_targets(step, x, location)),
             "PolynomialFeatures" => one(self.powers(step, x, location)),
-            "PCA" => {
+            "PCA" | "TruncatedSVD" => {
                 let Some(Numbers(components)) = &step.components else {
                     return Err(error(
                         ErrorKind::Schema,
@@ -358,12 +427,13 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                     ));
                 };
                 let count = components.len() / x.width.max(1);
-                let mut x = self.add_list_operation(
-                    (name, Binary::Subtract),
-                    x,
-                    list(&step.mean, x.width, location, "mean_")?,
-                )?;
-                x.rows = self.product(x, components, count, location)?;
+                let mut x = x;
+                if name == "PCA" {
+                    let mean = list(&step.mean, x.width, location, "mean_")?;
+                    x = self.add_list_operation((name, Binary::Subtract), x, mean)?;
+                }
+                x.raw = None;
+                x.rows = self.product(&x, components, count, location)?;
                 x.width = count;
                 if step.whiten == Some(true) {
                     let variance = list(&step.explained_variance, count, location, "explained_variance_")?;
@@ -382,7 +452,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 let [columns] = columns else {
                     return Err(refusal(location, "a selector has one list of columns"));
                 };
-                one(self.select(x, columns, location))
+                one(self.select(&x, columns, location))
             }
             _ if last && REGRESSORS.contains(&name) => {
                 let (scores, _) = self.scores(step, x, location)?;
@@ -402,7 +472,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
     /// Adds the product of rows with a matrix that has a row for each of `count` outputs.
     fn product(
         &mut self,
-        x: Columns,
+        x: &Columns,
         lines: &[f64],
         count: usize,
         location: &str,
@@ -423,7 +493,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             return Err(error(ErrorKind::Schema, format!("fangorn.{location}"), "missing field `coef_`"));
         };
         let count = coefficients.len() / x.width.max(1);
-        let product = self.product(x, coefficients, count, location)?;
+        let product = self.product(&x, coefficients, count, location)?;
         let terms = match &step.intercept {
             // Without an intercept, `intercept_` is a single zero.
             Some(Numbers(terms)) if terms.len() == 1 => vec![terms[0]; count],
@@ -528,87 +598,6 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         Ok(())
     }
 
-    fn impute(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
-        let statistics = list(&step.statistics, x.width, location, "statistics_")?;
-        if statistics.iter().any(|value| value.is_nan()) {
-            return Err(refusal(location, "a column without any value in training is not supported"));
-        }
-        if step.add_indicator == Some(true) {
-            return Err(refusal(location, "add_indicator is not supported"));
-        }
-        let missing = match &step.missing_values {
-            None | Some(PlainValue::Null) => self.node(location, Operator::Unary(Unary::IsNan), &[x.rows]),
-            Some(PlainValue::Integer(value)) => self.equal(x.rows, *value as f64, location)?,
-            Some(PlainValue::Real(value)) => self.equal(x.rows, *value, location)?,
-            Some(other) => {
-                return Err(refusal(location, format!("missing values {other} are not supported")));
-            }
-        };
-        let values = self.weight(&[x.width], Elements::F64(statistics), location)?;
-        Ok(Columns { rows: self.node(location, Operator::Where, &[missing, values, x.rows]), ..x })
-    }
-
-    fn equal(&mut self, x: Operand, value: f64, location: &str) -> Result<Operand, ImportError> {
-        let value = self.weight(&[1], Elements::F64(vec![value]), location)?;
-        Ok(self.node(location, Operator::Compare(Compare::Equal), &[x, value]))
-    }
-
-    /// Adds a column for each category of each column. A category that was not in the training data has no column.
-    fn one_hot(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
-        let Some(categories) = step.categories.as_ref().filter(|all| all.len() == x.width) else {
-            return Err(error(
-                ErrorKind::Structure,
-                format!("fangorn.{location}.categories_"),
-                "other columns",
-            ));
-        };
-        match step.handle_unknown.as_deref() {
-            Some("ignore") => {}
-            Some("error") | None => {
-                let cause = "an encoder that stops at a category which was not in training is not supported";
-                let remedy = "train it with handle_unknown='ignore'";
-                return Err(unsupported(location, cause, remedy));
-            }
-            Some(other) => {
-                return Err(refusal(location, format!("handle_unknown={other:?} is not supported")));
-            }
-        }
-        if step.min_frequency.is_some() || step.max_categories.is_some() {
-            return Err(refusal(
-                location,
-                "categories that are put together because they are rare are not supported",
-            ));
-        }
-        let mut encoded = Vec::with_capacity(x.width);
-        for (at, categories) in categories.iter().enumerate() {
-            let value = |category: &PlainValue| match category {
-                PlainValue::Integer(value) => Some(*value as f64),
-                PlainValue::Real(value) if value.is_finite() => Some(*value),
-                PlainValue::Bool(value) => Some(f64::from(u8::from(*value))),
-                _ => None,
-            };
-            let values = categories.iter().map(value).collect::<Option<Vec<f64>>>();
-            let Some(mut values) = values else {
-                return Err(refusal(location, "categories that are no numbers are not supported"));
-            };
-            let dropped = step.drop_indices.as_ref().and_then(|Numbers(dropped)| dropped.get(at)).copied();
-            if let Some(dropped) = dropped.filter(|dropped| !dropped.is_nan()) {
-                let dropped = indices(&Numbers(vec![dropped]), values.len(), location)?;
-                values.remove(dropped[0] as usize);
-            }
-            if values.is_empty() {
-                continue;
-            }
-            let column = self.select(x, &Numbers(vec![at as f64]), location)?;
-            let width = values.len();
-            let categories = self.weight(&[width], Elements::F64(values), location)?;
-            let is = self.node(location, Operator::Compare(Compare::Equal), &[column.rows, categories]);
-            let rows = self.node(location, Operator::Cast(Dtype::F64), &[is]);
-            encoded.push(Columns { rows, width });
-        }
-        self.concat(&encoded, location)
-    }
-
     /// Adds products of powers of columns.
     fn powers(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
         let Some(Numbers(powers)) = &step.powers else {
@@ -625,6 +614,6 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         let powers = self.weight(&[width, x.width], Elements::F64(powers.clone()), location)?;
         let raised = self.node(location, Operator::Binary(Binary::Power), &[wide, powers]);
         let product = Operator::Reduce { how: Reduction::Product, axes: vec![2], keep: false };
-        Ok(Columns { rows: self.node(location, product, &[raised]), width })
+        Ok(Columns { rows: self.node(location, product, &[raised]), width, raw: None, filled: false })
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A JSON value. The items of a list are dropped.
+/// A JSON value. The items of a list or an object are dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PlainValue {
     Null,
@@ -68,6 +68,11 @@ impl<'de> Visitor<'de> for PlainVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PlainValue, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(PlainValue::List)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<PlainValue, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(PlainValue::List)
     }
 }

@@ -8,7 +8,7 @@ use fangorn::table::{CellReader, ColumnNames};
 use super::mixed_table;
 use super::{TableChoice, foreign, header::bad_cell_message, plural};
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, note},
     table_format,
 };
 
@@ -57,13 +57,16 @@ pub(super) fn column_indices(
             feature.name = column.name.map(str::to_owned);
         }
         let wanted = ColumnNames::of(&features);
-        if !wanted.names().is_empty() && wanted.any_of(names.iter().copied()) {
-            let remedy =
-                "rename columns of the table, or give --by-position if they are in the graph's order";
+        // A single input has the name that the exporter gave it.
+        let are_columns = wanted.names().len() > 1 && wanted.are_chosen();
+        if are_columns || !wanted.names().is_empty() && wanted.any_of(names.iter().copied()) {
+            let remedy = "write the model's names into the first line, or give --by-position if the columns are in the \
+                          graph's order";
             let indices = wanted.indices(names.iter().copied());
             return indices.map_err(|mismatch| Error::file(path, format!("{mismatch}; {remedy}")));
         }
     }
+    note(format!("{}: the first line is the header, and columns are taken in their order", path.display()));
     match names.len() == wanted.len() {
         true => Ok((0..wanted.len()).collect()),
         false => Err(Error::file(

@@ -1,8 +1,8 @@
 //! Operators that select or replace elements by their indices, and products that name their axes.
 
 use super::super::super::ImportError;
-use super::{Reader, Source, Value};
-use crate::graph::{Binary, Operator, Reduction};
+use super::{Reader, Source, Value, tensors};
+use crate::graph::{Binary, Elements, Operator, Reduction, Tensor};
 
 impl Reader<'_> {
     /// Adds an operator of ONNX's own domain that takes indices or names its axes.
@@ -16,6 +16,14 @@ impl Reader<'_> {
                 let (mut x, condition) = (source.operand(0)?, source.operand(1)?);
                 if axis.is_none() {
                     x = self.add(source, Operator::Reshape(vec![-1]), &[x], x.dtype);
+                }
+                if let Some(Elements::Bool(kept)) =
+                    self.graph.weight_of(condition.operand).map(Tensor::elements)
+                {
+                    let indices = (0..).zip(kept).filter(|(_, kept)| **kept).map(|(at, _)| at).collect();
+                    let indices = self.weight(tensors::list(Elements::I64(indices)));
+                    let axis = axis.unwrap_or(0);
+                    return Ok(self.add(source, Operator::Gather { axis }, &[x, indices], x.dtype));
                 }
                 Ok(self.add(source, Operator::Compress { axis: axis.unwrap_or(0) }, &[x, condition], x.dtype))
             }

@@ -500,6 +500,11 @@ impl Reader<'_> {
     }
 }
 
+/// Returns texts of the file.
+pub(super) fn texts_of(strings: &[super::super::proto::Bytes]) -> Vec<String> {
+    strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+}
+
 fn texts(strings: &[super::super::proto::Bytes]) -> Elements {
     Elements::Text(strings.iter().map(|text| tensors::words(text)).collect())
 }

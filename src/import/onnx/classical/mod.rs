@@ -14,10 +14,14 @@
 //! | `indices` | operators that select or replace elements by their indices |
 //! | `texts` | operators on texts |
 //! | `scan` | loops over rows that compute distances |
+//! | `maps` | inputs that are maps |
+//! | `neighbors` | imputers of the nearest rows, which skl2onnx writes as functions |
 
 mod forests;
 mod indices;
 mod learning;
+mod maps;
+mod neighbors;
 mod networks;
 mod scan;
 mod standard;
@@ -62,8 +66,14 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     let Some(graph) = model.graph else {
         return Err(at(ErrorKind::Schema, "graph", "missing field"));
     };
-    let mut reader =
-        Reader { graph: Graph::default(), values: HashMap::new(), sequences: HashMap::new(), options };
+    let mut reader = Reader {
+        graph: Graph::default(),
+        values: HashMap::new(),
+        sequences: HashMap::new(),
+        maps: HashMap::new(),
+        searches: 0,
+        options,
+    };
     for (i, bytes) in graph.initializer.iter().enumerate() {
         let location = format!("graph.initializer[{i}]");
         let tensor: TensorProto = proto::decode(bytes.clone(), &location)?;
@@ -74,14 +84,22 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
         let location = format!("graph.input[{i}]");
         let input: ValueInfoProto = proto::decode(bytes.clone(), &location)?;
         // Old files list their initializers among the inputs.
-        if !reader.values.contains_key(&input.name) {
+        if !reader.values.contains_key(&input.name) && !reader.map_input(&input, &location)? {
             reader.input(input, &location)?;
         }
     }
+    let mut nodes: Vec<(String, NodeProto)> = Vec::with_capacity(graph.node.len());
     for (i, bytes) in graph.node.iter().enumerate() {
         let location = format!("graph.node[{i}]");
-        let node: NodeProto = proto::decode(bytes.clone(), &location)?;
-        reader.node(&node, &location)?;
+        let node = proto::decode(bytes.clone(), &location)?;
+        nodes.push((location, node));
+    }
+    let outputs =
+        graph.output.iter().map(|bytes| proto::decode::<ValueInfoProto>(bytes.clone(), "graph.output"));
+    let outputs = outputs.map(|output| output.map(|output| output.name)).collect::<Result<Vec<_>, _>>()?;
+    neighbors::put_together(&mut nodes, &outputs);
+    for (location, node) in &nodes {
+        reader.node(node, location)?;
     }
     for (i, bytes) in graph.output.iter().enumerate() {
         let location = format!("graph.output[{i}]");
@@ -94,10 +112,24 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
             continue;
         }
         let value = reader.value(&output.name, &location)?;
+        let declared = output.r#type.and_then(|t| t.tensor_type).and_then(|t| tensors::widened(t.elem_type));
+        if let Some(declared) = declared.filter(|of| (*of == Dtype::Text) != (value.dtype == Dtype::Text)) {
+            let cause = format!(
+                "output `{}` is declared as {declared}, and the operators compute {}",
+                output.name, value.dtype
+            );
+            return Err(at(ErrorKind::Structure, location, cause).with_remedy(
+                "the converter wrote a wrong file: use classes that are numbers, or another converter",
+            ));
+        }
         reader.graph.output(&output.name, value.operand);
     }
     let Reader { graph, .. } = reader;
-    graph.verify().map_err(|e| at(ErrorKind::Structure, e.location, e.cause))?;
+    graph.verify().map_err(|e| {
+        at(ErrorKind::Structure, e.location, e.cause).with_remedy(
+            "the operators of the file do not fit together: convert the model with inputs of one type, such as float",
+        )
+    })?;
     Ok(graph)
 }
 
@@ -113,6 +145,10 @@ struct Reader<'o> {
     values: HashMap<String, Value>,
     /// Lists of tensors, which a file may have as one output.
     sequences: HashMap<String, Vec<Value>>,
+    /// The inputs that are maps, with the type of their values.
+    maps: HashMap<String, Dtype>,
+    /// How often a shape was searched for.
+    searches: u32,
     options: &'o LoadOptions,
 }
 
@@ -177,8 +213,9 @@ impl Reader<'_> {
     }
 
     fn node(&mut self, node: &NodeProto, location: &str) -> Result<(), ImportError> {
-        let operands =
-            node.input.iter().filter(|name| !name.is_empty()).map(|name| self.value(name, location));
+        let is_map = |name: &String| self.maps.contains_key(name);
+        let operands = node.input.iter().filter(|name| !name.is_empty() && !is_map(name));
+        let operands = operands.map(|name| self.value(name, location));
         let own = node.domain.is_empty() || node.domain == "ai.onnx";
         let mut source = Source {
             node,
@@ -195,7 +232,11 @@ impl Reader<'_> {
         let found = match own {
             true if node.op_type == "Scan" => self.scan(&mut source)?,
             true => self.standard(&mut source)?,
+            false if node.domain == ML && node.op_type == "DictVectorizer" => {
+                vec![self.dictionary(&mut source)?]
+            }
             false if node.domain == ML => self.learning(&mut source)?,
+            false if neighbors::is_imputer(node) => vec![self.impute_neighbors(&source)?],
             false => self.contributed(&mut source)?,
         };
         for (name, value) in node.output.iter().zip(found) {

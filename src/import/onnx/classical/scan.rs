@@ -8,7 +8,7 @@ use super::super::{
     proto::{self, GraphProto, NodeProto, TensorProto, ValueInfoProto},
 };
 use super::{Reader, Source, Value, tensors};
-use crate::graph::{Distance, Elements, Operator};
+use crate::graph::{Binary, Distance, Elements, Operator, Reduction, Unary};
 
 impl Reader<'_> {
     /// Adds a loop whose body computes the distances of the current row to all rows of a matrix.
@@ -25,8 +25,19 @@ impl Reader<'_> {
         let (matrix, rows) = (*matrix, *rows);
         let body: GraphProto = proto::decode(body, source.location)?;
         let body = Body::read(&body, source.location)?;
-        let how = body.distance().ok_or_else(|| other(source))?;
-        let distances = self.add(source, Operator::Distances(how), &[rows, matrix], rows.dtype);
+        if let Some(how) = body.distance() {
+            let distances = self.add(source, Operator::Distances(how), &[rows, matrix], rows.dtype);
+            return Ok(vec![matrix, distances]);
+        }
+        let exponent = body.power().ok_or_else(|| other(source))?;
+        let exponent = self.weight(tensors::tensor(&exponent, source.location)?);
+        // `[rows, 1, columns]` less `[others, columns]`.
+        let wide = self.add(source, Operator::Unsqueeze(vec![1]), &[rows], rows.dtype);
+        let differences = self.add(source, Operator::Binary(Binary::Subtract), &[wide, matrix], rows.dtype);
+        let sizes = self.add(source, Operator::Unary(Unary::Abs), &[differences], rows.dtype);
+        let powers = self.add(source, Operator::Binary(Binary::Power), &[sizes, exponent], rows.dtype);
+        let sum = Operator::Reduce { how: Reduction::Sum, axes: vec![2], keep: false };
+        let distances = self.add(source, sum, &[powers], rows.dtype);
         Ok(vec![matrix, distances])
     }
 }
@@ -113,6 +124,23 @@ impl Body {
             "ReduceMax" => magnitudes(x).map(|()| Distance::Chebyshev),
             _ => None,
         }
+    }
+
+    /// Returns the exponent if the second output is the sum of powers of differences, as for Minkowski's distance.
+    fn power(&self) -> Option<TensorProto> {
+        let ([matrix, row], [matrix_out, distance]) = (&self.inputs[..], &self.outputs[..]) else {
+            return None;
+        };
+        let reduced = self.node(distance).filter(|node| node.op_type == "ReduceSum")?;
+        let power = self.node(reduced.input.first()?).filter(|node| node.op_type == "Pow")?;
+        let size = self.node(power.input.first()?).filter(|node| node.op_type == "Abs")?;
+        let difference = self.node(size.input.first()?).filter(|node| node.op_type == "Sub")?;
+        let [a, b] = &difference.input[..] else { return None };
+        let both = [self.source(a), self.source(b)];
+        let fits = self.source(matrix_out) == matrix
+            && (both == [matrix, row] || both == [row, matrix])
+            && self.reduces_columns(reduced)?;
+        self.constant(power.input.get(1)?).filter(|_| fits)
     }
 
     /// Returns whether a node reduces over columns and drops their axis.

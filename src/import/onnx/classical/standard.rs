@@ -9,6 +9,7 @@ fn unary(name: &str) -> Option<Unary> {
     Some(match name {
         "Abs" => Unary::Abs,
         "Ceil" => Unary::Ceil,
+        "Cos" => Unary::Cos,
         "Erf" => Unary::Erf,
         "Exp" => Unary::Exp,
         "Floor" => Unary::Floor,
@@ -21,6 +22,7 @@ fn unary(name: &str) -> Option<Unary> {
         "Round" => Unary::Round,
         "Sigmoid" => Unary::Sigmoid,
         "Sign" => Unary::Sign,
+        "Sin" => Unary::Sin,
         "Sqrt" => Unary::Sqrt,
         "Tanh" => Unary::Tanh,
         _ => return None,
@@ -222,10 +224,15 @@ impl Reader<'_> {
                 let order = source.attributes.ints("perm");
                 let order = order.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
                 let order = order.map_err(|_| source.unsupported(" in an order with numbers below 0"))?;
-                let order = if order.is_empty() { vec![1, 0] } else { order };
+                let order = match order.is_empty() {
+                    true => (0..self.shape(source, x)?.len()).rev().collect(),
+                    false => order,
+                };
                 self.add(source, Operator::Transpose(order), &[x], x.dtype)
             }
             "Slice" => self.slice(source)?,
+            "Split" => return self.split(source, axis.unwrap_or(0)),
+            "Tile" => self.tile(source)?,
             "Squeeze" | "Unsqueeze" => {
                 let axes = self.axes(source)?;
                 let x = source.operand(0)?;
@@ -366,6 +373,76 @@ impl Reader<'_> {
         Ok(self.add(source, Operator::Binary(Binary::Multiply), &[x, by], x.dtype))
     }
 
+    /// Returns what is known of a value's shape.
+    fn shape(&mut self, source: &Source<'_>, x: Value) -> Result<Vec<Option<usize>>, ImportError> {
+        if let Some(weight) = self.graph.weight_of(x.operand) {
+            return Ok(weight.shape().iter().map(|length| Some(*length)).collect());
+        }
+        // Each search goes through all nodes so far.
+        self.searches += 1;
+        if self.searches > MOST_SEARCHES {
+            return Err(
+                source.unsupported(&format!(" where more than {MOST_SEARCHES} shapes have to be found"))
+            );
+        }
+        // The graph has no output yet, so it is asked for the types of its nodes with one.
+        let mut graph = self.graph.clone();
+        graph.output("x", x.operand);
+        let types = graph.types().map_err(|e| at(ErrorKind::Structure, e.location, e.cause))?;
+        let shape = types.of(x.operand).shape.clone();
+        shape.ok_or_else(|| source.unsupported(" of a tensor whose number of dimensions is not known"))
+    }
+
+    /// Adds a slice for each of the parts of an axis.
+    fn split(&mut self, source: &mut Source<'_>, axis: i64) -> Result<Vec<Value>, ImportError> {
+        let x = source.operand(0)?;
+        let attribute = source.attributes.ints("split");
+        let lengths = match source.operands.get(1) {
+            Some(operand) => self.integers(source, *operand, "lengths")?,
+            None => attribute,
+        };
+        let count = source.node.output.len();
+        let lengths = match lengths.is_empty() {
+            false => lengths,
+            true => {
+                let shape = self.shape(source, x)?;
+                let at = if axis < 0 { axis + shape.len() as i64 } else { axis };
+                let length = usize::try_from(at).ok().and_then(|at| shape.get(at).copied().flatten());
+                let length =
+                    length.ok_or_else(|| source.unsupported(" of an axis whose length is not known"))?;
+                // The last part is shorter if they can't be equal.
+                let each = length.div_ceil(count.max(1));
+                (0..count).map(|n| each.min(length.saturating_sub(n * each)) as i64).collect()
+            }
+        };
+        if lengths.len() != count || lengths.iter().any(|length| *length < 0) {
+            return Err(source.unsupported(&format!(" into {count} parts of lengths {lengths:?}")));
+        }
+        let mut start = 0i64;
+        let mut parts = Vec::with_capacity(count);
+        for length in lengths {
+            let end = start.saturating_add(length);
+            parts.push(self.add(source, Operator::Slice { axis, start, end, step: 1 }, &[x], x.dtype));
+            start = end;
+        }
+        Ok(parts)
+    }
+
+    /// Adds the copies of a list, one after the other.
+    fn tile(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let (x, repeats) = (source.operand(0)?, source.operand(1)?);
+        if self.shape(source, x)?.len() != 1 {
+            return Err(source.unsupported(" of more than one dimension"));
+        }
+        // A row for each copy, of which a choice between equal elements makes copies.
+        let one = self.weight(tensors::list(Elements::I64(vec![1])));
+        let repeats = self.cast(source, repeats, Dtype::I64);
+        let shape = self.add(source, Operator::Concat { axis: 0 }, &[repeats, one], Dtype::I64);
+        let rows = self.add(source, Operator::Fill(Elements::Bool(vec![true])), &[shape], Dtype::Bool);
+        let copies = self.add(source, Operator::Where, &[rows, x, x], x.dtype);
+        Ok(self.add(source, Operator::Reshape(vec![-1]), &[copies], x.dtype))
+    }
+
     fn slice(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
         let mut x = source.operand(0)?;
         let mut lists = Vec::new();
@@ -396,6 +473,8 @@ impl Reader<'_> {
 
 /// The maximum number of dimensions of a tensor.
 const MOST_DIMENSIONS: usize = 16;
+/// The maximum number of times that a shape is searched for in a file.
+const MOST_SEARCHES: u32 = 256;
 
 /// Returns the second result of the node whose first result is `first`.
 pub(super) fn second(first: Value, dtype: Dtype) -> Value {

@@ -39,7 +39,7 @@ fn steps_compute_what_scikit_learn_computes() {
     let score = 0.25 - 6.0 + 0.5;
     let shares = [sigmoid(0.25), sigmoid(-3.0), 0.5];
     let sum: f64 = shares.iter().sum();
-    let cases: [(String, Vec<f64>); 7] = [
+    let cases: Vec<(String, Vec<f64>)> = vec![
         (logistic(""), vec![sigmoid(-score), sigmoid(score)]),
         (logistic(r#", "multi_class": "ovr""#), vec![sigmoid(-score), sigmoid(score)]),
         (logistic(r#", "multi_class": "multinomial""#), vec![sigmoid(-2.0 * score), sigmoid(2.0 * score)]),
@@ -50,6 +50,56 @@ fn steps_compute_what_scikit_learn_computes() {
         (of("MaxAbsScaler", r#", "scale_": [2, 2]"#), vec![0.125, -1.5]),
         (of("MaxAbsScaler", r#", "scale_": [2, 2], "clip": true"#), vec![0.125, -1.0]),
         (of("SimpleImputer", r#", "statistics_": [7, 8], "missing_values": -3"#), vec![0.25, 8.0]),
+        // A column without any value in training is dropped or kept, and an indicator tells of missing values.
+        (of("SimpleImputer", r#", "statistics_": [1, null]"#), vec![0.25]),
+        (of("SimpleImputer", r#", "statistics_": [1, null], "keep_empty_features": true"#), vec![0.25, -3.0]),
+        (
+            of(
+                "SimpleImputer",
+                r#", "statistics_": [7, 8], "missing_values": -3, "add_indicator": true, "indicator": [1]"#,
+            ),
+            vec![0.25, 8.0, 1.0],
+        ),
+        (
+            of(
+                "SimpleImputer",
+                r#", "statistics_": [7, 0.1], "missing_values": -3, "_fit_dtype": "float32""#,
+            ),
+            vec![0.25, f64::from(0.1f32)],
+        ),
+        (of("OrdinalEncoder", r#", "categories_": [[0.25], [4, -3, 1]]"#), vec![0.0, 1.0]),
+        (
+            of(
+                "OrdinalEncoder",
+                r#", "categories_": [[1], [-3]], "handle_unknown": "use_encoded_value", "unknown_value": -9"#,
+            ),
+            vec![-9.0, 0.0],
+        ),
+        (
+            of(
+                "TargetEncoder",
+                r#", "categories_": [[1], [-3, 2]], "encodings_": [[5], [6, 7]], "target_mean_": 8, "classes_": null"#,
+            ),
+            vec![8.0, 6.0],
+        ),
+        (of("OneHotEncoder", r#", "categories_": [[0.25, 2], [-3, null]]"#), vec![1.0, 0.0, 1.0, 0.0]),
+        (
+            of(
+                "OneHotEncoder",
+                r#", "categories_": [[1, 2, 3], [-3, 2]], "handle_unknown": "infrequent_if_exist",
+                   "infrequent_categories_": [[2, 3], null]"#,
+            ),
+            vec![0.0, 1.0, 1.0, 0.0],
+        ),
+        (of("TruncatedSVD", r#", "components_": [[2, 1]]"#), vec![-2.5]),
+        (of("KNNImputer", r#", "_fit_X": [[1, null], [2, null]], "n_neighbors": 1"#), vec![0.25]),
+        (
+            of(
+                "KNNImputer",
+                r#", "_fit_X": [[1, null]], "keep_empty_features": true, "weights": "distance""#,
+            ),
+            vec![0.25, 0.0],
+        ),
     ];
     for (model, expected) in cases {
         let graph = graph(&model).unwrap_or_else(|e| panic!("{model}: {e}"));
@@ -75,27 +125,51 @@ fn other_steps_are_refused_by_name() {
         (of("Ridge", r#", "coef_": [1, 2, 3], "intercept_": 0"#), Some("3 numbers for rows of 2 columns")),
         (of("Pipeline", &format!(r#", "steps": [{ridge}, {scaler}]"#)), Some("before the last step")),
         (of("RandomForestClassifier", r#", "forest": 0"#), Some("there is no forest 0")),
+        (of("OneHotEncoder", r#", "categories_": [[1], [2]], "handle_unknown": "error""#), None),
         (
-            of("OneHotEncoder", r#", "categories_": [[1], [2]], "handle_unknown": "error""#),
-            Some("stops at a category"),
+            of("OneHotEncoder", r#", "categories_": [["a", 1], [2]], "handle_unknown": "ignore""#),
+            Some("texts and numbers"),
         ),
         (
-            of("OneHotEncoder", r#", "categories_": [["a"], [2]], "handle_unknown": "ignore""#),
-            Some("no numbers"),
+            of(
+                "FeatureUnion",
+                &format!(
+                    r#", "steps": [{scaler}, {}]"#,
+                    of("OneHotEncoder", r#", "categories_": [["a"], [2]], "handle_unknown": "ignore""#)
+                ),
+            ),
+            Some("column `0` holds texts in one step and numbers in this one"),
         ),
+        (of("OneHotEncoder", r#", "categories_": [["a"]]"#), Some("other columns")),
+        (of("OneHotEncoder", r#", "categories_": [[null, null], [2]]"#), Some("two categories")),
+        (
+            of("OrdinalEncoder", r#", "categories_": [[1], [2]], "handle_unknown": "guess""#),
+            Some("\"guess\""),
+        ),
+        (
+            of("TargetEncoder", r#", "categories_": [[1], [2]], "encodings_": [[1]], "target_mean_": 1"#),
+            Some("more than two classes"),
+        ),
+        (of("KNNImputer", r#", "_fit_X": [[1, 2]], "metric": "cosine""#), Some("other metrics")),
+        (of("KNNImputer", r#", "_fit_X": [[1, 2, 3]]"#), Some("3 numbers for rows of 2 columns")),
         (of("SelectKBest", r#", "columns": [[0, 2]]"#), Some("none of 2")),
-        (of("SimpleImputer", r#", "statistics_": [1, null]"#), Some("without any value")),
+        (of("SimpleImputer", r#", "statistics_": [1]"#), Some("has 1 values, not 2")),
+        (of("Normalizer", r#", "norm": false"#), Some("norm False is not supported")),
         (
             of("LogisticRegression", r#", "coef_": [1, 2], "intercept_": 0, "classes_": [1]"#),
             Some("1 scores for 1 classes"),
         ),
         (of("RFE", r#", "columns": [[0]]"#), Some("RFE as the last step")),
         (
+            of("FeatureUnion", &format!(r#", "steps": [{scaler}], "transformer_weights": {{"a": 2}}"#)),
+            Some("weights of transformers"),
+        ),
+        (
             of(
                 "OneHotEncoder",
-                r#", "categories_": [[1], [2]], "handle_unknown": "ignore", "max_categories": 3"#,
+                r#", "categories_": [[1], [2]], "infrequent_categories_": [[1], null], "drop_idx_": [0, null]"#,
             ),
-            Some("because they are rare"),
+            Some("drop with rare categories"),
         ),
         (r#"{"estimator": "<class 'other.Scaler'>"}"#.to_owned(), Some("Scaler of other")),
     ];
