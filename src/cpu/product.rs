@@ -98,6 +98,14 @@ pub(crate) fn product<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [us
     assert!(a.len() == m * k && b.len() == k * n && out.len() == m * n, "matrices of other lengths");
     if k == 0 || n == 0 {
         out.fill(T::default());
+    } else if n < FEW_COLUMNS && m > FEW_ROWS {
+        let padded = k.next_multiple_of(LANES);
+        let mut columns = vec![0.0; padded * n];
+        for (column, into) in columns.chunks_exact_mut(padded).enumerate() {
+            let values = b[column..].iter().step_by(n);
+            into.iter_mut().zip(values).for_each(|(into, value)| *into = (*value).into());
+        }
+        widest(ManyDotProducts { a, columns: &columns, out, lengths: [k, n] });
     } else if n == 1 {
         widest(DotProducts { a, columns: b, out, lengths: [k, 1] });
     } else if n < FEW_COLUMNS {
@@ -138,12 +146,57 @@ impl<T: Number> Loops for DotProducts<'_, T> {
                 for ((sum, x), weight) in sums.iter_mut().zip(last_of_row).zip(last_of_column) {
                     *sum += (*x).into() * (*weight).into();
                 }
-                let mut half = LANES / 2;
-                while half > 0 {
-                    (0..half).for_each(|lane| sums[lane] += sums[lane + half]);
-                    half /= 2;
+                *out = T::rounded(sum_of(sums));
+            }
+        }
+    }
+}
+
+/// Returns the sum of a dot product's partial sums, half by half.
+#[inline(always)]
+fn sum_of(mut sums: [f64; LANES]) -> f64 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        (0..half).for_each(|lane| sums[lane] += sums[lane + half]);
+        half /= 2;
+    }
+    sums[0]
+}
+
+/// The same sums for many rows: `columns` are doubles already, each followed by zeros up to a multiple of [`LANES`].
+/// `fangorn bench` on LinearRegression of `benches/classical` says what that gains.
+struct ManyDotProducts<'m, T> {
+    a: &'m [T],
+    columns: &'m [f64],
+    out: &'m mut [T],
+    lengths: [usize; 2],
+}
+
+impl<T: Number> Loops for ManyDotProducts<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let [k, n] = self.lengths;
+        let padded = k.next_multiple_of(LANES);
+        for (row, out) in self.a.chunks_exact(k).zip(self.out.chunks_exact_mut(n)) {
+            let (of_row, rest) = row.as_chunks::<LANES>();
+            let mut last = [T::default(); LANES];
+            last[..rest.len()].copy_from_slice(rest);
+            for (column, out) in self.columns.chunks_exact(padded).zip(out) {
+                let mut sums = [0.0; LANES];
+                let (of_column, _) = column.as_chunks::<LANES>();
+                for (x, weight) in of_row.iter().zip(of_column) {
+                    for lane in 0..LANES {
+                        sums[lane] += x[lane].into() * weight[lane];
+                    }
                 }
-                *out = T::rounded(sums[0]);
+                if let Some(weight) = of_column.get(of_row.len()) {
+                    for lane in 0..LANES {
+                        sums[lane] += last[lane].into() * weight[lane];
+                    }
+                }
+                *out = T::rounded(sum_of(sums));
             }
         }
     }
