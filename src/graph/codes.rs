@@ -10,8 +10,12 @@ use super::{
 };
 use crate::forest::{Coding, Feature, UnseenCategory};
 
-/// The number of texts of a list that is too long.
+/// The maximum number of texts of all columns together. An `f32` represents every code.
 const MOST_TEXTS: usize = 1 << 24;
+/// The maximum number of columns of texts of a graph's inputs.
+const MOST_COLUMNS: usize = 1 << 12;
+/// The maximum number of columns that all nodes together handle.
+const MOST_HANDLED: usize = 1 << 20;
 
 impl Graph {
     /// Returns the same graph with numbers in place of its inputs of texts, or `None` if there are none, or if an
@@ -38,8 +42,9 @@ impl Graph {
             return None;
         }
         let texts = TextColumns::of(self)?;
-        // An `f32` represents every code.
-        if texts.lists.iter().any(|list| list.texts.len() >= MOST_TEXTS) {
+        // Each column of an input has its own list of categories.
+        let lengths = texts.columns.iter().flatten().map(|list| texts.list(*list).texts.len());
+        if lengths.fold(0usize, usize::saturating_add) >= MOST_TEXTS {
             return None;
         }
         let mut coded = Self { inputs: Vec::new(), nodes: Vec::new(), ..self.clone() };
@@ -162,12 +167,20 @@ impl TextColumns {
         for input in &graph.inputs {
             let width = if input.dtype == Dtype::Text { input.width().ok()? } else { 0 };
             let first = found.lists.len();
-            found.columns.push((first..first.checked_add(width)?).collect());
+            let end = first.checked_add(width).filter(|end| *end <= MOST_COLUMNS)?;
+            found.columns.push((first..end).collect());
             found.lists.resize(first + width, TextList::default());
             found.joined.extend(first..first + width);
         }
         let types = graph.types().ok()?;
+        let mut handled = 0usize;
         for node in &graph.nodes {
+            // Joins can double the columns of each node.
+            let widths = node.operands.iter().map(|operand| found.width_of(*operand));
+            handled = widths.fold(handled, usize::saturating_add);
+            if handled > MOST_HANDLED {
+                return None;
+            }
             let of_input: Vec<_> = node.operands.iter().map(|operand| found.columns_of(*operand)).collect();
             let columns = match of_input.iter().any(Option::is_some) {
                 true => found.follow(graph, node, &of_input, &types)?,
@@ -187,6 +200,15 @@ impl TextColumns {
             }
             Operand::Node(at, 0) => self.nodes.get(at as usize).cloned().flatten(),
             _ => None,
+        }
+    }
+
+    /// Returns the number of columns of a result that holds texts of inputs, or 0.
+    fn width_of(&self, operand: Operand) -> usize {
+        match operand {
+            Operand::Input(at) => self.columns[at as usize].len(),
+            Operand::Node(at, 0) => self.nodes.get(at as usize).and_then(Option::as_ref).map_or(0, Vec::len),
+            _ => 0,
         }
     }
 
@@ -259,10 +281,14 @@ impl TextColumns {
     /// Gives columns one list, and returns its index.
     fn join(&mut self, columns: &[usize]) -> Option<usize> {
         let (first, others) = columns.split_first()?;
-        let to = self.root(*first);
+        let mut to = self.root(*first);
         for other in others {
-            let from = self.root(*other);
+            let mut from = self.root(*other);
             if from != to {
+                // The shorter list moves.
+                if self.lists[from].texts.len() > self.lists[to].texts.len() {
+                    std::mem::swap(&mut from, &mut to);
+                }
                 let list = std::mem::take(&mut self.lists[from]);
                 let texts: Vec<Arc<str>> = list.texts.iter().map(|text| text.as_str().into()).collect();
                 self.lists[to].add(&texts);
@@ -271,6 +297,7 @@ impl TextColumns {
                 self.joined[from] = to;
             }
         }
+        columns.iter().for_each(|column| self.joined[*column] = to);
         Some(to)
     }
 

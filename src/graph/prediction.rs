@@ -97,20 +97,22 @@ impl Graph {
     /// Returns a tensor that has the rows as its second dimension with the rows first, and all else beside them.
     fn by_rows(&mut self, operand: Operand, found: &TensorType) -> Result<(Operand, TensorType), GraphError> {
         let name = "predictions";
-        let operand = match found.shape.as_deref() {
+        let of = |shape: Vec<Option<usize>>| TensorType { dtype: found.dtype, shape: Some(shape) };
+        Ok(match found.shape.as_deref() {
             // Labels of a discriminant analysis.
-            Some([Some(1), None]) => self.node(name, Operator::Reshape(vec![-1]), [operand]),
+            Some([Some(1), None]) => {
+                (self.node(name, Operator::Reshape(vec![-1]), [operand]), of(vec![None]))
+            }
             // Probabilities of a forest of several targets.
             Some([Some(outputs), None, Some(width)]) => {
                 let columns = outputs.saturating_mul(*width);
-                let columns =
-                    i64::try_from(columns).map_err(|_| GraphError::at(name, "it has too many columns"))?;
+                let length = i64::try_from(columns);
+                let length = length.map_err(|_| GraphError::at(name, "it has too many columns"))?;
                 let rows_first = self.node(name, Operator::Transpose(vec![1, 0, 2]), [operand]);
-                self.node(name, Operator::Reshape(vec![-1, columns]), [rows_first])
+                let flat = self.node(name, Operator::Reshape(vec![-1, length]), [rows_first]);
+                (flat, of(vec![None, Some(columns)]))
             }
-            _ => operand,
-        };
-        let types = self.types()?;
-        Ok((operand, types.of(operand).clone()))
+            _ => (operand, found.clone()),
+        })
     }
 }

@@ -147,6 +147,20 @@ output \"y\": %0
     assert!(error.to_string().contains("a missing value is none of its 2 keys"), "{error}");
 }
 
+/// Each node joins the columns of the one before it with themselves.
+#[test]
+fn columns_that_double_are_left_as_texts() {
+    let mut text = "input %in0 \"x\": text[rows, 2]\n%0 \"join\" = concat(%in0, %in0, axis=1)\n".to_owned();
+    for at in 1..50 {
+        text += &format!("%{at} \"join\" = concat(%{0}, %{0}, axis=1)\n", at - 1);
+    }
+    text +=
+        "%50 \"known\" = lookup(%49, keys=text[\"a\"], values=f32[1.0], other=f32[0.0])\noutput \"y\": %50\n";
+    assert!(Graph::parse(&text).expect("a graph").with_coded_texts().is_none());
+    let wide = text.replace("text[rows, 2]", "text[rows, 9000]");
+    assert!(Graph::parse(&wide).expect("a graph").with_coded_texts().is_none());
+}
+
 #[test]
 fn rows_have_the_columns_of_inputs() {
     let graph = Graph::parse(

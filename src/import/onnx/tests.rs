@@ -738,3 +738,18 @@ fn floats_of_16_bits_are_widened() {
         assert_eq!(found.elements().doubles().expect("numbers"), expected);
     }
 }
+
+/// A chain of imputed columns that begins with itself, and one without distances, end with an error.
+#[test]
+fn imputers_of_neighbors_that_are_not_whole_are_refused() {
+    let inputs = |rows: &'static str| ["X", rows, "X", "X", "X", "X", "X", "X", "X", "X"];
+    for rows in ["Y", "X"] {
+        let column = node("knn_imputer_column", "local_domain", &inputs(rows), &["Y"], Vec::new());
+        let bytes = graph(1, vec![column], &["Y"]);
+        let error = super::super::parse_graph(&bytes, &LoadOptions::default()).expect_err("no imputer");
+        assert!(
+            error.to_string().contains("knn_imputer_column") || error.to_string().contains("`Y`"),
+            "{error}"
+        );
+    }
+}

@@ -24,7 +24,7 @@ pub(super) struct ColumnUse {
 impl ColumnUse {
     /// Returns what a model takes each column of its rows for.
     pub(super) fn of(model: &Step, width: usize, names: &[String]) -> Result<Vec<Self>, ImportError> {
-        let mut uses = ColumnUses { all: vec![Self::default(); width] };
+        let mut uses = ColumnUses { all: vec![Self::default(); width], noted: 0 };
         let left = uses.note(model, (0..width).collect(), "model")?;
         uses.numbers(left.as_deref().unwrap_or_default(), "model");
         for (column, found) in uses.all.iter().enumerate() {
@@ -64,8 +64,13 @@ impl ColumnUse {
     }
 }
 
+/// The maximum number of columns that all steps together take.
+const MOST_NOTED: usize = 1 << 26;
+
 struct ColumnUses {
     all: Vec<ColumnUse>,
+    /// Number of columns that steps take, so far.
+    noted: usize,
 }
 
 impl ColumnUses {
@@ -93,6 +98,13 @@ impl ColumnUses {
         columns: Vec<usize>,
         location: &str,
     ) -> Result<Option<Vec<usize>>, ImportError> {
+        self.noted = self.noted.saturating_add(columns.len());
+        if self.noted > MOST_NOTED {
+            return Err(refusal(
+                location,
+                format!("steps that take more than {MOST_NOTED} columns are not supported"),
+            ));
+        }
         if PLACEHOLDERS.contains(&&step.estimator[..]) {
             return Ok(if step.estimator == "drop" { None } else { Some(columns) });
         }

@@ -1,5 +1,7 @@
 //! Imputers and encoders of a pipeline: steps that look at missing values and at categories.
 
+use std::collections::HashSet;
+
 use super::super::{ErrorKind, ImportError};
 use super::error;
 use super::pipeline::{Columns, Reader, Step, indices, list, refusal};
@@ -159,7 +161,8 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         let mut rows = self.node(location, operator, &[x.rows, donors]);
         if keeps && !gone.is_empty() {
             // scikit-learn replaces a column without any value in training by zeros.
-            let mask = (0..x.width).map(|column| gone.contains(&column)).collect();
+            let mut mask = vec![false; x.width];
+            gone.iter().for_each(|column| mask[*column] = true);
             let mask = self.weight(&[x.width], Elements::Bool(mask), location)?;
             let zeros = self.weight(&[x.width], Elements::F64(vec![0.0; x.width]), location)?;
             rows = self.node(location, Operator::Where, &[mask, zeros, rows]);
@@ -224,21 +227,21 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             };
             let column = self.select(&x, &Numbers(vec![at as f64]), location)?;
             // Rare categories share the last column.
-            let same = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
+            let rare: HashSet<u64> = rare.into_iter().map(f64::to_bits).collect();
+            let is_rare = |key: &f64| rare.contains(&key.to_bits());
             let (mut values, mut width) = (Vec::with_capacity(keys.len()), 0);
             for (index, key) in keys.iter().enumerate() {
-                let is_rare = rare.iter().any(|rare| same(*rare, *key));
-                let gone = is_rare || dropped == Some(index as i64);
+                let gone = is_rare(key) || dropped == Some(index as i64);
                 values.push(if gone { -1.0 } else { width as f64 });
                 width += usize::from(!gone);
             }
             if !rare.is_empty() {
-                let is_rare = |key: &f64| rare.iter().any(|rare| same(*rare, *key));
+                let last = width as f64;
                 values
                     .iter_mut()
                     .zip(&keys)
                     .filter(|(_, key)| is_rare(key))
-                    .for_each(|(v, _)| *v = width as f64);
+                    .for_each(|(value, _)| *value = last);
                 width += 1;
             }
             let other = match unknown {

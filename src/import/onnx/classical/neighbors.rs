@@ -28,21 +28,18 @@ pub(super) fn put_together(nodes: &mut Vec<(String, NodeProto)>, outputs: &[Stri
     if !nodes.iter().any(|(_, node)| is_column(node)) {
         return;
     }
-    let by_output: HashMap<String, usize> = nodes
-        .iter()
-        .enumerate()
-        .filter_map(|(at, (_, node))| Some((node.output.first()?.clone(), at)))
-        .collect();
-    let source = |name: &String| by_output.get(name).map(|at| &nodes[*at].1);
+    let by_output: HashMap<&str, &NodeProto> =
+        nodes.iter().filter_map(|(_, node)| Some((node.output.first()?.as_str(), node))).collect();
+    let source = |name: &String| by_output.get(name.as_str()).copied();
     // The inputs of a column: its index, the rows so far, the distances, which elements of the donors are there, which
     // are missing, the rows with a distance, which elements of the rows are missing, the rows that miss any, the donors,
     // and the number of neighbours.
+    let mut given: HashMap<&str, &String> = HashMap::new();
     let mut whole = Vec::new();
     for (at, (_, node)) in nodes.iter().enumerate().filter(|(_, (_, node))| is_column(node)) {
-        let mut rows = &node.input[1];
-        while let Some(before) = source(rows).filter(|before| is_column(before)) {
-            rows = &before.input[1];
-        }
+        // The rows before the first column of the chain.
+        let rows = given.get(node.input[1].as_str()).copied().unwrap_or(&node.input[1]);
+        given.extend(node.output.first().map(|name| (name.as_str(), rows)));
         let distances = source(&node.input[2]).filter(|of| of.domain == DOMAIN && of.op_type == DISTANCES);
         let chosen = distances.and_then(|of| source(of.input.first()?)).filter(|of| of.op_type == "Gather");
         // The distances are those of the rows that miss an element.
