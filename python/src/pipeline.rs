@@ -46,7 +46,7 @@ impl Pipeline {
             )));
         }
         let columns = graph.rows().map_err(crate_error)?;
-        let library = if graph.linear_leaves().is_some() { "lightgbm" } else { "onnx" };
+        let library = if columns.producer.library == "lightgbm" { "lightgbm" } else { "onnx" };
         Ok(Self { graph, columns, threads, library, predictors: Default::default() })
     }
 

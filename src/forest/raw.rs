@@ -114,9 +114,7 @@ impl Feature {
         };
         Some(Codes { by, count: self.categories.len() })
     }
-}
 
-impl Feature {
     /// Returns the name of the category that a row's number stands for, or `None` if it stands for none with a name.
     ///
     /// ```

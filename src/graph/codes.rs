@@ -55,7 +55,6 @@ impl Graph {
             });
         }
         // A missing value is an empty text, which may be one that an operator knows.
-        let mut moved: Vec<Operand> = Vec::with_capacity(self.nodes.len());
         let mut starts: Vec<Operand> = (0..self.inputs.len() as u32).map(Operand::Input).collect();
         for (at, input) in self.inputs.iter().enumerate().filter(|(_, input)| input.dtype == Dtype::Text) {
             let empty = texts.columns[at].iter().map(|list| texts.list(*list).code("").unwrap_or(f32::NAN));
@@ -68,25 +67,25 @@ impl Graph {
                     coded.node(&input.name, Operator::Where, [missing, empty, Operand::Input(at as u32)]);
             }
         }
-        for (at, node) in self.nodes.iter().enumerate() {
-            let list =
-                node.operands.iter().find_map(|operand| texts.list_of(*operand)).map(|list| texts.list(list));
+        // Nodes that fill missing values come before all nodes of the file.
+        let before = coded.nodes.len() as u32;
+        let moved = |operand: Operand| match operand {
+            Operand::Input(at) => starts[at as usize],
+            Operand::Node(at, result) => Operand::Node(before + at, result),
+            weight => weight,
+        };
+        for node in &self.nodes {
+            let columns = node.operands.iter().find_map(|operand| texts.columns_of(*operand));
+            let list = columns.and_then(|columns| columns.first()).map(|list| texts.list(*list));
             let mut operands = Vec::with_capacity(node.operands.len());
             for operand in &node.operands {
-                operands.push(match (*operand, list) {
-                    (Operand::Input(at), _) => starts[at as usize],
-                    (Operand::Node(at, result), _) => match moved[at as usize] {
-                        Operand::Node(at, _) => Operand::Node(at, result),
-                        other => other,
-                    },
-                    (weight, Some(list)) => match self.weight_of(weight)?.elements() {
-                        Elements::Text(known) => {
-                            let codes = known.iter().map(|text| list.code(text)).collect::<Option<_>>()?;
-                            coded.weight(Tensor::new(self.weight_of(weight)?.shape(), Elements::F32(codes))?)
-                        }
-                        _ => weight,
-                    },
-                    (weight, None) => weight,
+                let weight = self.weight_of(*operand);
+                operands.push(match (weight.map(|weight| (weight.shape(), weight.elements())), list) {
+                    (Some((shape, Elements::Text(known))), Some(list)) => {
+                        let codes = known.iter().map(|text| list.code(text)).collect::<Option<_>>()?;
+                        coded.weight(Tensor::new(shape, Elements::F32(codes))?)
+                    }
+                    _ => moved(*operand),
                 });
             }
             let operator = match (&node.operator, list) {
@@ -101,18 +100,9 @@ impl Graph {
                 (Operator::Cast(Dtype::Text), Some(_)) => Operator::Cast(Dtype::F32),
                 (other, _) => other.clone(),
             };
-            debug_assert_eq!(moved.len(), at);
-            moved.push(coded.node(&node.name, operator, operands));
+            coded.node(&node.name, operator, operands);
         }
-        for output in &mut coded.outputs {
-            output.operand = match output.operand {
-                Operand::Node(at, result) => match moved[at as usize] {
-                    Operand::Node(at, _) => Operand::Node(at, result),
-                    other => other,
-                },
-                other => other,
-            };
-        }
+        coded.outputs.iter_mut().for_each(|output| output.operand = moved(output.operand));
         coded.verify().ok()?;
         Some(coded)
     }
@@ -176,12 +166,14 @@ impl TextColumns {
         let mut handled = 0usize;
         for node in &graph.nodes {
             // Joins can double the columns of each node.
-            let widths = node.operands.iter().map(|operand| found.width_of(*operand));
+            let widths =
+                node.operands.iter().filter_map(|operand| found.columns_of(*operand)).map(<[_]>::len);
             handled = widths.fold(handled, usize::saturating_add);
             if handled > MOST_HANDLED {
                 return None;
             }
-            let of_input: Vec<_> = node.operands.iter().map(|operand| found.columns_of(*operand)).collect();
+            let columns = |operand: &Operand| found.columns_of(*operand).map(<[_]>::to_vec);
+            let of_input: Vec<_> = node.operands.iter().map(columns).collect();
             let columns = match of_input.iter().any(Option::is_some) {
                 true => found.follow(graph, node, &of_input, &types)?,
                 false => None,
@@ -193,22 +185,11 @@ impl TextColumns {
     }
 
     /// Returns the lists of the columns of a result that holds texts of inputs.
-    fn columns_of(&self, operand: Operand) -> Option<Vec<usize>> {
+    fn columns_of(&self, operand: Operand) -> Option<&[usize]> {
         match operand {
-            Operand::Input(at) => {
-                Some(self.columns[at as usize].clone()).filter(|columns| !columns.is_empty())
-            }
-            Operand::Node(at, 0) => self.nodes.get(at as usize).cloned().flatten(),
+            Operand::Input(at) => Some(&self.columns[at as usize][..]).filter(|columns| !columns.is_empty()),
+            Operand::Node(at, 0) => self.nodes.get(at as usize)?.as_deref(),
             _ => None,
-        }
-    }
-
-    /// Returns the number of columns of a result that holds texts of inputs, or 0.
-    fn width_of(&self, operand: Operand) -> usize {
-        match operand {
-            Operand::Input(at) => self.columns[at as usize].len(),
-            Operand::Node(at, 0) => self.nodes.get(at as usize).and_then(Option::as_ref).map_or(0, Vec::len),
-            _ => 0,
         }
     }
 
@@ -310,11 +291,6 @@ impl TextColumns {
 
     fn list(&self, list: usize) -> &TextList {
         &self.lists[self.root(list)]
-    }
-
-    /// Returns the list of a result that holds texts of inputs.
-    fn list_of(&self, operand: Operand) -> Option<usize> {
-        self.columns_of(operand)?.first().copied()
     }
 
     /// Returns an input of numbers in place of one of texts.

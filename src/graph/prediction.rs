@@ -25,9 +25,9 @@ impl Graph {
     /// Returns the graph with only one output, `rows x columns` or `rows`: the prediction of this kind. What only other
     /// outputs need is then not computed.
     ///
-    /// A classifier's labels are its first output of integers or texts. Its values are all the outputs of floats after
-    /// that, side by side: a probability for each class, each with an output of its own or not. The values of another
-    /// model are its first output of floats, or its only output.
+    /// A classifier's labels are its output of integers or texts that is named `label`, or else its first output if that
+    /// has no floats. Its values are all the outputs of floats after that, side by side: some files have an output for
+    /// each class or for each target. The values of another model are its first output of floats, or its only output.
     ///
     /// # Errors
     /// The graph does not verify, or has no such output.
@@ -45,7 +45,7 @@ impl Graph {
                 let floats =
                     |at: usize| matches!(types.of(self.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
                 let all = 0..self.outputs.len();
-                // Labels are named so by every exporter. An embedding may come before them, and leaf ids after values.
+                // skl2onnx and onnxmltools name labels so. An embedding may come before them, and leaf ids after values.
                 let is_label = |at: &usize| self.outputs[*at].name.ends_with("label");
                 let first = all.clone().next().filter(|at| !floats(*at));
                 let label = all.clone().filter(|at| !floats(*at)).find(is_label).or(first);
@@ -68,7 +68,7 @@ impl Graph {
         let mut graph = self.clone();
         let mut columns = Vec::with_capacity(operands.len());
         for operand in operands {
-            columns.push(graph.by_rows(operand, types.of(operand))?);
+            columns.push(graph.rows_first(operand, types.of(operand))?);
         }
         let operand = match columns[..] {
             [] => return refused("the graph gives classes and no values"),
@@ -95,7 +95,11 @@ impl Graph {
     }
 
     /// Returns a tensor that has the rows as its second dimension with the rows first, and all else beside them.
-    fn by_rows(&mut self, operand: Operand, found: &TensorType) -> Result<(Operand, TensorType), GraphError> {
+    fn rows_first(
+        &mut self,
+        operand: Operand,
+        found: &TensorType,
+    ) -> Result<(Operand, TensorType), GraphError> {
         let name = "predictions";
         let of = |shape: Vec<Option<usize>>| TensorType { dtype: found.dtype, shape: Some(shape) };
         Ok(match found.shape.as_deref() {

@@ -295,6 +295,27 @@ output \"y\": %0
     }
 }
 
+/// Rows at no distance count alone, as scikit-learn weighs them.
+#[test]
+fn rows_at_no_distance_count_alone() {
+    let fill = |by_distance: bool| {
+        let text = format!(
+            "input %in0 \"x\": f32[rows, 2]
+weight %w0: f32[3, 2] = [1.0, 10.0, 1.0, 20.0, 3.0, 90.0]
+%0 \"fill\" = imputeNeighbors(%in0, %w0, neighbors=3, byDistance={by_distance})
+output \"y\": %0
+"
+        );
+        let rows = Tensor::parse("f32[2, 2] = [1.0, NaN, 2.0, NaN]").expect("rows");
+        Graph::parse(&text).expect("a graph").run(&[rows]).expect("rows")[0]
+            .elements()
+            .doubles()
+            .expect("numbers")
+    };
+    assert_eq!(fill(true), [1.0, 15.0, 2.0, 40.0]);
+    assert_eq!(fill(false), [1.0, 40.0, 2.0, 40.0]);
+}
+
 fn nearest_mean(row: &[f64], known: &[f64], column: usize, (neighbors, by_distance): (usize, bool)) -> f64 {
     let mut near: Vec<(f64, f64)> = Vec::new();
     let mut all = Vec::new();

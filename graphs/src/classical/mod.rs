@@ -117,7 +117,9 @@ impl GraphModule {
             }
         }
         let mut indices = Vec::with_capacity(graph.nodes.len());
-        let known = compiled_forests(&graph);
+        // The forests of linear leaves run on the host.
+        let mut known = graph.forests();
+        known.retain(|forest| graph.nodes.iter().any(|node| is_of(node, forest)));
         for node in &graph.nodes {
             indices.push(match &node.operator {
                 Operator::Forest(forest) | Operator::LeafSlots(forest) => {
@@ -321,15 +323,7 @@ fn host_nodes(graph: &Graph) -> Result<Vec<Option<Vec<Dtype>>>> {
     Ok(graph.nodes.iter().enumerate().map(on_host).collect())
 }
 
-/// Returns the forests that devices evaluate, each once.
-fn compiled_forests(graph: &Graph) -> Vec<Arc<Forest>> {
-    let mut found: Vec<Arc<Forest>> = Vec::new();
-    for node in &graph.nodes {
-        if let Operator::Forest(forest) | Operator::LeafSlots(forest) = &node.operator
-            && !found.iter().any(|known| Arc::ptr_eq(known, forest))
-        {
-            found.push(Arc::clone(forest));
-        }
-    }
-    found
+/// Tells whether a node evaluates a forest on the device.
+fn is_of(node: &Node, forest: &Arc<Forest>) -> bool {
+    matches!(&node.operator, Operator::Forest(own) | Operator::LeafSlots(own) if Arc::ptr_eq(own, forest))
 }

@@ -154,21 +154,21 @@ fn count<T: Element>(
 /// Returns the values of a bin in words.
 pub fn bin_text(forest: &Forest, feature: u32, bin: Bin) -> String {
     let column = &forest.features[feature as usize];
-    if let (Coding::Hashes { .. }, Some(codes)) = (&column.coding, column.codes()) {
+    match bin {
         // A category that no split asks for has no number.
-        let inside = |code: &f64| match bin {
-            Bin::Numbers { from, below } => {
-                from.is_none_or(|from| *code >= from) && below.is_none_or(|below| *code < below)
+        Bin::Missing if matches!(column.coding, Coding::Hashes { .. }) => return "other categories".into(),
+        Bin::Numbers { from, below } if matches!(column.coding, Coding::Hashes { .. }) => {
+            let inside =
+                |code: f64| from.is_none_or(|from| code >= from) && below.is_none_or(|below| code < below);
+            let codes = column.codes();
+            let code = |name: &String| codes.as_ref().and_then(|codes| codes.of(name));
+            let names = column.categories.iter().filter(|name| code(name).is_some_and(inside));
+            let names: Vec<&str> = names.map(String::as_str).collect();
+            if !names.is_empty() {
+                return names.join(", ");
             }
-            _ => code.is_nan() && bin == Bin::Missing,
-        };
-        let names = column.categories.iter().filter(|name| codes.of(name).as_ref().is_some_and(inside));
-        let names: Vec<&str> = names.map(String::as_str).collect();
-        match (names.is_empty(), bin) {
-            (_, Bin::Missing) => return "other categories".into(),
-            (false, _) => return names.join(", "),
-            (true, _) => {}
         }
+        _ => {}
     }
     match bin {
         Bin::Numbers { from: None, below: None } => "all values".into(),

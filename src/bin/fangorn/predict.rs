@@ -477,12 +477,12 @@ fn run_graph(
     if let Some((_, what)) = of_forest.iter().find(|(given, _)| *given) {
         return Err(Error::file(&args.model, *what));
     }
-    predict_graph::with_one_output(&args.model, &graph, args.output)?;
-    sink.check(false)?;
     // Texts that operators only look up become numbers when the table is read.
     let graph = graph.with_coded_texts().unwrap_or(graph);
+    let graph = predict_graph::with_one_output(&args.model, &graph, args.output)?;
+    sink.check(false)?;
     let inputs = GraphInputs::new(&args.model, &graph)?;
-    let scorer = GraphScorer::new(&args.model, &graph, args.output)?;
+    let scorer = GraphScorer::new(&args.model, &graph)?;
     let names = |columns| ColumnNames::Numbered(args.output.name(), columns);
     let why_whole = match inputs.are_texts() {
         true => Some("the file is a graph that takes free texts, so all rows are read at once"),

@@ -143,14 +143,12 @@ pub struct GraphScorer<'p> {
 }
 
 impl<'p> GraphScorer<'p> {
-    /// Compiles a graph for one of its outputs. It runs on one thread, because each part of the rows has its own
-    /// thread.
+    /// Compiles a graph with one output. It runs on one thread, because each part of the rows has its own thread.
     ///
     /// # Errors
-    /// The graph has no such output, or a forest can't be compiled.
-    pub fn new(path: &'p Path, graph: &Graph, output: Output) -> Result<Self> {
-        let graph = with_one_output(path, graph, output)?;
-        Ok(Self { path, predictor: compiled_graph(&graph, 1, &Passes::default()).map_err(library_error)? })
+    /// A forest can't be compiled.
+    pub fn new(path: &'p Path, graph: &Graph) -> Result<Self> {
+        Ok(Self { path, predictor: compiled_graph(graph, 1, &Passes::default()).map_err(library_error)? })
     }
 
     /// Tells whether rows may be predicted part by part.

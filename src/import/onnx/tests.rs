@@ -753,3 +753,45 @@ fn imputers_of_neighbors_that_are_not_whole_are_refused() {
         );
     }
 }
+
+/// ONNX's own operators whose shapes are searched for: every dimension reversed, parts of an axis, and copies of a list.
+#[test]
+fn shapes_that_the_file_leaves_out_are_found() {
+    let run = |nodes: Vec<NodeProto>, outputs: &[&str]| {
+        let graph = super::super::parse_graph(&graph(1, nodes, outputs), &LoadOptions::default())?;
+        let rows = crate::graph::Tensor::parse("f32[2, 3] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]").expect("rows");
+        Ok::<_, crate::import::ImportError>(graph.run(&[rows]).expect("values"))
+    };
+    let own = |op, from: &[&str], to: &[&str], attributes| node(op, "", from, to, attributes);
+    let turned = vec![
+        own("Unsqueeze", &["X"], &["D"], vec![ints("axes", &[0])]),
+        own("Transpose", &["D"], &["Y"], vec![]),
+    ];
+    let found = run(turned, &["Y"]).expect("a graph").remove(0);
+    assert_eq!((found.shape(), numbers(&found)), (&[3, 2, 1][..], vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
+    let parts = |attributes| vec![own("Split", &["X"], &["A", "B"], attributes)];
+    let found = run(parts(vec![int("axis", -1), ints("split", &[1, 2])]), &["A", "B"]).expect("a graph");
+    assert_eq!([numbers(&found[0]), numbers(&found[1])], [vec![1.0, 4.0], vec![2.0, 3.0, 5.0, 6.0]]);
+    let error = run(parts(vec![int("axis", 1)]), &["A", "B"]).expect_err("a length that is not known");
+    assert!(error.to_string().contains("axis whose length is not known"), "{error}");
+    // Two columns, which divide into parts of one.
+    let narrow =
+        own("Slice", &["X"], &["N"], vec![ints("starts", &[0]), ints("ends", &[2]), ints("axes", &[1])]);
+    let wide = own("Reshape", &["N", "L"], &["W"], vec![]);
+    let lengths = own("Constant", &[], &["L"], vec![ints("value_ints", &[-1, 2])]);
+    let halves = vec![narrow, lengths, wide, own("Split", &["W"], &["A", "B"], vec![int("axis", 1)])];
+    let found = run(halves, &["A", "B"]).expect("a graph");
+    assert_eq!([numbers(&found[0]), numbers(&found[1])], [vec![1.0, 4.0], vec![2.0, 5.0]]);
+    let sums = own("ReduceSum", &["X"], &["S"], vec![ints("axes", &[1]), int("keepdims", 0)]);
+    let copies = vec![sums, own("Shape", &["S"], &["R"], vec![]), own("Tile", &["S", "R"], &["Y"], vec![])];
+    assert_eq!(numbers(&run(copies, &["Y"]).expect("a graph")[0]), [6.0, 15.0, 6.0, 15.0]);
+    let matrix = vec![own("Shape", &["X"], &["R"], vec![]), own("Tile", &["X", "R"], &["Y"], vec![])];
+    let error = run(matrix, &["Y"]).expect_err("a matrix");
+    assert!(error.to_string().contains("more than one dimension"), "{error}");
+    for (op, expected) in [("Sin", 0.841471), ("Cos", 0.540302)] {
+        assert_eq!(
+            numbers(&run(vec![own(op, &["X"], &["Y"], vec![])], &["Y"]).expect("a graph")[0])[0],
+            expected
+        );
+    }
+}

@@ -73,7 +73,7 @@ pub(super) struct Step {
     min: Option<Numbers>,
     #[serde(rename = "statistics_")]
     pub(super) statistics: Option<Vec<PlainValue>>,
-    /// The rows of a neighbours' imputer, one after the other.
+    /// The rows of a neighbors' imputer, one after the other.
     #[serde(rename = "_fit_X")]
     pub(super) donors: Option<Numbers>,
     pub(super) n_neighbors: Option<u64>,

@@ -16,7 +16,7 @@ const COLUMN: &str = "knn_imputer_column";
 const DISTANCES: &str = "dist_nan_euclidean";
 
 /// Tells whether a node stands for the whole imputer: its inputs are the rows, whether each element of the donors is
-/// missing, the donors, and the number of neighbours.
+/// missing, the donors, and the number of neighbors.
 pub(super) fn is_imputer(node: &NodeProto) -> bool {
     node.domain == DOMAIN && node.op_type == COLUMN && node.input.len() == 4
 }
@@ -33,7 +33,7 @@ pub(super) fn put_together(nodes: &mut Vec<(String, NodeProto)>, outputs: &[Stri
     let source = |name: &String| by_output.get(name.as_str()).copied();
     // The inputs of a column: its index, the rows so far, the distances, which elements of the donors are there, which
     // are missing, the rows with a distance, which elements of the rows are missing, the rows that miss any, the donors,
-    // and the number of neighbours.
+    // and the number of neighbors.
     let mut given: HashMap<&str, &String> = HashMap::new();
     let mut whole = Vec::new();
     for (at, (_, node)) in nodes.iter().enumerate().filter(|(_, (_, node))| is_column(node)) {
