@@ -8,6 +8,9 @@ figures are medians over all rounds, of the processor time of the thread that co
 have no other thread). Making the peers' own row structures and explainers is not timed. Values are compared first:
 they agree where the largest difference is at most 1e-5 of the largest contribution, and 1e-4 of interactions.
 
+With --backend a GPU computes, and the figures are wall times of a call. Fangorn's rows and contributions stay on the
+device; XGBoost's rows do, and its contributions come back to the host, as it has no other call.
+
 With --output interactions a model takes as many rows as keep the result under 256 MB. With --background N
 contributions are against the first N of the rows (interventional); the peer is then shap's TreeExplainer.
 
@@ -20,6 +23,7 @@ Example:
   python3 benches/contributions/run.py shared/zoo --python xgboost-new=venv/bin/python --json contributions.json
   python3 benches/contributions/run.py shared/zoo --output interactions --peers xgboost
   python3 benches/contributions/run.py shared/zoo --background 100 --rows 256
+  python3 benches/contributions/run.py shared/zoo --backend cuda --peers xgboost --rows 32768
 """
 
 import argparse
@@ -39,6 +43,10 @@ MODELS = (
 ).split()
 PEERS = ["xgboost", "xgboost-new", "lightgbm", "woodelf", "fasttreeshap", "shap"]
 TOLERANCE = {"contributions": 1e-5, "interactions": 1e-4}
+# What computes: cpu, or the backend of a GPU.
+BACKEND = "cpu"
+# The peers that compute on a GPU.
+ON_GPU = ("xgboost", "xgboost-new")
 # The largest result of a call, in bytes.
 MOST_BYTES = 256e6
 
@@ -74,6 +82,8 @@ def xgboost_call(file, rows, output, background):
 
     booster = xgboost.Booster({"nthread": 1}, model_file=str(file))
     booster.set_param({"nthread": 1})
+    if BACKEND != "cpu":
+        booster.set_param({"device": "cuda"})
     matrix = xgboost.DMatrix(rows, nthread=1)
     # Otherwise names in the file are asked of the rows.
     booster.feature_names = None
@@ -157,10 +167,13 @@ def flattened(values, columns):
     return values[:, :, :columns].astype(np.float64)
 
 
-def peer(name, file, rows, expected, seconds, output, background):
+def peer(name, file, rows, expected, seconds, output, background, backend):
     """A peer's process: answers a line with the version and the difference, then a line of times for each line read."""
-    global ROWS
+    global ROWS, BACKEND
     import numpy as np
+
+    BACKEND = backend
+    clock = time.process_time if backend == "cpu" else time.perf_counter
 
     rows, expected = np.load(rows), np.load(expected, mmap_mode="r")
     ROWS = len(rows)
@@ -175,9 +188,9 @@ def peer(name, file, rows, expected, seconds, output, background):
     for _ in sys.stdin:
         times, begin = [], time.perf_counter()
         while not times or time.perf_counter() - begin < seconds:
-            start = time.process_time()
+            start = clock()
             call()
-            times.append((time.process_time() - start) * 1e6 / len(rows))
+            times.append((clock() - start) * 1e6 / len(rows))
         print(json.dumps(times), flush=True)
 
 
@@ -185,7 +198,7 @@ class Peer:
     def __init__(self, name, args, file, rows, expected):
         python = args.python.get(name, sys.executable)
         line = [python, "-W", "ignore", __file__, "--peer", name, file, rows, expected, str(args.seconds), args.output,
-                args.background_file or ""]
+                args.background_file or "", args.backend]
         single = dict(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
         self.process = subprocess.Popen(
             [str(word) for word in line], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -221,7 +234,7 @@ def against(args):
 
 def fangorn_turn(args, file, rows, count):
     line = [args.fangorn, "bench", file, "--rows", rows, "--batch", str(count), "--output", args.output,
-            "--seconds", str(args.seconds), "--json", *against(args)]
+            "--seconds", str(args.seconds), "--json", "--backend", args.backend, *against(args)]
     done = subprocess.run([str(word) for word in line], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["results"][0]
 
@@ -242,7 +255,8 @@ def time_model(args, name, scratch):
 
     def predict():
         np.save(rows, made)
-        line = [args.fangorn, "predict", file, "--rows", rows, "--output", args.output, "-o", expected, *against(args)]
+        line = [args.fangorn, "predict", file, "--rows", rows, "--output", args.output, "-o", expected,
+                "--backend", args.backend, *against(args)]
         subprocess.run([str(word) for word in line], check=True, capture_output=True)
         return np.load(expected, mmap_mode="r").nbytes / len(made)
 
@@ -255,6 +269,8 @@ def time_model(args, name, scratch):
         asked = "background" if args.background else args.output
         if file.suffix not in CALLS[peer][1] or asked not in CALLS[peer][2]:
             continue
+        if args.backend != "cpu" and peer not in ON_GPU:
+            continue
         if peer == "xgboost-new" and peer not in args.python:
             continue
         try:
@@ -264,7 +280,7 @@ def time_model(args, name, scratch):
     ours, plan = [], ""
     for _ in range(args.rounds):
         result = fangorn_turn(args, file, rows, len(made))
-        ours.append(result["cpu_us_per_row_median"])
+        ours.append(result["cpu_us_per_row_median" if args.backend == "cpu" else "wall_us_per_row_median"])
         plan = result["schedule"]
         for peer in peers.values():
             peer.turn()
@@ -309,8 +325,8 @@ def table(results, peers):
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
-        name, file, rows, expected, seconds, output, background = sys.argv[2:]
-        return peer(name, file, rows, expected, float(seconds), output, background)
+        name, file, rows, expected, seconds, output, background, backend = sys.argv[2:]
+        return peer(name, file, rows, expected, float(seconds), output, background, backend)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("models", type=pathlib.Path, metavar="MODELS", help="the folder of the models' folders")
@@ -319,6 +335,7 @@ def main():
     add("--python", action="append", default=[], metavar="PEER=FILE", help="the Python of a peer")
     add("--fangorn", type=pathlib.Path, default=ROOT / "target/release/fangorn", metavar="FILE",
         help="the program (default: target/release/fangorn)")
+    add("--backend", default="cpu", metavar="B", help="cpu, or a GPU's backend that is built in (default: %(default)s)")
     add("--rows", type=int, default=4096, help="rows of a call (default: %(default)s)")
     add("--output", choices=sorted(TOLERANCE), default="contributions", help="what is computed (default: %(default)s)")
     add("--background", type=int, default=0, metavar="N", help="contributions against the first N rows")
@@ -328,6 +345,8 @@ def main():
     args = parser.parse_args()
     if args.background and args.output != "contributions":
         parser.error("--background is for --output contributions")
+    if args.backend != "cpu" and (args.background or args.output != "contributions"):
+        parser.error("--backend is for contributions without a background")
     args.only = args.only.split(",") if args.only else MODELS
     args.peers = args.peers.split(",")
     if unknown := [name for name in args.peers if name not in CALLS]:

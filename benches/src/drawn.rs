@@ -114,21 +114,27 @@ fn draw(shape: Shape, columns: u32, random: &mut Random) -> DrawnTree {
     }
 }
 
-/// Draws a forest of `trees` trees.
+/// Draws a forest of `trees` trees with one output.
 pub fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
+    forest_of(trees, columns, 1, shape)
+}
+
+/// Draws a forest of `trees` trees. Each adds to one output, and the outputs take turns.
+pub fn forest_of(trees: usize, columns: u32, outputs: u32, shape: Shape) -> Result<Forest> {
     let mut random = Random(7);
-    let mut builder = Forest::builder(columns as usize, 1);
+    let mut builder = Forest::builder(columns as usize, outputs);
     // The sets of categories that splits ask for. Columns share them.
     let count = if let Shape::Random { sets, .. } = shape { sets } else { 0 };
     let sets: Vec<u32> = (0..count).map(|k| builder.set([k, k + 3], CategoryRule::NotNegative)).collect();
-    for _ in 0..trees {
+    for tree in 0..trees {
+        let output = tree as u32 % outputs;
         let shape = match shape {
             Shape::Grown(leaves) => Shape::Grown(1 + random.below(2 * leaves - 1)),
             even => even,
         };
         let drawn = draw(shape, columns, &mut random);
         // Nodes are added level by level: a node's children come after all nodes that were met before.
-        let mut tree = builder.tree(0);
+        let mut tree = builder.tree(output);
         let (mut open, mut done) = (vec![&drawn], 0);
         while let Some(node) = open.get(done).copied() {
             done += 1;

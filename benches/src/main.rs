@@ -11,6 +11,7 @@
 //! cargo run --release -p fangorn-benches -- matrices
 //! cargo run --release -p fangorn-benches -- sparse-rows MODEL
 //! cargo run --release -p fangorn-benches -- synthetic RECORDS.jsonl [--quick]
+//! cargo run --release -p fangorn-benches --features vulkan -- gpu-synthetic --backend vulkan RECORDS.jsonl
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches --features operator -- operator MODEL ROWS.npy [BATCH,BATCH,…]
@@ -34,6 +35,8 @@
 //!   `benches/experiments/fit_estimates.py` fits the costs of estimates.
 //! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
 //!   libraries.
+//! - `gpu-synthetic` times cubes of many shapes on random models (`gpu-synthetic --help`), from which
+//!   `benches/experiments/fit_devices.py` fits the costs of estimates for devices.
 //! - `gpu` times a device (`gpu --help`). `benches/gpu` compares it with other libraries.
 //! - `backend` times the default schedule on one backend, transfers apart (`backend --help`).
 //!   `benches/backends` compares all backends.
@@ -109,6 +112,11 @@ fn main() -> ExitCode {
         return gpu(rest);
     }
     if let [first, rest @ ..] = &arguments[..]
+        && first == "gpu-synthetic"
+    {
+        return gpu_synthetic(rest);
+    }
+    if let [first, rest @ ..] = &arguments[..]
         && first == "cpu"
     {
         return cpu::run(rest);
@@ -152,7 +160,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | matrices | sparse-rows MODEL | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | matrices | sparse-rows MODEL | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
         );
         return ExitCode::from(2);
     };
@@ -163,6 +171,16 @@ fn main() -> ExitCode {
 #[cfg(feature = "gpu")]
 fn gpu(arguments: &[String]) -> ExitCode {
     gpu::run(arguments)
+}
+
+#[cfg(feature = "gpu")]
+fn gpu_synthetic(arguments: &[String]) -> ExitCode {
+    gpu::synthetic::run(arguments)
+}
+
+#[cfg(not(feature = "gpu"))]
+fn gpu_synthetic(arguments: &[String]) -> ExitCode {
+    gpu(arguments)
 }
 
 #[cfg(not(feature = "gpu"))]

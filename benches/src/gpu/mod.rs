@@ -11,6 +11,7 @@
 //! ```
 
 mod session;
+pub mod synthetic;
 
 use std::{
     io::{BufRead, Write},

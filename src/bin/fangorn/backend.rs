@@ -109,6 +109,11 @@ impl Backend {
         !matches!(self, Self::Reference | Self::Cpu | Self::Flex | Self::Ndarray)
     }
 
+    /// Tells whether burn runs the backend.
+    pub fn is_of_burn(self) -> bool {
+        !matches!(self, Self::Reference | Self::Cpu)
+    }
+
     /// Tells whether the backend reads `f64` rows without narrowing them. The other backends read `f32` rows.
     pub fn reads_doubles(self) -> bool {
         matches!(self, Self::Reference | Self::Cpu)
@@ -166,6 +171,15 @@ enum Runs {
     Cpu(Box<Predictor>),
     #[cfg(feature = "burn")]
     Burn(on_burn::Op),
+}
+
+/// The output of a forest that [`CompiledForest::rerun`] computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimedOutput {
+    /// Margins.
+    Margins,
+    /// Path-dependent contributions.
+    Contributions,
 }
 
 /// Runs the same rows once more.
@@ -270,15 +284,20 @@ impl<'f> CompiledForest<'f> {
         }
     }
 
-    /// Returns a closure that computes the margins of the same rows at each call, for timing. The margins
+    /// Returns a closure that computes the results of the pool's next batch at each call, for timing. The results
     /// stay on the device: nothing is read back, but each call waits until the device is done.
     ///
     /// # Errors
-    /// The backend refuses the rows or the forest.
-    pub fn rerun<'a>(&'a self, pool: &'a RowPool) -> Result<Rerun<'a>> {
+    /// The backend refuses the rows or the forest, or its contributions are not timed here.
+    pub fn rerun<'a>(&'a self, pool: &'a RowPool, of: TimedOutput) -> Result<Rerun<'a>> {
         let mut batches = (0..pool.batches()).cycle().map(|n| pool.batch(n));
         let mut next = move || batches.next().unwrap_or_default();
         match &self.runs {
+            Runs::Reference | Runs::Cpu(_) if of == TimedOutput::Contributions => {
+                let what =
+                    "contributions are timed on the CPU and on burn's backends; give another --backend";
+                Err(Error::Request(what.into()))
+            }
             Runs::Reference => Ok(Box::new(move || {
                 for row in next().chunks_exact(pool.columns()) {
                     std::hint::black_box(reference::margins(self.forest, row));
@@ -294,7 +313,7 @@ impl<'f> CompiledForest<'f> {
                 }))
             }
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.rerun(pool, &self.choice),
+            Runs::Burn(op) => op.rerun(pool, of, &self.choice),
         }
     }
 }
@@ -329,7 +348,7 @@ mod on_burn {
     use burn::tensor::{Device, Tensor, TensorData};
     use fangorn::{Forest, auto::RowPool, op::ForestOp, sum::Contract};
 
-    use super::{Backend, Rerun};
+    use super::{Backend, Rerun, TimedOutput};
     use crate::{
         error::{Error, Result, catch_panic},
         rows::Matrix,
@@ -484,7 +503,22 @@ mod on_burn {
             })
         }
 
-        pub fn rerun<'a>(&'a self, pool: &RowPool, choice: &'a Choice) -> Result<Rerun<'a>> {
+        /// Runs `run` over all tensors and waits until the device is done. It keeps the results until then, so that
+        /// the device does not skip a run as unused.
+        fn all<const D: usize>(
+            &self,
+            tensors: &[Tensor<2>],
+            run: impl Fn(Tensor<2>) -> fangorn::Result<Tensor<D>>,
+            choice: &Choice,
+        ) -> Result<()> {
+            let run = |x: &Tensor<2>| run(x.clone()).map_err(|e| choice.blame(e));
+            let results = tensors.iter().map(run).collect::<Result<Vec<_>>>()?;
+            self.sync()?;
+            drop(results);
+            Ok(())
+        }
+
+        pub fn rerun<'a>(&'a self, pool: &RowPool, of: TimedOutput, choice: &'a Choice) -> Result<Rerun<'a>> {
             let batches =
                 (0..pool.batches()).map(|n| self.tensors(pool.batch(n), [pool.rows(), pool.columns()]));
             let batches: Vec<_> = guard(self.backend, || Ok(batches.collect()))?;
@@ -492,13 +526,9 @@ mod on_burn {
             Ok(Box::new(move || {
                 let tensors = &batches[next];
                 next = (next + 1) % batches.len();
-                guard(self.backend, || {
-                    let run = |x: &Tensor<2>| self.op.margins(x.clone()).map_err(|e| choice.blame(e));
-                    // Keep the results until the device is done, so that it does not skip a run as unused.
-                    let margins = tensors.iter().map(run).collect::<Result<Vec<_>>>()?;
-                    self.sync()?;
-                    drop(margins);
-                    Ok(())
+                guard(self.backend, || match of {
+                    TimedOutput::Margins => self.all(tensors, |x| self.op.margins(x), choice),
+                    TimedOutput::Contributions => self.all(tensors, |x| self.op.contributions(x), choice),
                 })
             }))
         }

@@ -9,14 +9,14 @@ use std::{
 
 use clap::{Args, value_parser};
 use cpu_time::{ProcessTime, ThreadTime};
-use fangorn::{Forest, auto::RowPool, contributions::Explainer, cpu, graph::Passes};
+use fangorn::{Forest, auto::RowPool, contributions::Explainer, cpu, graph::Passes, sum::Contract};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::{
     Outcome,
     answer::MissingChoice,
-    backend::{Backend, CompiledForest, Rerun},
+    backend::{Backend, CompiledForest, Rerun, TimedOutput},
     bench_graph::GraphBench,
     error::{Error, Result, one_line, say},
     graph,
@@ -140,6 +140,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
     let explainer = match args.output {
+        Some(Output::Contributions) if args.background.is_none() && backend.is_of_burn() => None,
         Some(Output::Contributions | Output::Interactions) => Some(explainer(args, forest, backend)?),
         _ => None,
     };
@@ -168,8 +169,8 @@ fn pool_of(threads: u16) -> Result<rayon::ThreadPool> {
 /// Prepares contributions or interactions, and returns the milliseconds that this took.
 fn explainer(args: &Bench, forest: &Forest, backend: Backend) -> Result<(RowExplainer, f64)> {
     if backend != Backend::Cpu || args.schedule != "default" {
-        let what =
-            "contributions are timed on the CPU, and without a schedule; leave out --backend and --schedule";
+        let what = "interactions, and contributions against a background, are timed on the CPU, and without a schedule; \
+                    leave out --backend and --schedule";
         return Err(Error::Request(what.into()));
     }
     let start = Instant::now();
@@ -251,18 +252,34 @@ fn time_all(
     choice: &Choice,
     rows: &Matrix<f32>,
 ) -> Result<(f64, Vec<Timing>)> {
+    let of = match args.output {
+        Some(Output::Contributions) => TimedOutput::Contributions,
+        _ => TimedOutput::Margins,
+    };
+    if of == TimedOutput::Contributions && (args.schedule != "default" || args.sum.sum != Contract::Any) {
+        let what =
+            "contributions have no schedule and keep no contract of sums; leave out --schedule and --sum";
+        return Err(Error::Request(what.into()));
+    }
     let start = Instant::now();
     let compiled = CompiledForest::open(backend, forest, choice, args.sum.sum)?;
     compiled.say_warnings();
     // Devices compile at the first call.
-    compiled.margins(&rows.slice(0, 1))?;
+    match of {
+        TimedOutput::Margins => compiled.margins(&rows.slice(0, 1))?,
+        TimedOutput::Contributions => compiled.contributions(&rows.slice(0, 1))?,
+    };
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;
     let results = each_batch(args, |batch, time| {
         if let Some(text) = announcement(batch as u32, rows.columns) {
             say(&text);
         }
         let pool = RowPool::of_rows(forest, &rows.values, batch)?;
-        Ok((time(compiled.rerun(&pool)?)?, choice.line(batch)))
+        let schedule = match of {
+            TimedOutput::Margins => choice.line(batch),
+            TimedOutput::Contributions => "none".to_owned(),
+        };
+        Ok((time(compiled.rerun(&pool, of)?)?, schedule))
     })?;
     Ok((compile_ms, results))
 }

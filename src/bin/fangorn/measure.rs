@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Outcome,
-    backend::{Backend, CompiledForest},
+    backend::{Backend, CompiledForest, TimedOutput},
     error::{Error, Result, catch_panic},
     limits::LimitsChoice,
     load_model,
@@ -126,7 +126,7 @@ fn call(
     seconds: f64,
 ) -> Result<f64> {
     let compiled = CompiledForest::open(backend, forest, &Choice::of(schedule), args.sum.sum)?;
-    let mut rerun = compiled.rerun(pool)?;
+    let mut rerun = compiled.rerun(pool, TimedOutput::Margins)?;
     // The first call compiles the kernel and checks it. Later calls use it.
     rerun()?;
     if let Some(warning) = compiled.warnings().first() {
