@@ -605,7 +605,7 @@ impl Model {
     /// fangorn.Error
     ///     The margins are no sums of leaf values, or rows are refused as by `predict`. Without a background: the
     ///     model's file does not say how much training data reached each node; files of scikit-learn and ONNX never do.
-    ///     With a background: it has no rows, or a path of a tree has more than 64 features.
+    ///     With a background: it has no rows.
     /// TypeError
     ///     As for `predict`.
     ///

@@ -11,19 +11,22 @@
 //!
 //! A row satisfies some of a path's features, which is a pattern of bits. Rows with the same pattern at a leaf get the
 //! same contributions from it, and background rows with the same pattern have the same effect. So a leaf is computed
-//! once for each pair of patterns.
+//! once for each pair of patterns. A tree with a path of more features than a pattern has bits is computed by
+//! [`two_rows`](super::two_rows).
 
 use std::collections::HashMap;
 
+use super::two_rows::{LongTrees, Walks, by_row, side};
 use crate::{
     cpu::{Read, Row, Rows},
     error::{Error, Result},
-    forest::{Aggregate, CompareType, Forest, Node, Predicate, Side, Targets, reference},
+    forest::{Aggregate, CompareType, Forest, Node, Side, Targets},
     parallel,
 };
 
-/// The maximum number of features of a path, because a pattern has a bit for each in one word.
-const MOST_FEATURES: usize = 64;
+/// The maximum number of features of a path whose patterns are compared, because a pattern has a bit for each in one
+/// word. A tree with a longer path is walked for each pair of a row and a background row.
+pub(super) const MOST_FEATURES: usize = 64;
 
 /// The greatest and the least number of rows of a row block, and the bytes of its values and sums.
 const MOST_ROWS: usize = 2048;
@@ -42,7 +45,9 @@ const MOST_FEATURES_OF_TABLE: usize = 12;
 /// transform. The forest needs no covers.
 ///
 /// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of different
-/// patterns of rows and background rows. A few hundred background rows are usual.
+/// patterns of rows and background rows. If a path has more than 64 features, its tree costs
+/// `rows x background rows x nodes` at most: a walk for each pair, which enters both children of a split only if the
+/// two rows take different sides. A few hundred background rows are usual.
 ///
 /// ```
 /// use fangorn::{Predictor, contributions::Interventional, cpu::Rows, import};
@@ -70,13 +75,15 @@ pub struct Interventional {
     count: usize,
     /// The mean margins of the background.
     bias: Vec<f64>,
+    /// The trees with paths of too many features for patterns, if there are any.
+    long: Option<LongTrees>,
 }
 
 impl Interventional {
     /// Prepares a forest and the background rows.
     ///
     /// # Errors
-    /// [`Error::Contributions`]: the margin is the least or largest leaf and no sum, or a path has over 64 features.
+    /// [`Error::Contributions`]: the margin is the least or largest leaf and no sum.
     /// [`Error::Rows`]: there are no background rows, or more than `u32::MAX`.
     /// [`Error::Columns`]: the background rows have another number of columns than the forest has features.
     /// [`Error::Forest`]: the forest breaks a rule.
@@ -97,12 +104,13 @@ impl Interventional {
         }
         let columns = forest.used_columns();
         let values = values(forest, &columns, background);
-        Self::of_values(forest, columns, values, background.len())
+        Ok(Self::of_values(forest, columns, values, background.len()))
     }
 
     /// Prepares a forest and the background's values of some columns, column after column.
-    fn of_values(forest: &Forest, columns: Vec<u32>, background: Vec<f64>, count: usize) -> Result<Self> {
+    fn of_values(forest: &Forest, columns: Vec<u32>, background: Vec<f64>, count: usize) -> Self {
         let mut explainer = Self {
+            long: LongTrees::find(forest, &columns, &background, count),
             background,
             count,
             bias: forest.base_score.iter().map(|base| base.0).collect(),
@@ -111,25 +119,39 @@ impl Interventional {
         };
         let mut bias = std::mem::take(&mut explainer.bias);
         for t in 0..forest.trees.len() {
-            let mut most = 0;
-            explainer.each_leaf(t, &[], 0, &mut |leaf| {
-                most = most.max(leaf.features.len());
-                let full = full(leaf.features.len());
-                let reached = leaf.background.iter().filter(|pattern| **pattern == full).count();
-                for (k, value) in forest.leaf(leaf.slot).iter().enumerate() {
-                    bias[output_of(forest, t, k)] += value.0 * reached as f64 / explainer.count as f64;
+            let mut add = |slot: u32, reached: usize| {
+                for (k, value) in forest.leaf(slot).iter().enumerate() {
+                    bias[output_of(forest, t, k)] += value.0 * reached as f64 / count as f64;
                 }
-            });
-            if most > MOST_FEATURES {
-                return Err(Error::Contributions(format!(
-                    "tree {t} has a path with more than {MOST_FEATURES} features, which contributions against a background do \
-                     not handle; leave the background out if the model's file has covers, or train with a lower limit of \
-                     depth"
-                )));
+            };
+            match explainer.long_tree(t) {
+                Some(long) => long.each_slot_of_background(forest, t, |slot| add(slot, 1)),
+                None => explainer.each_leaf(t, &[], 0, &mut |leaf| {
+                    let full = full(leaf.features.len());
+                    add(leaf.slot, leaf.background.iter().filter(|pattern| **pattern == full).count());
+                }),
             }
         }
         explainer.bias = bias;
-        Ok(explainer)
+        explainer
+    }
+
+    /// Returns the long trees if tree `t` is one of them.
+    fn long_tree(&self, t: usize) -> Option<&LongTrees> {
+        self.long.as_ref().filter(|long| long.has(t))
+    }
+
+    /// Returns a line that says how the contributions are computed, and for how many trees a row is walked together with
+    /// each background row, if there are any.
+    pub fn algorithm(&self) -> String {
+        let patterns = "patterns of rows and of the background at each leaf";
+        let trees = self.forest.trees.len();
+        let long = (0..trees).filter(|t| self.long_tree(*t).is_some()).count();
+        match long {
+            0 => patterns.to_owned(),
+            _ if long == trees => "walks of each row with each background row".to_owned(),
+            _ => format!("{patterns}; walks of each row with each background row in {long} of {trees} trees"),
+        }
     }
 
     /// Returns the number of values of a row: `outputs x (features + 1)`.
@@ -164,7 +186,12 @@ impl Interventional {
             return Ok(());
         }
         let of_row = size_of::<f64>() * self.columns.len() * (1 + self.forest.outputs as usize);
-        let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS);
+        let mut count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS);
+        if self.long.is_some() {
+            // Walks take long, so that threads share even few rows. Blocks are still large enough that a traversal of
+            // another tree costs no more for the background than for the rows.
+            count = count.min(self.count.max(LEAST_ROWS));
+        }
         parallel::each_chunk(out, count * self.width(), &|b, out| {
             let rows = rows.slice(b * count, count);
             self.run(&values(&self.forest, &self.columns, &rows), rows.len(), out);
@@ -179,7 +206,16 @@ impl Interventional {
         let of_row = outputs * columns;
         let mut sums = vec![0f64; rows * of_row];
         let mut shares = Shares::default();
+        let mut walks = self.long.as_ref().map(|long| (Walks::new(&self.forest, long), by_row(values, rows)));
         for t in 0..self.forest.trees.len() {
+            if let (Some((walks, values)), Some(_)) = (&mut walks, self.long_tree(t)) {
+                // The outputs of a tree follow one another.
+                let first = output_of(&self.forest, t, 0) * columns;
+                for (row, sums) in values.chunks_exact(columns).zip(sums.chunks_exact_mut(of_row)) {
+                    walks.add(t, row, &mut sums[first..]);
+                }
+                continue;
+            }
             self.each_leaf(t, values, rows, &mut |leaf| {
                 shares.fill(&leaf);
                 let count = leaf.features.len();
@@ -210,7 +246,7 @@ impl Interventional {
     }
 
     /// Traverses a tree, and calls `take` at each leaf with the patterns of `count` rows, whose values are `values`,
-    /// and of the background. A path with too many features ends at the first that is too many.
+    /// and of the background. The tree must not be a long one.
     fn each_leaf(&self, tree: usize, values: &[f64], count: usize, take: &mut impl FnMut(LeafPatterns)) {
         let nodes = &self.forest.trees[tree].nodes;
         let root = LeafPatterns {
@@ -233,15 +269,6 @@ impl Interventional {
             if known.is_none() {
                 patterns.features.push(column as u32);
             }
-            if bit >= MOST_FEATURES {
-                take(patterns);
-                continue;
-            }
-            let side = |x: f64| match predicate {
-                Predicate::Less { threshold } if x < threshold.0 => Side::Left,
-                Predicate::Less { .. } if !x.is_nan() => Side::Right,
-                _ => reference::side_of_cast(&self.forest.sets, predicate, missing, x),
-            };
             // If a feature is new on the path, its bit is set on the side that a row takes. If not, its bit is cleared
             // on the other side.
             let new = if known.is_none() { 1u64 << bit } else { 0 };
@@ -249,7 +276,7 @@ impl Interventional {
                 let divide = |(pattern, x): (&mut u64, &f64)| {
                     let with = *pattern | new;
                     let without = *pattern & !(1 << bit);
-                    let goes_left = side(*x) == Side::Left;
+                    let goes_left = side(&self.forest.sets, predicate, missing, *x) == Side::Left;
                     *pattern = if goes_left { with } else { without };
                     if goes_left { without } else { with }
                 };

@@ -11,6 +11,7 @@
 //! | `run` | row blocks, threads, sums over trees |
 //! | `pairs` | the features above each split, for interactions |
 //! | `interventional` | contributions against a background of rows |
+//! | `two_rows` | the same for trees whose paths have very many features |
 //! | `interactions` | the counterparts of `kernel` and `run` for interactions |
 //!
 //! This module computes contributions from a forest and rows. It uses no schedules, layouts or plans, because these
@@ -26,6 +27,7 @@ pub(crate) mod program;
 mod quadrature;
 pub mod reference;
 mod run;
+mod two_rows;
 
 use std::sync::{Arc, OnceLock};
 

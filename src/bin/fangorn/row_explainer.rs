@@ -156,7 +156,7 @@ impl RowExplainer {
     pub fn algorithm(&self) -> String {
         match self {
             Self::Paths(explainer) => explainer.algorithm(),
-            Self::Background(_) => "patterns of rows and of the background at each leaf".to_owned(),
+            Self::Background(explainer) => explainer.algorithm(),
         }
     }
 
