@@ -2,10 +2,10 @@
 """Schedules of many cube shapes, and how they compare with each other and with the presets.
 
 The default schedule on a GPU has a shape for each size of a batch: rows of a
-cube, and units that share the trees of a row (`SHAPES` in
-src/schedule/presets.rs). `write` makes a schedule file for each of many shapes,
-benches/gpu/run.py times them, and `compare` prints for each batch size how many
-times the fastest each schedule takes, as a geometric mean over the models.
+cube, and units that share the trees of a row (src/schedule/cubes.rs). `write`
+makes a schedule file for each of many shapes, benches/gpu/run.py times them, and
+`compare` prints for each batch size how many times the fastest each schedule
+takes, as a geometric mean over the models.
 
 Examples:
   python3 benches/gpu/shapes.py write target/shapes

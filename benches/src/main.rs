@@ -36,7 +36,7 @@
 //! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
 //!   libraries.
 //! - `gpu-synthetic` times cubes of many shapes on random models (`gpu-synthetic --help`), from which
-//!   `benches/experiments/fit_devices.py` fits the costs of estimates for devices.
+//!   `benches/experiments/fit_cubes.py` fits the costs of estimates for devices.
 //! - `gpu` times a device (`gpu --help`). `benches/gpu` compares it with other libraries.
 //! - `backend` times the default schedule on one backend, transfers apart (`backend --help`).
 //!   `benches/backends` compares all backends.

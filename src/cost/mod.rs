@@ -2,7 +2,7 @@
 //!
 //! These choices read costs:
 //!
-//! - whether the default schedule walks or blends,
+//! - whether the default schedule walks or blends, and on a GPU the shape of its cubes,
 //! - a program's engine for a few rows,
 //! - the groups that blends make of a tree's splits,
 //! - how a column block becomes ranks,
@@ -17,10 +17,12 @@
 //! There is one [`Machine`] for each instruction set. Two commands measure its numbers again on the machine on which
 //! they run: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
 //! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction set.
+//! [`CUBES`] are the costs of GPUs; `fangorn-benches gpu-synthetic` and `benches/experiments/fit_cubes.py` fit them.
 //! [`PRODUCTS`] and [`FOREST_PRODUCTS`] are for any of them: `fangorn-benches products` and `fangorn-benches matrices`
 //! measure them. This module computes with seconds and sizes. It knows nothing of forests, schedules, plans and
 //! engines.
 
+mod cubes;
 mod dtypes;
 mod estimate;
 #[cfg(target_arch = "x86_64")]
@@ -31,6 +33,7 @@ mod shipped;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gather::gathers;
 
+pub use cubes::{CUBES, CubeCosts, CubeForest, CubeShape, GpuFacts};
 pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
 pub use estimate::{Estimate, ForestFacts, Term, Work};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};

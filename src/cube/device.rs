@@ -26,6 +26,7 @@ pub fn device(client: &Client) -> Device {
         atomic_add: properties.atomic_type_usage(float).contains(add),
         max_units: hardware.max_units_per_cube,
         max_dim: [x, y, z],
+        multiprocessors: hardware.num_streaming_multiprocessors.unwrap_or(Gpu::PORTABLE.multiprocessors),
         code: match client.name() {
             "cuda" => CodeLimits::PTX,
             _ => CodeLimits::PORTABLE,

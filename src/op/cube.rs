@@ -37,12 +37,17 @@ pub(super) struct Key {
 }
 
 impl ForestOp {
-    /// Returns the bucket of a batch on a device: the number of rows of the nearest size, and its schedule.
+    /// Returns the bucket of a batch on a device: a number of rows that stands for all sizes with this schedule, and the
+    /// schedule.
     fn bucket(&self, device: &CubeDevice, batch: usize) -> (usize, &Schedule) {
         let make =
             || Ok::<_, std::convert::Infallible>(self.schedules(&crate::cube::device(&device.client())));
         match self.schedules_on.get_or_try_init(device, make) {
-            Ok(schedules) => schedules.bucket(batch),
+            Ok(schedules) => {
+                let nearest = schedules.nearest(batch);
+                let first = schedules.buckets().find(|(_, schedule)| *schedule == nearest);
+                first.unwrap_or_else(|| schedules.bucket(batch))
+            }
             Err(never) => match never {},
         }
     }

@@ -65,9 +65,19 @@ impl Architecture {
             Self::Nvidia(_) => 99 << 10,
             Self::Amd(_) => 64 << 10,
         };
+        // Of the largest card of an architecture.
+        let multiprocessors = match self {
+            Self::Nvidia(80) => 108,
+            Self::Nvidia(90) => 132,
+            Self::Nvidia(100..120) => 148,
+            Self::Amd(0x90a) => 110,
+            Self::Amd(0x942) => 304,
+            Self::Nvidia(_) | Self::Amd(_) => Gpu::PORTABLE.multiprocessors,
+        };
         Device::Gpu(Gpu {
             max_units: 1024,
             max_dim: [1024, 1024, 64],
+            multiprocessors,
             shared_bytes,
             shared_memory: true,
             plane_ops: true,

@@ -21,6 +21,7 @@
 mod architecture;
 mod by_batch;
 mod code_limits;
+mod cubes;
 mod nest;
 mod parse;
 mod presets;
@@ -33,6 +34,7 @@ use std::fmt;
 pub use architecture::{Architecture, UnknownArchitecture};
 pub use by_batch::BatchSchedules;
 pub use code_limits::CodeLimits;
+pub use cubes::{RankedCube, ranked_cubes};
 pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;

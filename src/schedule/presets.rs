@@ -1,13 +1,16 @@
 //! Named schedules. Each says in the schedule language what a known system does.
 
 use super::{
-    Axis, BatchSchedules, Device, Evaluation, FewRows, Gpu, GpuDim, LayoutKind, Schedule, Size, Tiler,
+    Axis, BatchSchedules, Device, Evaluation, FewRows, Gpu, GpuDim, LayoutKind, Schedule, Size, Tiler, cubes,
 };
 use crate::{
     cost::{BLENDED_ROWS, ForestFacts, Machine, Work},
     forest::{Forest, ForestStats, Targets},
     ranks::{Choice, Ranks, Width},
 };
+
+/// Rows of the batches that a GPU has default schedules for.
+const GPU_BATCHES: [usize; 5] = [64, 512, 4096, 32_768, 262_144];
 
 /// A named schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,12 +106,12 @@ impl Preset {
             (Self::Default, Device::Gpu(gpu)) if gpu.units_are_threads || !gpu.shared_memory => {
                 Self::TahoeDirect.schedule(forest, true)
             }
-            (Self::Default, Device::Gpu(gpu)) => default_gpu(forest, &forest.stats(), &gpu, USUAL_SHAPE),
+            (Self::Default, Device::Gpu(gpu)) => cubes::fastest(forest, &gpu, BatchSchedules::USUAL_ROWS),
             (preset, device) => preset.schedule(forest, device != Device::Cpu),
         }
     }
 
-    /// Returns the schedules for a forest on a device, by batch size. [`Preset::Default`] has three on a GPU with shared
+    /// Returns the schedules for a forest on a device, by batch size. [`Preset::Default`] has five on a GPU with shared
     /// memory, every other preset has one.
     ///
     /// ```
@@ -116,14 +119,13 @@ impl Preset {
     ///
     /// let forest = Forest::builder(4, 1).build()?;
     /// let schedules = Preset::Default.schedules_on(&forest, Device::PORTABLE_GPU);
-    /// assert_eq!(schedules.buckets().map(|(rows, _)| rows).collect::<Vec<_>>(), [512, 4096, 32768]);
+    /// assert_eq!(schedules.buckets().map(|(rows, _)| rows).collect::<Vec<_>>(), [64, 512, 4096, 32768, 262144]);
     /// # Ok::<(), fangorn::Error>(())
     /// ```
     pub fn schedules_on(self, forest: &Forest, device: Device) -> BatchSchedules {
         match device {
             Device::Gpu(gpu) if self == Self::Default && !gpu.units_are_threads && gpu.shared_memory => {
-                let stats = forest.stats();
-                let by_batch = SHAPES.map(|shape| (shape.batch, default_gpu(forest, &stats, &gpu, shape)));
+                let by_batch = GPU_BATCHES.map(|rows| (rows, cubes::fastest(forest, &gpu, rows)));
                 BatchSchedules::new(by_batch).unwrap_or_else(|| self.schedule_on(forest, device).into())
             }
             _ => self.schedule_on(forest, device).into(),
@@ -142,7 +144,7 @@ impl Preset {
             true => s.gpu_dimension("b0", grid).gpu_dimension("b1", block),
         };
         match self {
-            Self::Default if gpu => default_gpu(forest, &stats, &Gpu::PORTABLE, USUAL_SHAPE),
+            Self::Default if gpu => cubes::fastest(forest, &Gpu::PORTABLE, BatchSchedules::USUAL_ROWS),
             Self::Default => default_cpu(forest, &stats),
             Self::Xgboost => {
                 chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
@@ -305,7 +307,7 @@ fn layout_for(stats: &ForestStats) -> LayoutKind {
 
 /// Returns the interleaved layout if full trees of the greatest depth have not many more nodes than the forest,
 /// otherwise the sparse layout.
-fn interleaved(stats: &ForestStats) -> LayoutKind {
+pub(super) fn interleaved(stats: &ForestStats) -> LayoutKind {
     let depth = stats.depths.len().saturating_sub(1) as i32;
     let full = 2f64.powi(depth + 1) * stats.trees as f64;
     if full <= 65_536f64.max(32.0 * stats.leaves as f64) { LayoutKind::Reorg } else { LayoutKind::Sparse }
@@ -325,94 +327,4 @@ fn nvforest() -> Schedule {
     let mapped =
         ordered.gpu_dimension("b0", GpuDim::Grid(Axis::X)).gpu_dimension("b1", GpuDim::Block(Axis::X));
     mapped.gpu_dimension("t1", GpuDim::Block(Axis::Y)).cache("b0").shared_reduce("t1")
-}
-
-/// The shape of a cube that serves batches of about one size.
-#[derive(Clone, Copy)]
-struct CubeShape {
-    /// Rows of a batch.
-    batch: usize,
-    /// Units that share the trees of a row.
-    row_units: u32,
-    /// Maximum number of units of a row for each tree. More than one leaves units idle, which costs nothing while the
-    /// batch does not fill the device.
-    units_per_tree: u32,
-    /// Rows of a cube.
-    rows: u32,
-    /// Whether nodes have the interleaved layout, if it has not many more nodes than the forest.
-    interleaved: bool,
-}
-
-/// The shapes of the default schedule on a GPU. Few rows fill a GPU only if many units share each row; with many rows,
-/// adding up the units' sums costs more than it gains. Measured on an NVIDIA H200 with eight models; `benches/gpu/shapes.py`
-/// measures them again.
-const SHAPES: [CubeShape; 3] = [
-    CubeShape { batch: 512, row_units: 256, units_per_tree: 4, rows: 1, interleaved: true },
-    USUAL_SHAPE,
-    CubeShape { batch: 32_768, row_units: 16, units_per_tree: 1, rows: 32, interleaved: false },
-];
-
-/// The shape for batches of any size, where there can be only one.
-const USUAL_SHAPE: CubeShape = CubeShape {
-    batch: BatchSchedules::USUAL_ROWS,
-    row_units: 64,
-    units_per_tree: 1,
-    rows: 8,
-    interleaved: false,
-};
-
-/// Maximum number of words of the cached rows of a cube. With more, too few cubes fit a multiprocessor.
-const CACHED_WORDS: u32 = 8192;
-/// The number of rows of a cube below which it is better to cache no rows than to have fewer rows.
-const LEAST_CACHED_ROWS: u32 = 8;
-/// Maximum number of rows of a cube.
-const MOST_CUBE_ROWS: u32 = 64;
-
-/// Returns the schedule of a cube's shape: units that share the trees of a row, and add up in shared memory
-/// (SilvanForge, section 8). The shape is adapted to the forest, and to the device's units and shared memory.
-fn default_gpu(forest: &Forest, stats: &ForestStats, gpu: &Gpu, shape: CubeShape) -> Schedule {
-    let units = (shape.row_units * shape.rows).min(gpu.max_units);
-    let shared = gpu.shared_bytes / 4;
-    // The power of two at most `n`.
-    let power = |n: u32| 1u32 << n.max(1).ilog2();
-    let features = u32::try_from(forest.features.len()).unwrap_or(u32::MAX);
-    let most = (stats.trees as u32).saturating_mul(shape.units_per_tree);
-    let mut row_units = shape.row_units.min(power(units)).min(power(most));
-    let mut rows = (power(units) / row_units).min(MOST_CUBE_ROWS);
-    // An exact sum has two words.
-    let sums = forest.outputs.saturating_mul(2);
-    let sum_words = |row_units: u32, rows: u32| match row_units {
-        1 => 0,
-        _ => (row_units * rows).saturating_mul(sums),
-    };
-    while sum_words(row_units, rows) > shared {
-        match rows > LEAST_CACHED_ROWS {
-            true => rows /= 2,
-            false => row_units /= 2,
-        }
-    }
-    let fits = |row_units: u32, rows: u32| {
-        let room = shared.saturating_sub(sum_words(row_units, rows));
-        rows.saturating_mul(features) <= room.min(CACHED_WORDS)
-    };
-    while rows > LEAST_CACHED_ROWS && !fits(row_units, rows) {
-        rows /= 2;
-        // The units of the rows that are left out go on to share the trees of the others.
-        if 2 * row_units as usize <= stats.trees && sum_words(2 * row_units, rows) <= shared {
-            row_units *= 2;
-        }
-    }
-    let mut schedule = Schedule::new().tile("batch", "b0", "b1", rows);
-    if row_units > 1 {
-        schedule = schedule.tile("tree", "t0", "t1", row_units).reorder(["b0", "b1", "t1", "t0"]);
-    }
-    schedule =
-        schedule.gpu_dimension("b0", GpuDim::Grid(Axis::X)).gpu_dimension("b1", GpuDim::Block(Axis::X));
-    if row_units > 1 {
-        schedule = schedule.gpu_dimension("t1", GpuDim::Block(Axis::Y)).shared_reduce("t1");
-    }
-    if features > 0 && fits(row_units, rows) {
-        schedule = schedule.cache("b0");
-    }
-    schedule.layout(if shape.interleaved { interleaved(stats) } else { LayoutKind::Sparse })
 }

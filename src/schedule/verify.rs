@@ -40,6 +40,8 @@ pub struct Gpu {
     pub max_units: u32,
     /// The greatest number of units of a cube along each axis.
     pub max_dim: [u32; 3],
+    /// Number of multiprocessors, each of which runs several cubes side by side; a guess if the driver does not say.
+    pub multiprocessors: u32,
     /// Bytes of shared memory of a cube.
     pub shared_bytes: u32,
     /// Whether kernels with shared memory give correct results on the device.
@@ -60,6 +62,7 @@ impl Gpu {
     pub const PORTABLE: Self = Self {
         max_units: 256,
         max_dim: [256, 256, 64],
+        multiprocessors: 64,
         shared_bytes: 16 << 10,
         shared_memory: true,
         plane_ops: false,

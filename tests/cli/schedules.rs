@@ -143,8 +143,14 @@ fn lower_prints_every_stage() {
         prints(&all)
     };
     assert_eq!(on_gpu(&["--batch", "4096"]), on_gpu(&[]));
-    assert!(on_gpu(&["--batch", "1"]).contains("tile(batch, b0, b1, 1)"), "{}", on_gpu(&["--batch", "1"]));
-    assert!(on_gpu(&["--batch", "100000"]).contains("tile(batch, b0, b1, 16)"));
+    let rows_of_a_cube = |batch: &str| -> u32 {
+        let schedule = on_gpu(&["--batch", batch]);
+        let tile =
+            schedule.lines().find_map(|line| line.strip_prefix("tile(batch, b0, b1, ")?.strip_suffix(')'));
+        tile.and_then(|rows| rows.parse().ok()).unwrap_or_else(|| panic!("{schedule}"))
+    };
+    let [few, many] = ["1", "1000000"].map(rows_of_a_cube);
+    assert!(few < many, "{few} rows a cube for one row, {many} for a million");
     // The same whichever GPU is there.
     let portable =
         |backend: &str| prints(&["lower", &model, "--backend", backend, "--portable", "--emit", "plan"]);

@@ -12,7 +12,13 @@ use std::{
 
 use burn::tensor::{Device, Tensor, TensorData};
 use clap::Parser;
-use fangorn::{Forest, check::SelfCheck, op::ForestOp, schedule::Schedule};
+use fangorn::{
+    Forest,
+    check::SelfCheck,
+    cost::CubeShape,
+    op::ForestOp,
+    schedule::{Gpu, LayoutKind, RankedCube, ranked_cubes},
+};
 use serde_json::{Value, json};
 
 use super::session::BACKENDS;
@@ -46,44 +52,6 @@ const MODELS: [(usize, u32, u32, u32); 18] = [
 ];
 /// Rows of a batch.
 const BATCHES: [usize; 6] = [64, 512, 4096, 32_768, 131_072, 524_288];
-/// Rows of a cube, and units that share the trees of a row.
-const SHAPES: [(u32, u32); 31] = [
-    (1, 64),
-    (1, 128),
-    (1, 256),
-    (1, 512),
-    (1, 1024),
-    (2, 64),
-    (2, 128),
-    (2, 256),
-    (4, 32),
-    (4, 64),
-    (4, 128),
-    (4, 256),
-    (8, 16),
-    (8, 32),
-    (8, 64),
-    (8, 128),
-    (16, 8),
-    (16, 16),
-    (16, 32),
-    (16, 64),
-    (32, 4),
-    (32, 8),
-    (32, 16),
-    (32, 32),
-    (64, 1),
-    (64, 4),
-    (64, 8),
-    (64, 16),
-    (128, 1),
-    (128, 4),
-    (256, 1),
-];
-/// Shapes that are also timed without cached rows.
-const UNCACHED: [(u32, u32); 7] = [(1, 256), (4, 64), (8, 64), (16, 32), (32, 16), (64, 4), (256, 1)];
-/// Shapes that are also timed with interleaved nodes.
-const INTERLEAVED: [(u32, u32); 5] = [(1, 256), (4, 64), (8, 64), (32, 16), (256, 1)];
 /// The maximum number of bytes of a batch's rows.
 const MOST_BYTES: usize = 512 << 20;
 
@@ -127,39 +95,12 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The shape of a cube, and how its nodes and rows are stored.
-struct Cube {
-    rows: u32,
-    row_units: u32,
-    cached: bool,
-    layout: &'static str,
-}
-
-impl Cube {
-    fn all() -> Vec<Self> {
-        let cube = |(rows, row_units): (u32, u32), cached, layout| Self { rows, row_units, cached, layout };
-        let mut all: Vec<_> = SHAPES.iter().map(|shape| cube(*shape, true, "sparse")).collect();
-        all.extend(UNCACHED.iter().map(|shape| cube(*shape, false, "sparse")));
-        all.extend(INTERLEAVED.iter().map(|shape| cube(*shape, true, "reorg")));
-        all
-    }
-
-    fn schedule(&self) -> Result<Schedule> {
-        let Self { rows, row_units, cached, layout } = self;
-        let mut text = format!("tile(batch, b0, b1, {rows})\n");
-        if *row_units > 1 {
-            text += &format!("tile(tree, t0, t1, {row_units})\nreorder(b0, b1, t1, t0)\n");
-        }
-        text += "gpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\n";
-        if *row_units > 1 {
-            text += "gpuDimension(t1, block.y)\nsharedReduce(t1)\n";
-        }
-        if *cached {
-            text += "cache(b0)\n";
-        }
-        text += &format!("layout({layout})");
-        Schedule::parse(&text).map_err(|e| Error::Request(e.to_string()))
-    }
+/// A shape that is timed at every batch size, until the device refuses it.
+struct TimedShape {
+    shape: CubeShape,
+    op: Arc<ForestOp>,
+    first_ms: Option<f64>,
+    refused: bool,
 }
 
 fn go(args: &Args) -> Result<()> {
@@ -196,12 +137,22 @@ fn go(args: &Args) -> Result<()> {
 /// Times every shape on every batch size. Records of a shape that the device refuses say why.
 fn of_model(args: &Args, backend: &'static str, device: &Device, forest: &Forest) -> Result<Vec<Value>> {
     let columns = forest.features.len();
-    let mut cubes = Vec::new();
-    for cube in Cube::all() {
-        let builder = ForestOp::builder(forest.clone()).schedule(cube.schedule()?).check(SelfCheck::Off);
-        cubes.push((cube, Arc::new(builder.build()?), None, None::<String>));
+    let gpu = match devices::description(device) {
+        fangorn::schedule::Device::Gpu(gpu) => gpu,
+        fangorn::schedule::Device::Cpu => return Err(Error::NotBuiltIn(backend)),
+    };
+    let mut shapes: Vec<TimedShape> = Vec::new();
+    for cube in ranked_cubes(forest, &gpu, BATCHES[0]) {
+        // The layout of cubes of one row depends on more than the shape.
+        let schedule = cube.schedule.layout(LayoutKind::Sparse);
+        let builder = ForestOp::builder(forest.clone()).schedule(schedule).check(SelfCheck::Off);
+        shapes.push(TimedShape {
+            shape: cube.shape,
+            op: Arc::new(builder.build()?),
+            first_ms: None,
+            refused: false,
+        });
     }
-    let stats = forest.stats();
     let mut records = Vec::new();
     let most = if args.quick { 4096 } else { MOST_BYTES / 4 / columns };
     for batch in BATCHES.into_iter().filter(|batch| *batch <= most) {
@@ -210,36 +161,29 @@ fn of_model(args: &Args, backend: &'static str, device: &Device, forest: &Forest
             device.memory_cleanup();
             Ok(Tensor::<2>::from_data(TensorData::new(rows, [batch, columns]), device))
         })?;
-        for (cube, op, first_ms, refused) in &mut cubes {
-            if refused.is_some() {
-                continue;
-            }
+        let ranked = ranked_cubes(forest, &gpu, batch);
+        for timed in shapes.iter_mut().filter(|timed| !timed.refused) {
             let call = || {
-                let margins = op.margins(x.clone())?;
+                let margins = timed.op.margins(x.clone())?;
                 sync(backend, device)?;
                 drop(margins);
                 Ok(())
             };
-            let timed = caught(backend, || {
+            let times = caught(backend, || {
                 let first = wall(call)?;
-                first_ms.get_or_insert(first * 1e-3);
                 samples(0.1 * args.seconds, || wall(call).map(Some))?;
-                samples(0.9 * args.seconds, || wall(call).map(Some))
+                Ok((first * 1e-3, samples(0.9 * args.seconds, || wall(call).map(Some))?))
             });
-            let mut record = json!({
-                "backend": backend, "trees": stats.trees, "columns": columns, "outputs": forest.outputs,
-                "nodes": stats.nodes, "leaf_depths": stats.leaf_depths, "depths": stats.depths, "batch": batch,
-                "used": stats.features.len(),
-                "rows": cube.rows, "row_units": cube.row_units, "cached": cube.cached, "layout": cube.layout,
-            });
-            match timed {
-                Ok(times) => {
-                    record["first_ms"] = json!(first_ms);
-                    record["us"] = json!(Summary::of(&times).map(|summary| summary.median));
+            let Some(cube) = ranked.iter().find(|cube| cube.shape == timed.shape) else { continue };
+            let mut record = record((backend, &gpu), forest, batch, cube);
+            match times {
+                Ok((first_ms, times)) => {
+                    record["first_ms"] = json!(timed.first_ms.get_or_insert(first_ms));
+                    record["seconds"] = json!(Summary::of(&times).map(|summary| summary.median * 1e-6));
                 }
                 Err(e) => {
                     record["error"] = json!(e.to_string());
-                    *refused = Some(e.to_string());
+                    timed.refused = true;
                     // A device that is lost with a shape ends the run.
                     sync(backend, device)?;
                 }
@@ -248,6 +192,25 @@ fn of_model(args: &Args, backend: &'static str, device: &Device, forest: &Forest
         }
     }
     Ok(records)
+}
+
+/// Returns a record without its time: the model, the shape, and the counts of the estimate.
+fn record((backend, gpu): (&str, &Gpu), forest: &Forest, batch: usize, cube: &RankedCube) -> Value {
+    let CubeShape { rows, row_units, cached } = cube.shape;
+    let terms = cube.estimate.terms.iter().map(|term| (term.cost.to_owned(), json!(term.count)));
+    json!({
+        "backend": backend,
+        "multiprocessors": gpu.multiprocessors,
+        "model": format!(
+            "{} trees, {} columns, {} outputs", forest.trees.len(), forest.features.len(), forest.outputs
+        ),
+        "batch": batch,
+        "rows": rows,
+        "row_units": row_units,
+        "cached": cached,
+        "terms": terms.collect::<serde_json::Map<_, _>>(),
+        "estimate": cube.estimate.seconds(),
+    })
 }
 
 fn sync(backend: &'static str, device: &Device) -> Result<()> {
