@@ -22,6 +22,7 @@ mod record;
 mod rows;
 mod space;
 mod store;
+mod targets;
 mod tuner;
 
 pub use explain::{Explanation, Way};
@@ -30,4 +31,5 @@ pub use record::TimingRecord;
 pub use rows::{LEAST_ROWS, RowPool};
 pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};
 pub use store::{CACHE, KeptBatch, KeptSchedules, ScheduleKey, ScheduleStore};
+pub use targets::MeasuredTargets;
 pub use tuner::{Miss, Progress, TimedSchedule, TunedBatch, Tuner, TuningResult};

@@ -31,8 +31,8 @@ const FORMAT: u32 = 1;
 pub struct PlanFile {
     /// The hash of the model that the schedules are for.
     pub model: ModelHash,
-    /// The instruction set of the machine on which they were chosen.
-    pub instructions: String,
+    /// The target for which they were chosen: an instruction set, or a backend with its device.
+    pub target: String,
     /// The number of threads for which they were chosen.
     pub threads: usize,
     /// The buckets, each with a different number of rows.
@@ -96,7 +96,9 @@ pub enum PlanFileError {
 struct Keys {
     format: u32,
     model: String,
-    instructions: String,
+    /// Version 0.1 called it `instructions`.
+    #[serde(alias = "instructions")]
+    target: String,
     threads: usize,
     #[serde(default)]
     batch: Vec<BucketKeys>,
@@ -117,11 +119,11 @@ impl PlanFile {
     /// Makes a plan file for a forest.
     pub fn new(
         forest: &Forest,
-        instructions: impl Into<String>,
+        target: impl Into<String>,
         threads: usize,
         buckets: Vec<PlanFileBucket>,
     ) -> Self {
-        Self { model: forest.model_hash(), instructions: instructions.into(), threads, buckets }
+        Self { model: forest.model_hash(), target: target.into(), threads, buckets }
     }
 
     /// Reads a plan file.
@@ -149,7 +151,7 @@ impl PlanFile {
         };
         let file = Self {
             model: ModelHash(model.ok_or(PlanFileError::Hash)?),
-            instructions: keys.instructions,
+            target: keys.target,
             threads: keys.threads,
             buckets: keys.batch.into_iter().map(bucket).collect::<Result<_, _>>()?,
         };
@@ -186,7 +188,7 @@ impl fmt::Display for PlanFile {
         let keys = Keys {
             format: FORMAT,
             model: self.model.to_string(),
-            instructions: self.instructions.clone(),
+            target: self.target.clone(),
             threads: self.threads,
             batch: self.buckets.iter().map(bucket).collect(),
         };

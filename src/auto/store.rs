@@ -1,6 +1,6 @@
 //! Keeps what tuning has found in the user's cache folder, so that no machine tunes a model twice.
 //!
-//! There is one file for each model, instruction set, number of threads and contract of sums, and in it an
+//! There is one file for each model, target, number of threads and contract of sums, and in it an
 //! entry for each candidate at each batch size: when the space of candidates changes, earlier times remain
 //! valid. A file is replaced as a whole by a rename, and a lock lets one process at a time add to it. The
 //! system releases the lock when a process ends. So a file is complete at any time.
@@ -14,6 +14,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::tuner::{Miss, TimedSchedule, TunedBatch};
 use crate::{
@@ -28,7 +29,9 @@ use crate::{
 pub const CACHE: &str = "FANGORN_CACHE";
 
 /// The version of the files. Files of another version are not read.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// Maximum number of characters of a target in a file's name.
+const MOST_NAME: usize = 60;
 /// Maximum size in bytes of a file that is read.
 const MOST_BYTES: u64 = 1 << 26;
 
@@ -37,8 +40,9 @@ const MOST_BYTES: u64 = 1 << 26;
 pub struct ScheduleKey {
     /// The hash of the model.
     pub model: ModelHash,
-    /// The instruction set that predictions use.
-    pub instructions: String,
+    /// What predictions run on: the name of the CPU's instruction set, or a backend with its device, as
+    /// `fangorn tune` names it.
+    pub target: String,
     /// The number of threads that predictions run on.
     pub threads: usize,
     /// The contract of sums.
@@ -46,18 +50,33 @@ pub struct ScheduleKey {
 }
 
 impl ScheduleKey {
-    /// Returns the key of a forest on this machine.
+    /// Returns the key of a forest on this machine's CPU.
     pub fn here(forest: &Forest, threads: usize, sum: Contract) -> Self {
-        let instructions = crate::isa::isa().name().to_owned();
-        Self { model: forest.model_hash(), instructions, threads, sum }
+        Self::on(forest, crate::isa::isa().name(), threads, sum)
+    }
+
+    /// Returns the key of a forest on a target.
+    pub fn on(forest: &Forest, target: impl Into<String>, threads: usize, sum: Contract) -> Self {
+        Self { model: forest.model_hash(), target: target.into(), threads, sum }
+    }
+
+    /// Returns the target as a part of a file's name. Devices have names with any characters.
+    fn target_in_file(&self) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        let name: String = self.target.chars().map(plain).take(MOST_NAME).collect();
+        match name == self.target {
+            true => name,
+            // Different targets may have the same plain name.
+            false => format!("{name}-{:016x}", xxh3_64(self.target.as_bytes())),
+        }
     }
 }
 
 impl fmt::Display for ScheduleKey {
     /// Writes the name of the key's file, without its extension.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { model, instructions, threads, sum } = self;
-        write!(f, "{model}-{instructions}-{threads}-{}", sum.name())
+        let Self { model, threads, sum, .. } = self;
+        write!(f, "{model}-{}-{threads}-{}", self.target_in_file(), sum.name())
     }
 }
 
@@ -70,6 +89,16 @@ pub struct KeptBatch {
     pub budget: Duration,
     /// The schedules and times that were found.
     pub found: TunedBatch,
+}
+
+impl KeptBatch {
+    /// Returns the hash of rows: 0 for `None`, which stands for random rows, and another number for any rows.
+    pub fn hash_of(rows: Option<&[f32]>) -> u64 {
+        let Some(rows) = rows else { return 0 };
+        let mut hasher = Xxh3::new();
+        rows.iter().for_each(|value| hasher.update(&value.to_le_bytes()));
+        hasher.digest().max(1)
+    }
 }
 
 /// The results that are kept for one key: batches in ascending order of rows.
@@ -156,7 +185,7 @@ impl ScheduleStore {
     }
 
     /// Returns what is kept for a key. If there is nothing, it returns the nearest schedules of the same model and
-    /// instruction set: with the same contract if there are some, and the nearest number of threads.
+    /// target: with the same contract if there are some, and the nearest number of threads.
     ///
     /// # Errors
     /// The system can't read the folder or the key's file.
@@ -164,13 +193,18 @@ impl ScheduleStore {
         if let Some(kept) = self.load(key)? {
             return Ok(Some(kept));
         }
-        let begin = format!("{}-{}-", key.model, key.instructions);
-        let named =
-            |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
-        let files = self.files("toml")?.into_iter().filter(named);
-        let of_model = files.filter_map(|path| parse(&read(&path).ok()??));
+        let of_target = self.of_model(key.model)?.into_iter().filter(|kept| kept.key.target == key.target);
         let other = |kept: &KeptSchedules| (kept.key.sum != key.sum, kept.key.threads.abs_diff(key.threads));
-        Ok(of_model.min_by_key(other))
+        Ok(of_target.min_by_key(other))
+    }
+
+    /// Returns all that is kept for a model, in the order of the keys.
+    ///
+    /// # Errors
+    /// The system can't read the folder.
+    pub fn of_model(&self, model: ModelHash) -> Result<Vec<KeptSchedules>> {
+        let begin = format!("{model}-");
+        self.listed(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin)))
     }
 
     /// Keeps what was found for batches of some sizes, and replaces what was kept for these sizes.
@@ -221,8 +255,13 @@ impl ScheduleStore {
     /// # Errors
     /// The system can't read the folder.
     pub fn list(&self) -> Result<Vec<KeptSchedules>> {
-        let kept = self.files("toml")?.into_iter().filter_map(|path| parse(&read(&path).ok()??));
-        let mut kept: Vec<_> = kept.collect();
+        self.listed(|_| true)
+    }
+
+    /// Returns what the files of these paths hold, in the order of the keys.
+    fn listed(&self, chosen: impl Fn(&Path) -> bool) -> Result<Vec<KeptSchedules>> {
+        let files = self.files("toml")?.into_iter().filter(|path| chosen(path));
+        let mut kept: Vec<_> = files.filter_map(|path| parse(&read(&path).ok()??)).collect();
         kept.sort_by_cached_key(|one: &KeptSchedules| one.key.to_string());
         Ok(kept)
     }
@@ -272,7 +311,7 @@ struct Keys {
     format: u32,
     fangorn: String,
     model: String,
-    instructions: String,
+    target: String,
     threads: usize,
     sum: String,
     #[serde(default)]
@@ -288,6 +327,7 @@ struct BatchKeys {
     auto: TimedKeys,
     tuned: TimedKeys,
     best: Option<TimedKeys>,
+    from_host: Option<f64>,
     candidates: Vec<TimedKeys>,
     misses: Vec<(String, String)>,
 }
@@ -307,6 +347,7 @@ fn text_of(kept: &KeptSchedules) -> io::Result<String> {
         auto: timed(&batch.found.auto),
         tuned: timed(&batch.found.tuned),
         best: batch.found.best.as_ref().map(timed),
+        from_host: batch.found.from_host,
         candidates: batch.found.screened.iter().map(timed).collect(),
         misses: batch.found.missed.iter().map(|m| (m.schedule.to_string(), m.why.clone())).collect(),
     };
@@ -314,7 +355,7 @@ fn text_of(kept: &KeptSchedules) -> io::Result<String> {
         format: FORMAT,
         fangorn: env!("CARGO_PKG_VERSION").to_owned(),
         model: kept.key.model.to_string(),
-        instructions: kept.key.instructions.clone(),
+        target: kept.key.target.clone(),
         threads: kept.key.threads,
         sum: kept.key.sum.name().to_owned(),
         batch: kept.batches.iter().map(batch).collect(),
@@ -330,7 +371,7 @@ fn parse(text: &str) -> Option<KeptSchedules> {
     }
     let key = ScheduleKey {
         model: ModelHash(u128::from_str_radix(&keys.model, 16).ok()?),
-        instructions: keys.instructions,
+        target: keys.target,
         threads: keys.threads,
         sum: Contract::parse(&keys.sum)?,
     };
@@ -355,6 +396,7 @@ fn parse(text: &str) -> Option<KeptSchedules> {
                     Some(best) => Some(timed(best)?),
                     None => None,
                 },
+                from_host: keys.from_host,
                 points: keys.points,
                 screened: keys.candidates.into_iter().map(timed).collect::<Option<_>>()?,
                 missed: keys.misses.into_iter().map(missed).collect::<Option<_>>()?,
@@ -387,7 +429,7 @@ mod tests {
     }
 
     fn key(model: u128) -> ScheduleKey {
-        ScheduleKey { model: ModelHash(model), instructions: "avx2".into(), threads: 2, sum: Contract::Exact }
+        ScheduleKey { model: ModelHash(model), target: "avx2".into(), threads: 2, sum: Contract::Exact }
     }
 
     fn batch(rows: usize) -> KeptBatch {
@@ -404,6 +446,7 @@ mod tests {
             found: TunedBatch {
                 rows,
                 best: (rows == 1).then(|| tuned.clone()),
+                from_host: (rows == 64).then_some(0.25),
                 points: 7,
                 screened: vec![auto.clone(), tuned.clone()],
                 missed: vec![missed],
@@ -430,7 +473,7 @@ mod tests {
         let third = KeptSchedules { key: key(2), batches: vec![batch(8)] };
         let nearest = |key: ScheduleKey| store.nearest(&key).expect("read").map(|kept| kept.key);
         assert_eq!(nearest(ScheduleKey { threads: 1, sum: Contract::Any, ..key(2) }), Some(key(2)));
-        assert_eq!(nearest(ScheduleKey { instructions: "avx512".into(), ..key(2) }), None);
+        assert_eq!(nearest(ScheduleKey { target: "avx512".into(), ..key(2) }), None);
         store.add(&ScheduleKey { threads: 9, ..key(2) }, vec![batch(8)]).expect("written");
         assert_eq!(nearest(ScheduleKey { threads: 6, ..key(2) }).map(|key| key.threads), Some(9));
         fs::remove_file(store.path(&ScheduleKey { threads: 9, ..key(2) })).expect("removed");
@@ -448,7 +491,7 @@ mod tests {
         let path = store.path(&key(1));
         let text = fs::read_to_string(&path).expect("text");
         for (from, to) in [
-            ("format = 2", "format = 9"),
+            ("format = 3", "format = 9"),
             (env!("CARGO_PKG_VERSION"), "0.0.0"),
             ("rows = 64", "rows = 1"),
             ("fewRows(auto)", "fewRows(other)"),
@@ -466,6 +509,25 @@ mod tests {
         // What is damaged is replaced.
         store.add(&key(1), vec![batch(8)]).expect("written");
         assert_eq!(store.load(&key(1)).expect("read").map(|kept| kept.batches), Some(vec![batch(8)]));
+    }
+
+    #[test]
+    fn devices_with_any_name_have_files_of_their_own() {
+        let folder = Folder::new("devices");
+        let store = ScheduleStore::at(&folder.0);
+        let on = |target: &str| ScheduleKey { target: target.into(), ..key(1) };
+        let devices =
+            ["cuda A/B \u{1f332}", "cuda A\\B \u{1f332}", "vulkan ../../x", &"long ".repeat(99)].map(on);
+        for (rows, device) in (1..).zip(&devices) {
+            store.add(device, vec![batch(rows)]).expect("written");
+        }
+        for (rows, device) in (1..).zip(&devices) {
+            let kept = store.load(device).expect("read").expect("schedules");
+            assert_eq!(kept.batches, [batch(rows)], "{device}");
+        }
+        store.add(&key(2), vec![batch(1)]).expect("written");
+        assert_eq!(store.of_model(ModelHash(1)).expect("read").len(), devices.len());
+        assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), devices.len() + 2);
     }
 
     #[test]

@@ -7,8 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xxhash_rust::xxh3::Xxh3;
-
 use super::{
     plan_file::{PlanFile, PlanFileBucket},
     record::work_of,
@@ -86,6 +84,8 @@ pub struct Tuner<'f> {
 /// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TuningResult {
+    /// What predictions ran on, as [`ScheduleKey::target`](super::ScheduleKey::target) names it.
+    pub target: String,
     /// Number of threads that predictions ran on.
     pub threads: usize,
     /// The result for each batch size, in ascending order.
@@ -104,6 +104,9 @@ pub struct TunedBatch {
     pub tuned: TimedSchedule,
     /// The fastest of all candidates and the default schedule; `None` unless the search was exhaustive.
     pub best: Option<TimedSchedule>,
+    /// On a device, seconds of a row of a call with the tuned schedule that copies the rows from the host's memory and
+    /// the margins back. `None` on a CPU.
+    pub from_host: Option<f64>,
     /// Number of candidates of the space.
     pub points: usize,
     /// The candidates that were timed, in the order of the search. Their seconds are the default schedule's seconds,
@@ -259,7 +262,7 @@ impl<'f> Tuner<'f> {
             }
             _ => Vec::new(),
         };
-        let rows_hash = self.rows.map_or(0, hash);
+        let rows_hash = KeptBatch::hash_of(self.rows);
         // A kept result needs no facts.
         let facts = OnceCell::new();
         let (mut batches, mut new) = (Vec::new(), Vec::new());
@@ -285,7 +288,8 @@ impl<'f> Tuner<'f> {
         if let (Some(store), Some(key), false) = (self.store, &key, new.is_empty()) {
             store.add(key, new)?;
         }
-        Ok(TuningResult { threads: self.threads, batches })
+        let target = crate::isa::isa().name().to_owned();
+        Ok(TuningResult { target, threads: self.threads, batches })
     }
 
     /// Returns whether a kept result can replace a search of `seconds`.
@@ -371,6 +375,7 @@ impl<'f> Tuner<'f> {
             rows,
             auto: timed[0].clone(),
             tuned: of_tuned.unwrap_or(&timed[0]).clone(),
+            from_host: None,
             best: self.exhaustive.then(|| {
                 let all = [Some(&timed[0]), of_tuned, of_best].into_iter().flatten();
                 all.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap_or(&timed[0]).clone()
@@ -561,7 +566,7 @@ impl TuningResult {
             auto_us_per_row: Some(batch.auto.seconds * 1e6),
         };
         let buckets = self.batches.iter().map(bucket).collect();
-        PlanFile::new(forest, crate::isa::isa().name(), self.threads, buckets)
+        PlanFile::new(forest, &*self.target, self.threads, buckets)
     }
 }
 
@@ -588,13 +593,6 @@ fn ordered(points: &[CpuPoint], facts: &ForestFacts, rows: usize) -> Vec<CpuPoin
 fn seen_schedules(found: &TunedBatch) -> HashSet<Schedule> {
     let timed = found.screened.iter().map(|timed| &timed.schedule);
     timed.chain(found.missed.iter().map(|miss| &miss.schedule)).cloned().collect()
-}
-
-/// Returns a hash of rows; never 0, which stands for drawn rows.
-fn hash(rows: &[f32]) -> u64 {
-    let mut hasher = Xxh3::new();
-    rows.iter().for_each(|value| hasher.update(&value.to_le_bytes()));
-    hasher.digest().max(1)
 }
 
 /// Returns the median of the ratios of two lists of times, taken pair by pair.

@@ -7,7 +7,7 @@ use crate::{
     check::SelfCheck,
     error::Result,
     forest::{Aggregate, Forest, Profile},
-    schedule::Schedule,
+    schedule::{BatchSchedules, Schedule},
     sum::{Contract, FixedPoint},
 };
 
@@ -38,7 +38,7 @@ use crate::{
 #[must_use = "call `build` to make the operator"]
 pub struct ForestOpBuilder {
     forest: Forest,
-    schedule: Option<Schedule>,
+    schedules: Option<BatchSchedules>,
     sum: Contract,
     profile: Option<Profile>,
     check: SelfCheck,
@@ -46,13 +46,19 @@ pub struct ForestOpBuilder {
 
 impl ForestOpBuilder {
     pub(super) fn new(forest: Forest) -> Self {
-        Self { forest, schedule: None, sum: Contract::Any, profile: None, check: SelfCheck::Quick }
+        Self { forest, schedules: None, sum: Contract::Any, profile: None, check: SelfCheck::Quick }
     }
 
     /// Sets one schedule for every device and every batch size. By default each device has its own default
     /// [schedules](ForestOp::schedules).
-    pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
-        self.schedule = schedule.into();
+    pub fn schedule(self, schedule: impl Into<Option<Schedule>>) -> Self {
+        self.schedules(schedule.into().map(BatchSchedules::from))
+    }
+
+    /// Sets the schedules for every device, by batch size, as [`PlanFile::schedules`](crate::auto::PlanFile::schedules)
+    /// returns them. On a cubecl device a batch runs by the schedule of the [nearest](BatchSchedules::nearest) size.
+    pub fn schedules(mut self, schedules: impl Into<Option<BatchSchedules>>) -> Self {
+        self.schedules = schedules.into();
         self
     }
 
@@ -84,9 +90,11 @@ impl ForestOpBuilder {
     /// a sum, or the profile is of another forest. A schedule that a device can't carry out is an error of
     /// the first call there.
     pub fn build(self) -> Result<ForestOp> {
-        let Self { forest, schedule, sum, profile, check } = self;
+        let Self { forest, schedules, sum, profile, check } = self;
         forest.verify()?;
-        schedule.as_ref().map(Schedule::nest).transpose()?;
+        for (_, schedule) in schedules.iter().flat_map(BatchSchedules::buckets) {
+            schedule.nest()?;
+        }
         if sum == Contract::Exact && forest.aggregate == Aggregate::Sum {
             FixedPoint::of_verified(&forest)?;
         }
@@ -94,7 +102,7 @@ impl ForestOpBuilder {
         let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
         Ok(ForestOp {
             forest,
-            schedule,
+            schedules,
             sum,
             check,
             profile,

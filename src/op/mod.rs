@@ -59,7 +59,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Profile, Targets, Transform},
     plan::Emit,
-    schedule::{BatchSchedules, Preset, Schedule},
+    schedule::{BatchSchedules, Preset},
     sum::Contract,
 };
 
@@ -69,7 +69,7 @@ use crate::{
 /// Inputs are f32, f16 or bf16 in any strides, and are widened exactly. Outputs are f32.
 pub struct ForestOp {
     forest: Forest,
-    schedule: Option<Schedule>,
+    schedules: Option<BatchSchedules>,
     sum: Contract,
     check: SelfCheck,
     profile: Option<Profile>,
@@ -174,10 +174,10 @@ impl ForestOp {
     }
 
     /// Returns the schedules for a device, by batch size. A batch runs by the schedule of the
-    /// [nearest](BatchSchedules::nearest) size. There is one schedule if one was set.
+    /// [nearest](BatchSchedules::nearest) size. They are the same for all devices if some were set.
     pub fn schedules(&self, device: &crate::schedule::Device) -> BatchSchedules {
-        match &self.schedule {
-            Some(schedule) => schedule.clone().into(),
+        match &self.schedules {
+            Some(schedules) => schedules.clone(),
             None => Preset::Default.schedules_on(&self.forest, *device),
         }
     }

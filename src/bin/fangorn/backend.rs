@@ -2,7 +2,7 @@
 
 use fangorn::{
     Forest, Predictor,
-    auto::RowPool,
+    auto::{RowPool, ScheduleKey},
     check::Warning,
     contributions::{Explainer, reference::tree_shap},
     cpu,
@@ -146,6 +146,30 @@ impl Backend {
         }
     }
 
+    /// Returns the key of schedules that are kept for a forest on this backend and this machine. For a GPU backend it
+    /// opens the device.
+    ///
+    /// # Errors
+    /// The backend is not built in, or its driver does not answer.
+    pub fn key(self, forest: &Forest, sum: Contract) -> Result<ScheduleKey> {
+        self.require()?;
+        match self {
+            #[cfg(feature = "cube")]
+            _ if self.is_gpu() => Ok(ScheduleKey::on(forest, on_burn::target(self)?, 1, sum)),
+            _ => Ok(ScheduleKey::here(forest, rayon::current_num_threads(), sum)),
+        }
+    }
+
+    /// Returns the first GPU backend of this build that finds a card, which a software GPU is not. It opens devices.
+    pub fn of_card() -> Option<Self> {
+        #[cfg(feature = "cube")]
+        return [Self::Cuda, Self::Rocm, Self::Metal, Self::Vulkan, Self::Wgpu]
+            .into_iter()
+            .find(|backend| backend.require().is_ok() && on_burn::has_card(*backend));
+        #[cfg(not(feature = "cube"))]
+        None
+    }
+
     /// Returns the device that schedules are made for when no device is opened. cubecl's CPU runtime is
     /// always available, so this is the processor's own description. For the other GPU backends it is the
     /// description that every GPU meets.
@@ -284,6 +308,19 @@ impl<'f> CompiledForest<'f> {
         }
     }
 
+    /// Returns a closure that computes the margins of the pool's next batch at each call, for timing. Rows come from the
+    /// host's memory, and margins go there.
+    pub fn rerun_from_host<'a>(&'a self, pool: &RowPool) -> Rerun<'a> {
+        let matrix = |n| Matrix::of_rows(pool.rows(), pool.columns(), pool.batch(n).to_vec());
+        let batches: Vec<_> = (0..pool.batches()).map(matrix).collect();
+        let mut next = 0;
+        Box::new(move || {
+            std::hint::black_box(self.margins(&batches[next])?);
+            next = (next + 1) % batches.len();
+            Ok(())
+        })
+    }
+
     /// Returns a closure that computes the results of the pool's next batch at each call, for timing. The results
     /// stay on the device: nothing is read back, but each call waits until the device is done.
     ///
@@ -415,6 +452,25 @@ mod on_burn {
         })
     }
 
+    /// Opens the default device of a backend that runs cubecl kernels, and returns the backend's name with what the
+    /// device and its runtime say of themselves.
+    #[cfg(feature = "cube")]
+    pub fn target(backend: Backend) -> Result<String> {
+        guard(backend, || {
+            let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;
+            let of_device =
+                device.identity().map(|identity| format!(" {}, {}", identity.name, identity.fingerprint));
+            Ok(backend.name().to_owned() + &of_device.unwrap_or_default())
+        })
+    }
+
+    /// Whether the default device of a backend is a card.
+    #[cfg(feature = "cube")]
+    pub fn has_card(backend: Backend) -> bool {
+        let card = |device: Device| device.identity().is_some_and(|identity| identity.physical.is_some());
+        guard(backend, || Ok(device(backend).is_some_and(card))).unwrap_or(false)
+    }
+
     /// Runs a closure that talks to a device. Turns a panic into an error, because a missing or failing
     /// driver panics.
     fn guard<T>(backend: Backend, run: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -423,9 +479,9 @@ mod on_burn {
 
     impl Op {
         pub fn open(backend: Backend, forest: &Forest, choice: &Choice, sum: Contract) -> Result<Self> {
-            let schedule = if choice.is_default { None } else { Some(choice.only()?.clone()) };
+            let schedules = (!choice.is_default).then(|| choice.schedules.clone());
             let builder =
-                ForestOp::builder(forest.clone()).schedule(schedule).profile(choice.profile.clone());
+                ForestOp::builder(forest.clone()).schedules(schedules).profile(choice.profile.clone());
             let op = Arc::new(builder.sum(sum).build().map_err(|e| choice.blame(e))?);
             guard(backend, || {
                 let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;

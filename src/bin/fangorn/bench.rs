@@ -145,7 +145,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         _ => None,
     };
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
-    let choice = Choice::new(&args.schedule, forest, backend.device(), args.sum.sum)?
+    let choice = Choice::new(&args.schedule, forest, (backend, backend.device()), args.sum.sum)?
         .by(args.profile.read(&args.model, &contents)?);
     let rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
     if rows.rows == 0 {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::{
     Outcome,
     atomic_file::AtomicFile,
+    backend::Backend,
     error::{Error, Result},
     library_error,
     limits::LimitsChoice,
@@ -34,7 +35,7 @@ pub struct Cache {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the kept schedules, by model, instruction set, threads and contract of sums
+    /// List the kept schedules, by model, target, threads and contract of sums
     #[command(after_help = "Example:\n  fangorn cache list --json")]
     List {
         /// Print JSON
@@ -44,7 +45,7 @@ enum Command {
     /// Remove all kept schedules
     #[command(after_help = "Example:\n  fangorn cache clear")]
     Clear,
-    /// Write the schedules that are kept for a model on this machine to a plan file, which `--schedule` takes
+    /// Write the schedules that are kept for a model on this machine's CPU or GPU to a plan file, which `--schedule` takes
     #[command(after_help = "Example:\n  fangorn cache export model.ubj -o plan.toml")]
     Export(Export),
 }
@@ -56,6 +57,9 @@ struct Export {
     /// The plan file to write
     #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
     output: PathBuf,
+    /// What the schedules were tuned for: cpu, or a GPU's backend, by its name in `fangorn predict`
+    #[arg(long, default_value = "cpu")]
+    backend: String,
     /// The number of worker threads that the schedules were tuned for; if none were, the nearest number is taken
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
@@ -69,7 +73,7 @@ struct Export {
 #[derive(Serialize)]
 struct PlanFileReport {
     model: String,
-    instructions: String,
+    target: String,
     threads: usize,
     sum: &'static str,
     batches: Vec<BatchReport>,
@@ -81,6 +85,8 @@ struct BatchReport {
     schedule: String,
     us_per_row: f64,
     auto_us_per_row: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    us_per_row_from_host: Option<f64>,
     candidates: usize,
 }
 
@@ -113,7 +119,10 @@ pub fn run(args: &Cache) -> Result<Outcome> {
 fn write(store: &ScheduleStore, args: &Export) -> Result<()> {
     AtomicFile::check(&args.output)?;
     let forest = load_model(&args.model, &args.limits)?;
-    let key = ScheduleKey::here(&forest, usize::from(args.threads), args.sum);
+    let key = match Backend::parse(&args.backend)? {
+        backend if backend.is_gpu() => backend.key(&forest, args.sum)?,
+        _ => ScheduleKey::here(&forest, usize::from(args.threads), args.sum),
+    };
     let kept = store.nearest(&key).map_err(library_error)?.ok_or_else(|| {
         let what = "no schedule is kept for this model on this machine; run `fangorn tune` on it first";
         Error::file(&args.model, what.to_owned())
@@ -124,7 +133,7 @@ fn write(store: &ScheduleStore, args: &Export) -> Result<()> {
         us_per_row: Some(batch.found.tuned.seconds * 1e6),
         auto_us_per_row: Some(batch.found.auto.seconds * 1e6),
     });
-    let plan_file = PlanFile::new(&forest, &*kept.key.instructions, kept.key.threads, buckets.collect());
+    let plan_file = PlanFile::new(&forest, &*kept.key.target, kept.key.threads, buckets.collect());
     AtomicFile::write(&args.output, |out| out.write_all(plan_file.to_string().as_bytes()))
 }
 
@@ -134,11 +143,12 @@ fn report(kept: &KeptSchedules) -> PlanFileReport {
         schedule: line(&batch.found.tuned.schedule),
         us_per_row: batch.found.tuned.seconds * 1e6,
         auto_us_per_row: batch.found.auto.seconds * 1e6,
+        us_per_row_from_host: batch.found.from_host.map(|seconds| seconds * 1e6),
         candidates: batch.found.screened.len(),
     });
     PlanFileReport {
         model: kept.key.model.to_string(),
-        instructions: kept.key.instructions.clone(),
+        target: kept.key.target.clone(),
         threads: kept.key.threads,
         sum: kept.key.sum.name(),
         batches: batches.collect(),
@@ -153,7 +163,7 @@ fn table(store: &ScheduleStore, kept: &[PlanFileReport]) -> String {
             text,
             "\nmodel {}, {}, {} thread(s), sum {}\n{:>8}  {:>12}  {:>12}  {:>10}",
             plan_file.model,
-            plan_file.instructions,
+            plan_file.target,
             plan_file.threads,
             plan_file.sum,
             "batch",

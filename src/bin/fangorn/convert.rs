@@ -13,6 +13,7 @@ use fangorn::{
 use crate::{
     Outcome,
     atomic_file::AtomicFile,
+    backend::Backend,
     error::{Error, Result, one_line},
     library_error,
     limits::LimitsChoice,
@@ -67,7 +68,7 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
-        let choice = Choice::new(name, &contents.forest, Device::Cpu, Contract::Any)?;
+        let choice = Choice::new(name, &contents.forest, (Backend::Cpu, Device::Cpu), Contract::Any)?;
         let text = choice.only()?.to_string();
         contents.schedules.retain(|s| s.name != *name);
         contents.schedules.push(NamedText { name: name.clone(), text });

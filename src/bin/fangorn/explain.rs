@@ -7,14 +7,15 @@ use fangorn::{
     Predictor,
     auto::{Explanation, Way},
     contributions::Explainer,
-    cost::{BLENDED_ROWS, Machine},
+    cost::{BLENDED_ROWS, Machine, Term},
 };
 use serde::Serialize;
 
 use crate::{
     Outcome,
+    backend::Backend,
     error::{Error, Result, one_line},
-    explain_graph, library_error,
+    explain_gpu, explain_graph, library_error,
     limits::LimitsChoice,
     load_model, output, predict_graph,
     schedule::{compiled, line},
@@ -26,6 +27,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn explain model.ubj --batch 64
+  fangorn explain model.ubj --batch 64 --backend wgpu
   fangorn explain pipeline.onnx")]
 pub struct Explain {
     /// The model file, in any format that fangorn reads
@@ -33,6 +35,9 @@ pub struct Explain {
     /// Number of rows of the batch to explain
     #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     batch: u32,
+    /// What runs the forest: cpu, or a GPU's backend, by its name in `fangorn predict`
+    #[arg(long, default_value = "cpu")]
+    backend: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -66,12 +71,28 @@ struct WayReport {
     terms: Vec<TermReport>,
 }
 
+/// A term of an estimate.
 #[derive(Serialize)]
-struct TermReport {
+pub struct TermReport {
     what: &'static str,
-    count: f64,
+    pub count: f64,
     us_each: f64,
-    us_per_row: f64,
+    pub us_per_row: f64,
+}
+
+/// Returns a term of the estimate of a batch of `rows` rows.
+pub fn term_report(term: &Term, rows: usize) -> TermReport {
+    TermReport {
+        what: term.what,
+        count: term.count,
+        us_each: term.each * 1e6,
+        us_per_row: term.seconds() * 1e6 / rows as f64,
+    }
+}
+
+/// Writes a term on a line, with its microseconds.
+pub fn write_term(out: &mut String, term: &TermReport, us: f64) -> std::fmt::Result {
+    writeln!(out, "{us:>10.4}             {:.0} {} at {:.1} ns", term.count, term.what, term.us_each * 1e3)
 }
 
 /// Runs the command.
@@ -80,13 +101,22 @@ struct TermReport {
 /// The options or the model are wrong.
 pub fn run(args: &Explain) -> Result<Outcome> {
     let rows = args.batch as usize;
+    let backend = Backend::parse(&args.backend)?;
     let forest = match load_model(&args.model, &args.limits) {
         Ok(forest) => forest,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {
+            Some(_) if backend != Backend::Cpu => {
+                let what =
+                    "--backend: the file is a graph, which is explained for the CPU; leave the option out";
+                return Err(Error::file(&args.model, what));
+            }
             Some(graph) => return explain_graph::run(&args.model, &graph?, rows, args.json),
             None => return Err(error),
         },
     };
+    if backend != Backend::Cpu {
+        return explain_gpu::run((&args.model, &forest), backend, rows, args.json);
+    }
     let why = Explanation::new(&forest, rows);
     let predictor = compiled(Predictor::builder(&forest).threads(1)).map_err(library_error)?;
     // A few thousand rows show every engine that larger batches use.
@@ -95,17 +125,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         way: way.work.name(),
         us_per_row: way.seconds * 1e6 / rows as f64,
         schedule: line(&way.schedule),
-        terms: way
-            .estimate
-            .terms
-            .iter()
-            .map(|term| TermReport {
-                what: term.what,
-                count: term.count,
-                us_each: term.each * 1e6,
-                us_per_row: term.seconds() * 1e6 / rows as f64,
-            })
-            .collect(),
+        terms: way.estimate.terms.iter().map(|term| term_report(term, rows)).collect(),
     };
     let report = Report {
         model: args.model.display().to_string(),
@@ -182,14 +202,7 @@ fn ways(out: &mut String, ways: &[WayReport]) -> std::fmt::Result {
     for way in ways {
         writeln!(out, "{:>10.4} µs a row  {}", way.us_per_row, way.way)?;
         for term in way.terms.iter().filter(|term| term.count > 0.0) {
-            writeln!(
-                out,
-                "{:>10.4}             {:.0} {} at {:.1} ns",
-                term.us_per_row,
-                term.count,
-                term.what,
-                term.us_each * 1e3
-            )?;
+            write_term(out, term, term.us_per_row)?;
         }
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 mod answer;
 mod atomic_file;
+mod auto_backend;
 mod backend;
 mod bench;
 mod bench_graph;
@@ -17,6 +18,7 @@ mod drift;
 mod drift_plot;
 mod error;
 mod explain;
+mod explain_gpu;
 mod explain_graph;
 mod graph;
 mod importance;

@@ -1,7 +1,8 @@
 //! `fangorn measure`: times schedules on a device, one after the other, for `fangorn tune`. A schedule may
 //! crash the device or the process, so `tune` runs this command as a process of its own.
 //!
-//! The command reads one JSON object a line from standard input and answers each with one on standard output.
+//! The command first writes what it runs on, a [`Hello`]. Then it reads one JSON object a line from standard input, a
+//! [`Job`], and answers each with one on standard output, an [`Answer`].
 
 use std::{
     io::{BufRead, Write},
@@ -13,7 +14,7 @@ use clap::Args;
 use fangorn::{
     Forest,
     auto::RowPool,
-    schedule::{Preset, Schedule},
+    schedule::{Device, Preset, Schedule, ranked_cubes},
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +32,7 @@ use crate::{
 /// Time the schedules that standard input names, for `fangorn tune`
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  echo '{\"schedule\": null, \"seconds\": 0.1}' | fangorn measure model.ubj --backend wgpu --batch 1024")]
+  echo '{\"schedule\": null, \"seconds\": 0.1, \"from_host\": false}' | fangorn measure model.ubj --backend wgpu --batch 1024")]
 pub struct Measure {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
@@ -53,6 +54,15 @@ pub struct Measure {
     limits: LimitsChoice,
 }
 
+/// The first line of standard output.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Hello {
+    /// The backend and its device, as kept schedules name them.
+    pub target: String,
+    /// Texts of schedules for the batch, the one with the least estimate first.
+    pub ranked: Vec<String>,
+}
+
 /// A line of standard input: a schedule to time.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
@@ -60,6 +70,9 @@ pub struct Job {
     pub schedule: Option<String>,
     /// The seconds to time it for.
     pub seconds: f64,
+    /// Whether a call copies the rows from the host's memory and the margins back. If not, they stay on the device.
+    #[serde(default)]
+    pub from_host: bool,
 }
 
 /// A line of standard output.
@@ -73,6 +86,9 @@ pub struct Answer {
     pub error: Option<String>,
 }
 
+/// The number of schedules of a device that a search begins with, in the order of their estimates. On an NVIDIA H200
+/// the fastest of five took 1.00 to 1.01 times the fastest of 38 (`benches/experiments/fit_cubes.py`).
+const RANKED: usize = 12;
 /// The least number of calls that are timed.
 const LEAST_CALLS: usize = 5;
 
@@ -92,6 +108,16 @@ pub fn run(args: &Measure) -> Result<Outcome> {
         }
         None => RowPool::drawn(&forest, batch)?,
     };
+    let ranked = match device {
+        Device::Gpu(gpu) if gpu.shared_memory && !gpu.units_are_threads => {
+            ranked_cubes(&forest, &gpu, batch).into_iter().take(RANKED)
+        }
+        _ => Vec::new().into_iter().take(RANKED),
+    };
+    say(&Hello {
+        target: backend.key(&forest, args.sum.sum)?.target,
+        ranked: ranked.map(|cube| cube.schedule.to_string()).collect(),
+    })?;
     let default = Preset::Default.schedules_on(&forest, device).nearest(batch).clone();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| Error::Request(format!("standard input: {e}")))?;
@@ -102,31 +128,37 @@ pub fn run(args: &Measure) -> Result<Outcome> {
             Some(text) => Schedule::parse(text).map_err(fangorn::Error::from)?,
         };
         let text = schedule.to_string();
-        let timed = catch_panic(|| call(backend, &forest, schedule, &pool, args, job.seconds));
+        let timed = catch_panic(|| call((backend, &forest), schedule, &pool, args, &job));
         let (call, error) = match timed {
             Ok(Ok(seconds)) => (Some(seconds), None),
             Ok(Err(e)) => (None, Some(e.to_string())),
             Err(panic) => (None, Some(panic)),
         };
-        let answer = serde_json::to_string(&Answer { schedule: text, call, error });
-        let answer = answer.map_err(|e| Error::Defect(e.to_string()))?;
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(Error::Output)?;
+        say(&Answer { schedule: text, call, error })?;
     }
     Ok(Outcome::Done)
 }
 
+/// Writes a line of JSON to standard output.
+fn say(what: &impl Serialize) -> Result<()> {
+    let line = serde_json::to_string(what).map_err(|e| Error::Defect(e.to_string()))?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Error::Output)
+}
+
 /// Returns the median of the seconds of a call.
 fn call(
-    backend: Backend,
-    forest: &Forest,
+    (backend, forest): (Backend, &Forest),
     schedule: Schedule,
     pool: &RowPool,
     args: &Measure,
-    seconds: f64,
+    job: &Job,
 ) -> Result<f64> {
     let compiled = CompiledForest::open(backend, forest, &Choice::of(schedule), args.sum.sum)?;
-    let mut rerun = compiled.rerun(pool, TimedOutput::Margins)?;
+    let mut rerun = match job.from_host {
+        true => compiled.rerun_from_host(pool),
+        false => compiled.rerun(pool, TimedOutput::Margins)?,
+    };
     // The first call compiles the kernel and checks it. Later calls use it.
     rerun()?;
     if let Some(warning) = compiled.warnings().first() {
@@ -135,7 +167,7 @@ fn call(
     rerun()?;
     let mut calls = Vec::new();
     let begin = Instant::now();
-    while calls.len() < LEAST_CALLS || begin.elapsed().as_secs_f64() < seconds {
+    while calls.len() < LEAST_CALLS || begin.elapsed().as_secs_f64() < job.seconds {
         let start = Instant::now();
         rerun()?;
         calls.push(start.elapsed().as_secs_f64());

@@ -15,6 +15,7 @@ use fangorn::{
 use crate::{
     Outcome,
     answer::PredictionArgs,
+    auto_backend::{self, AUTO},
     backend::{Backend, CompiledForest},
     compare,
     error::{Error, Result},
@@ -29,7 +30,7 @@ use crate::{
     score::{self, TakesParts},
     sum::SumChoice,
     table_format::NAMED_TABLES,
-    tables::{ColumnNames, Journal, ScoredBatch, ScoredSchema},
+    tables::{BATCH_ROWS, ColumnNames, Journal, ScoredBatch, ScoredSchema},
     text::feature_name,
 };
 
@@ -90,7 +91,8 @@ pub struct Predict {
     #[arg(long, value_enum, default_value = "value")]
     pub(crate) output: Output,
     /// What runs the forest: cpu, reference (the reference interpreter), or a backend of burn that is built in: flex,
-    /// ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
+    /// ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu. auto takes the CPU or a GPU, by the times that
+    /// `fangorn tune --backend auto` has measured for the model
     #[arg(long, default_value = "cpu")]
     backend: String,
     /// A preset's name, or a file with one directive a line. For the CPU also a plan file (.toml), or `tuned`: the
@@ -206,9 +208,17 @@ impl Predict {
 /// # Errors
 /// The options, the model or a file are wrong, or the output can't be written.
 pub fn run(args: &Predict) -> Result<Outcome> {
-    let backend = Backend::parse(&args.backend)?;
-    backend.require()?;
-    backend.require_sum(args.sum.sum)?;
+    let asked = match &args.backend[..] {
+        AUTO => Backend::Cpu,
+        name => Backend::parse(name)?,
+    };
+    asked.require()?;
+    asked.require_sum(args.sum.sum)?;
+    if args.backend == AUTO && args.schedule != "default" {
+        let what =
+            "--schedule: with --backend auto the kept schedules run; name a backend, or leave --schedule out";
+        return Err(Error::Request(what.into()));
+    }
     if args.background.is_some() && args.output != Output::Contributions {
         return Err(Error::Request("--background is for --output contributions; leave it out".into()));
     }
@@ -218,18 +228,25 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let contents = match args.answer.rounds.load(&args.model, &args.limits, false) {
         Ok(contents) => contents,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {
-            Some(graph) => return run_graph(args, backend, graph?, (&sink, whole)),
+            Some(graph) => return run_graph(args, asked, graph?, (&sink, whole)),
             None => return Err(error),
         },
     };
     let forest = &contents.forest;
+    // What is measured are margins.
+    let measured = !matches!(args.output, Output::Contributions | Output::Interactions);
+    let (backend, schedule) = match args.backend == AUTO && measured {
+        true => auto_backend::fastest(forest, BATCH_ROWS, args.sum.sum)?,
+        false => (asked, &args.schedule[..]),
+    };
     let explainer = match args.output {
         Output::Contributions | Output::Interactions => RowExplainer::new(args, forest, backend, &sink)?,
         _ => None,
     };
     let explainer = explainer.as_ref();
-    let choice = Choice::new(&args.schedule, forest, backend.device(), args.sum.sum)?
-        .by(args.profile.read(&args.model, &contents)?);
+    let choice =
+        Choice::new(schedule, forest, (backend, backend.device()), args.sum.sum)?
+            .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
         classes(forest).map_err(|what| Error::file(&args.model, what))?;
     }
@@ -248,10 +265,11 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         let work = Scoring {
             args,
             columns: forest.features.len(),
-            // The model, the instruction set, the threads, and the contract of sums.
+            // The model, the instruction set, the threads, the contract of sums, and the backend that was chosen.
             run_line: args.run_line(&format!(
-                "{:?}",
-                ScheduleKey::here(forest, rayon::current_num_threads(), args.sum.sum)
+                "{:?} {}",
+                ScheduleKey::here(forest, rayon::current_num_threads(), args.sum.sum),
+                backend.name()
             )),
             names: &names,
             sink: &sink,

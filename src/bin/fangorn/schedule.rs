@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fangorn::{
     Forest, Predictor, PredictorBuilder,
-    auto::{PlanFile, ScheduleKey, ScheduleStore},
+    auto::{PlanFile, ScheduleStore},
     forest::Profile,
     graph::{Graph, GraphPredictor, Passes},
     schedule::{BatchSchedules, Device, Preset, Schedule},
@@ -12,6 +12,7 @@ use fangorn::{
 };
 
 use crate::{
+    backend::Backend,
     error::{Error, Result, note},
     library_error,
 };
@@ -33,15 +34,20 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns the preset with the name, made for the device. If the name is `tuned`, returns the schedules
-    /// that `fangorn tune` keeps for the model: those tuned for this contract of sums if there are some.
+    /// Returns the preset with the name, made for the backend's device. If the name is `tuned`, returns the schedules
+    /// that `fangorn tune` keeps for the model and the backend: those tuned for this contract of sums if there are some.
     /// Otherwise returns the contents of the file with that path: a plan file of `fangorn tune` if the name
     /// ends in `.toml`, otherwise a schedule.
     ///
     /// # Errors
-    /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan file, or the
-    /// plan file is for another model or another device.
-    pub fn new(name: &str, forest: &Forest, device: Device, sum: Contract) -> Result<Self> {
+    /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan file, the plan file is
+    /// for another model, or nothing is kept.
+    pub fn new(
+        name: &str,
+        forest: &Forest,
+        (backend, device): (Backend, Device),
+        sum: Contract,
+    ) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
             return Ok(Self {
@@ -52,7 +58,7 @@ impl Choice {
             });
         }
         if name == TUNED {
-            return Self::kept(forest, device, sum);
+            return Self::kept(forest, backend, sum);
         }
         let path = Path::new(name);
         let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
@@ -68,10 +74,6 @@ impl Choice {
             ),
         })?;
         let schedules = match path.extension().is_some_and(|e| e == "toml") {
-            true if device != Device::Cpu => {
-                let what = "plan files are for the CPU; give a schedule, or leave --schedule out";
-                return Err(Error::file(path, what.to_owned()));
-            }
             true => PlanFile::parse(&text)
                 .and_then(|plan_file| plan_file.schedules(forest))
                 .map_err(|e| Error::file(path, e.to_string()))?,
@@ -85,20 +87,16 @@ impl Choice {
         Self { schedules: schedule.into(), is_default: false, profile: None, file: None }
     }
 
-    /// Returns the schedules that are kept for the model and this machine.
-    fn kept(forest: &Forest, device: Device, sum: Contract) -> Result<Self> {
-        if device != Device::Cpu {
-            let what =
-                "--schedule tuned: kept schedules are for the CPU; use --backend cpu or another schedule";
-            return Err(Error::Request(what.into()));
-        }
-        let key = ScheduleKey::here(forest, rayon::current_num_threads(), sum);
+    /// Returns the schedules that are kept for the model, the backend and this machine.
+    fn kept(forest: &Forest, backend: Backend, sum: Contract) -> Result<Self> {
+        let key = backend.key(forest, sum)?;
         let kept =
             ScheduleStore::user().map(|store| store.nearest(&key)).transpose().map_err(library_error)?;
         let schedules = kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
-            Error::Request(
-                "--schedule tuned: no schedule is kept for this model on this machine; run `fangorn tune MODEL`".into(),
-            )
+            let option = if backend.is_gpu() { format!(" --backend {}", backend.name()) } else { String::new() };
+            Error::Request(format!(
+                "--schedule tuned: no schedule is kept for this model on this machine; run `fangorn tune MODEL{option}`"
+            ))
         })?;
         Ok(Self { schedules, is_default: false, profile: None, file: None })
     }

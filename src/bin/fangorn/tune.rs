@@ -10,7 +10,12 @@ use std::{
 };
 
 use clap::{Args, value_parser};
-use fangorn::auto::{Progress, ScheduleStore, TimedSchedule, TimingRecord, Tuner, TuningResult};
+use fangorn::{
+    Forest,
+    auto::{
+        KeptBatch, MeasuredTargets, Progress, ScheduleStore, TimedSchedule, TimingRecord, Tuner, TuningResult,
+    },
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -41,7 +46,8 @@ pub struct Tune {
     /// random rows are drawn from the model's thresholds
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// What to tune for: cpu, or a GPU's backend, by its name in `fangorn predict`; auto is the CPU
+    /// What to tune for: cpu, or a GPU's backend, by its name in `fangorn predict`. auto is the CPU and, if this build
+    /// has a backend for a GPU of this machine, that GPU as well, each for half of the budget
     #[arg(long, default_value = "auto")]
     backend: String,
     /// Rows of one call; separate several batch sizes with commas
@@ -57,7 +63,7 @@ pub struct Tune {
     /// Number of worker threads on the CPU; with 1, everything runs on the calling thread
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
-    /// Write the schedules to a plan file, which `--schedule` takes; for the CPU only
+    /// Write the schedules to a plan file, which `--schedule` takes; with auto those of the CPU
     #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
     output: Option<PathBuf>,
     /// Draw the times of all candidates into this SVG file
@@ -84,10 +90,23 @@ pub struct Tune {
 #[derive(Serialize)]
 struct Report {
     model: String,
-    backend: &'static str,
-    threads: usize,
+    #[serde(flatten)]
+    first: TargetReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
+    /// With `auto`, the GPU's results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<TargetReport>,
+    /// With a GPU's results, the fastest targets for rows in the host's memory, each with its least number of rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fastest_from: Vec<(usize, String)>,
+}
+
+#[derive(Serialize)]
+struct TargetReport {
+    backend: &'static str,
+    target: String,
+    threads: usize,
     results: Vec<BatchReport>,
 }
 
@@ -98,6 +117,8 @@ struct BatchReport {
     tuned: Timing,
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<Timing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    us_per_row_from_host: Option<f64>,
     points: usize,
     tried: usize,
     missed: usize,
@@ -122,15 +143,20 @@ struct MissReport {
 /// # Errors
 /// The options, the model or the rows are wrong.
 pub fn run(args: &Tune) -> Result<Outcome> {
-    let backend = match args.backend.as_str() {
-        "auto" => Backend::Cpu,
-        name => Backend::parse(name)?,
+    let (backend, card) = match args.backend.as_str() {
+        "auto" => (Backend::Cpu, Backend::of_card()),
+        name => (Backend::parse(name)?, None),
     };
     for path in [&args.output, &args.plot, &args.records].into_iter().flatten() {
         AtomicFile::check(path)?;
     }
     if backend.is_gpu() {
-        return on_device(args, backend);
+        let tuned = on_device(args, backend, args.budget)?;
+        if let Some(path) = &args.output {
+            let forest = load_model(&args.model, &args.limits)?;
+            write_plan_file(path, &tuned, &forest)?;
+        }
+        return print(args, &[(backend, tuned)]);
     }
     if backend != Backend::Cpu {
         return Err(Error::Request(format!(
@@ -150,20 +176,28 @@ pub fn run(args: &Tune) -> Result<Outcome> {
         .fresh(args.fresh)
         .rows(rows.as_ref().map(|rows| &rows.values[..]))
         .batches(args.batch.iter().map(|rows| *rows as usize))
-        .budget(args.budget)
+        .budget(if card.is_some() { args.budget / 2 } else { args.budget })
         .exhaustive(args.exhaustive)
         .threads(usize::from(args.threads))
         .sum(args.sum.sum);
     let tuned = pool.install(|| tuner.run(|progress| show(&bar, args, progress))).map_err(library_error)?;
     bar.finish_and_clear();
     if let Some(path) = &args.output {
-        let plan_file = tuned.plan_file(&forest).to_string();
-        AtomicFile::write(path, |out| out.write_all(plan_file.as_bytes()))?;
+        write_plan_file(path, &tuned, &forest)?;
     }
     if let Some(path) = &args.records {
         add_records(path, &tuned.records(&forest))?;
     }
-    print(args, backend, &tuned)
+    let mut targets = vec![(backend, tuned)];
+    if let Some(card) = card {
+        targets.push((card, on_device(args, card, args.budget / 2)?));
+    }
+    print(args, &targets)
+}
+
+fn write_plan_file(path: &Path, tuned: &TuningResult, forest: &Forest) -> Result<()> {
+    let plan_file = tuned.plan_file(forest).to_string();
+    AtomicFile::write(path, |out| out.write_all(plan_file.as_bytes()))
 }
 
 /// Adds records to the end of a file.
@@ -179,14 +213,26 @@ fn add_records(path: &Path, records: &[TimingRecord]) -> Result<()> {
     written.map_err(|e| Error::file(path, e.to_string()))
 }
 
-fn print(args: &Tune, backend: Backend, tuned: &TuningResult) -> Result<Outcome> {
-    if let Some(path) = &args.plot {
+/// Prints the results of the targets, of which there is at least one.
+fn print(args: &Tune, targets: &[(Backend, TuningResult)]) -> Result<Outcome> {
+    if let (Some(path), Some((backend, tuned))) = (&args.plot, targets.first()) {
         let model = args.model.file_name().unwrap_or_default().to_string_lossy();
         let title = format!("{}, {}, {} thread(s)", one_line(&model), backend.name(), tuned.threads);
         let svg = tune_plot::svg(&title, &tuned.batches)?;
         AtomicFile::write(path, |out| out.write_all(svg.as_bytes()))?;
     }
-    let report = report(args, backend, tuned);
+    let measured = MeasuredTargets::of_results(targets.iter().map(|(_, tuned)| tuned));
+    let mut reports = targets.iter().map(|(backend, tuned)| target_report(*backend, tuned));
+    let report = Report {
+        model: args.model.display().to_string(),
+        first: reports.next().ok_or_else(|| Error::Defect("no target was tuned".into()))?,
+        plan: args.output.as_ref().map(|path| path.display().to_string()),
+        gpu: reports.next(),
+        fastest_from: match targets.len() {
+            1 => Vec::new(),
+            _ => measured.from().into_iter().map(|(rows, name)| (rows, name.to_owned())).collect(),
+        },
+    };
     let text = match args.json {
         true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
         false => table(&report),
@@ -196,18 +242,15 @@ fn print(args: &Tune, backend: Backend, tuned: &TuningResult) -> Result<Outcome>
 }
 
 /// Tunes for a device. A schedule may crash the device, so schedules run in a process of their own.
-fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
+fn on_device(args: &Tune, backend: Backend, budget: Duration) -> Result<TuningResult> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
-    if let Some(path) = &args.records {
+    if let (Some(path), false) = (&args.records, args.backend == "auto") {
         return Err(Error::file(path, "costs are fitted for the CPU only; leave --records out"));
     }
-    if let Some(path) = &args.output {
-        let what = "plan files are for the CPU; leave --output out, and save the printed schedule as a file, one \
-                    directive a line";
-        return Err(Error::file(path, what));
-    }
-    let features = load_model(&args.model, &args.limits)?.features.len();
+    let forest = load_model(&args.model, &args.limits)?;
+    let rows =
+        args.rows.as_ref().map(|path| rows::read_rows::<f32>(path, &forest, args.table)).transpose()?;
     // The process gets the options of this program that name the model, the rows and the sums.
     let mut arguments: Vec<OsString> =
         vec![args.model.clone().into(), "--backend".into(), backend.name().into()];
@@ -221,16 +264,21 @@ fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
     batches.sort_unstable();
     batches.dedup();
     let bar = bar(args);
+    let store = ScheduleStore::user();
     let request = tune_device::Request {
         arguments,
-        features,
+        forest: &forest,
+        sum: args.sum.sum,
+        rows_hash: KeptBatch::hash_of(rows.as_ref().map(|rows| &rows.values[..])),
         batches: &batches,
-        budget: args.budget,
+        budget,
         exhaustive: args.exhaustive,
+        store: store.as_ref(),
+        fresh: args.fresh,
     };
     let tuned = tune_device::run(&request, &|progress| show(&bar, args, progress))?;
     bar.finish_and_clear();
-    print(args, backend, &tuned)
+    Ok(tuned)
 }
 
 fn bar(args: &Tune) -> ProgressBar {
@@ -258,7 +306,7 @@ fn show(bar: &ProgressBar, args: &Tune, progress: Progress) {
     }
 }
 
-fn report(args: &Tune, backend: Backend, tuned: &TuningResult) -> Report {
+fn target_report(backend: Backend, tuned: &TuningResult) -> TargetReport {
     let timing =
         |timed: &TimedSchedule| Timing { schedule: line(&timed.schedule), us_per_row: timed.seconds * 1e6 };
     let results = tuned.batches.iter().map(|batch| BatchReport {
@@ -266,6 +314,7 @@ fn report(args: &Tune, backend: Backend, tuned: &TuningResult) -> Report {
         auto: timing(&batch.auto),
         tuned: timing(&batch.tuned),
         best: batch.best.as_ref().map(timing),
+        us_per_row_from_host: batch.from_host.map(|seconds| seconds * 1e6),
         points: batch.points,
         tried: batch.screened.len(),
         missed: batch.missed.len(),
@@ -276,34 +325,60 @@ fn report(args: &Tune, backend: Backend, tuned: &TuningResult) -> Report {
             .map(|miss| MissReport { schedule: line(&miss.schedule), why: miss.why.clone() })
             .collect(),
     });
-    Report {
-        model: args.model.display().to_string(),
+    TargetReport {
         backend: backend.name(),
+        target: tuned.target.clone(),
         threads: tuned.threads,
-        plan: args.output.as_ref().map(|path| path.display().to_string()),
         results: results.collect(),
     }
 }
 
 fn table(report: &Report) -> String {
-    let mut text = format!(
-        "model     {}\nbackend   {}, {} thread(s)\n\nµs a row\n{:>8}  {:>10}  {:>10}{}  {:>5}  {:>6}\n",
-        one_line(&report.model),
+    let mut text = format!("model     {}\n", one_line(&report.model));
+    target_table(&mut text, &report.first);
+    if let Some(gpu) = &report.gpu {
+        text.push('\n');
+        target_table(&mut text, gpu);
+    }
+    if !report.fastest_from.is_empty() {
+        text += "\nThe fastest for rows in the host's memory, which `predict --backend auto` takes:\n";
+    }
+    for (rows, target) in &report.fastest_from {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{rows:>8} rows and more: {}", one_line(target));
+    }
+    if let Some(plan) = &report.plan {
+        let _ = writeln!(text, "\nplan file {}, which --schedule takes", one_line(plan));
+    }
+    text
+}
+
+/// Writes the results of a target.
+fn target_table(text: &mut String, report: &TargetReport) {
+    let columns = |has: bool, name: &str| if has { format!("  {name:>10}") } else { String::new() };
+    let has_best = report.results.iter().any(|batch| batch.best.is_some());
+    let has_host = report.results.iter().any(|batch| batch.us_per_row_from_host.is_some());
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        text,
+        "backend   {}, {} thread(s)\n\nµs a row\n{:>8}  {:>10}  {:>10}{}{}  {:>5}  {:>6}",
         report.backend,
         report.threads,
         "batch",
         "auto",
         "tuned",
-        if report.results.iter().any(|batch| batch.best.is_some()) { "        best" } else { "" },
+        columns(has_best, "best"),
+        columns(has_host, "from host"),
         "tried",
         "missed",
     );
     for batch in &report.results {
-        let best = batch.best.as_ref().map_or(String::new(), |best| format!("  {:>10.4}", best.us_per_row));
-        // Writing to a String does not fail.
+        let number = |us: f64| format!("  {us:>10.4}");
+        let best = batch.best.as_ref().map_or(String::new(), |best| number(best.us_per_row));
+        let from_host = batch.us_per_row_from_host.map_or(String::new(), number);
         let _ = writeln!(
             text,
-            "{:>8}  {:>10.4}  {:>10.4}{best}  {:>5}  {:>6}",
+            "{:>8}  {:>10.4}  {:>10.4}{best}{from_host}  {:>5}  {:>6}",
             batch.batch, batch.auto.us_per_row, batch.tuned.us_per_row, batch.tried, batch.missed
         );
     }
@@ -314,8 +389,4 @@ fn table(report: &Report) -> String {
             let _ = writeln!(text, "  best   {}", best.schedule);
         }
     }
-    if let Some(plan) = &report.plan {
-        let _ = writeln!(text, "\nplan file {}, which --schedule takes", one_line(plan));
-    }
-    text
 }
