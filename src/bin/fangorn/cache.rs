@@ -47,7 +47,7 @@ enum Command {
     Clear,
     /// Write the schedules that are kept for a model on this machine's CPU or GPU to a plan file, which `--schedule` takes
     #[command(after_help = "Example:\n  fangorn cache export model.ubj -o plan.toml")]
-    Export(Export),
+    Export(Box<Export>),
 }
 
 #[derive(Debug, Args)]
