@@ -6,8 +6,8 @@
 //!                    (OFMC)                (MPSkipEnum)     tiles | elements
 //! ```
 //!
-//! Matrices hold `f64`, dense or in CSR. `f32` elements and compressed matrices are not supported: the text of a graph
-//! that names another format is refused.
+//! Matrices hold `f64`: dense, in CSR, or compressed. `f32` elements are not supported. The text of a graph that names
+//! another format is refused.
 
 pub mod dag;
 mod error;
@@ -18,7 +18,7 @@ mod run;
 pub mod select;
 
 pub use error::FusionError;
-pub use matrix::{Bindings, DenseMatrix, Matrix};
+pub use matrix::{Bindings, ColumnGroup, CompressedMatrix, DenseMatrix, Encoding, Matrix};
 
 /// The book's example of fusion plans.
 #[cfg(doctest)]

@@ -81,6 +81,30 @@ impl Builder {
         self.input(name, (rows, columns), Format::Csr, filled)
     }
 
+    /// Adds a compressed input with a name and a number of rows and columns. `bytes` is its expected memory, for which
+    /// plans are chosen: [`Matrix::bytes`](crate::Matrix::bytes) of the matrix, or of a similar one.
+    ///
+    /// ```
+    /// use fangorn_fusion::{
+    ///     Bindings, DenseMatrix, Matrix,
+    ///     dag::Builder,
+    ///     select::{Costs, Plan, Policy},
+    /// };
+    ///
+    /// let dense = DenseMatrix::new((1000, 1), (0..1000).map(|row| f64::from(row % 2)).collect());
+    /// let compressed = Matrix::compress(&dense.expect("1000 elements"));
+    /// let builder = Builder::new();
+    /// builder.output("sum", builder.compressed("X", 1000, 1, compressed.bytes()).square().sum());
+    /// let dag = builder.finish()?;
+    /// let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    /// let sum = plan.run(&dag, &Bindings::from([("X".to_owned(), compressed)]))?["sum"].scalar();
+    /// assert_eq!(sum, 500.0);
+    /// # Ok::<(), fangorn_fusion::FusionError>(())
+    /// ```
+    pub fn compressed(&self, name: &str, rows: usize, columns: usize, bytes: u64) -> Expression<'_> {
+        self.input(name, (rows, columns), Format::Compressed { bytes }, 1.0)
+    }
+
     fn input(&self, name: &str, shape: Shape, format: Format, filled: f64) -> Expression<'_> {
         let operator = Operator::Input { name: name.to_owned(), shape, format, filled: Number(filled) };
         self.push(operator, Vec::new())

@@ -27,6 +27,23 @@ pub enum Format {
     Dense,
     /// Compressed sparse rows: an element that is not stored is 0.
     Csr,
+    /// Groups of columns with dictionaries.
+    Compressed {
+        /// The expected memory, in bytes. Plans are chosen for it; a run takes a matrix of any memory.
+        bytes: u64,
+    },
+}
+
+impl Format {
+    /// Tells whether two formats differ at most in the expected memory.
+    pub fn is_kind_of(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
+    /// Tells whether the format is compressed.
+    pub fn is_compressed(self) -> bool {
+        matches!(self, Self::Compressed { .. })
+    }
 }
 
 /// Declares an enum of operators, with the name that each operator has in the text of a graph.

@@ -26,15 +26,22 @@ impl Size {
     pub fn bytes(&self) -> f64 {
         bytes_of(self.shape, self.format, self.filled)
     }
+
+    /// Returns the greatest share of the elements of a compressed matrix that its dictionaries hold, from 0 to 1: they
+    /// take 8 bytes or more for an element. Returns 1 for other formats.
+    pub fn distinct(&self) -> f64 {
+        if self.format.is_compressed() { (self.bytes() / (8.0 * self.elements())).min(1.0) } else { 1.0 }
+    }
 }
 
 /// Returns the memory of a matrix in bytes: 8 for each element if it is dense; in CSR, 12 for each element that is
-/// stored and 8 for each row.
+/// stored and 8 for each row. A compressed matrix takes what its format says.
 pub fn bytes_of(shape: Shape, format: Format, filled: f64) -> f64 {
     let elements = shape.0 as f64 * shape.1 as f64;
     match format {
         Format::Dense => 8.0 * elements,
         Format::Csr => 12.0 * elements * filled + 8.0 * (shape.0 as f64 + 1.0),
+        Format::Compressed { bytes } => bytes as f64,
     }
 }
 
@@ -60,8 +67,12 @@ pub(super) fn size_of(operator: &Operator, inputs: &[(&Operator, Size)]) -> Resu
             Size { shape: *shape, format: *format, filled: filled.0 }
         }
         Operator::Literal(Number(value)) => dense((1, 1), f64::from(u8::from(*value != 0.0))),
-        Operator::Unary(unary) if unary.keeps_zero() => size(0),
-        Operator::Unary(_) => dense(size(0).shape, 1.0),
+        Operator::Unary(unary) => {
+            let from = size(0);
+            let keeps_zero = unary.keeps_zero();
+            let format = if keeps_zero && from.format == Format::Csr { Format::Csr } else { coded(from) };
+            Size { format, filled: if keeps_zero { from.filled } else { 1.0 }, ..from }
+        }
         Operator::Binary(binary) => binary_size(*binary, inputs)?,
         Operator::MatMul => {
             let (a, b) = (size(0), size(1));
@@ -74,7 +85,10 @@ pub(super) fn size_of(operator: &Operator, inputs: &[(&Operator, Size)]) -> Resu
             let filled = 1.0 - (1.0 - a.filled * b.filled).powf(a.shape.1 as f64);
             dense((a.shape.0, b.shape.1), filled)
         }
-        Operator::Transpose => Size { shape: (size(0).shape.1, size(0).shape.0), ..size(0) },
+        Operator::Transpose => {
+            let shape = (size(0).shape.1, size(0).shape.0);
+            Size { shape, format: without_codes(size(0).format), ..size(0) }
+        }
         Operator::Aggregate(_, direction) => {
             let (rows, columns) = size(0).shape;
             match direction {
@@ -88,7 +102,7 @@ pub(super) fn size_of(operator: &Operator, inputs: &[(&Operator, Size)]) -> Resu
             if start >= end || *end > columns {
                 return Err(format!("columns {start} to {end} of {columns}; give a range within them"));
             }
-            Size { shape: (rows, end - start), ..size(0) }
+            Size { shape: (rows, end - start), format: without_codes(size(0).format), ..size(0) }
         }
     };
     let (rows, columns) = found.shape;
@@ -100,6 +114,17 @@ pub(super) fn size_of(operator: &Operator, inputs: &[(&Operator, Size)]) -> Resu
         return Err(format!("{rows} rows and {columns} columns; split a matrix of 2^32 and more"));
     }
     Ok(found)
+}
+
+/// Returns the format of an elementwise function of a matrix and of scalars. That of a compressed matrix has its codes
+/// and as many tuples, so it takes the same memory.
+fn coded(size: Size) -> Format {
+    if size.format.is_compressed() && size.shape != (1, 1) { size.format } else { Format::Dense }
+}
+
+/// Returns the format of a result that a compressed input does not share its codes with.
+fn without_codes(format: Format) -> Format {
+    if format.is_compressed() { Format::Dense } else { format }
 }
 
 /// Returns the size of a binary operator's result. It assumes that zeros of one input are independent of zeros of the
@@ -140,7 +165,12 @@ fn binary_size(binary: Binary, inputs: &[(&Operator, Size)]) -> Result<Size, Str
             && inputs[at].1.shape == shape
             && zero_if(binary, at == 0, at == 1, literal(0), literal(1))
     };
-    let format = if drives(0) || drives(1) { Format::Csr } else { Format::Dense };
+    let format = match (a.shape, b.shape) {
+        _ if drives(0) || drives(1) => Format::Csr,
+        (_, (1, 1)) => coded(a),
+        ((1, 1), _) => coded(b),
+        _ => Format::Dense,
+    };
     Ok(Size { shape, format, filled })
 }
 

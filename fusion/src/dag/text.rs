@@ -7,6 +7,8 @@
 //! %3 = sum.full(%2)  // dense[1, 1] filled 1.0
 //! output "loss": %3
 //! ```
+//!
+//! A compressed input has its expected memory behind its shape: `input "Z": compressed[1000, 10] bytes 12000`.
 
 use std::fmt;
 
@@ -22,6 +24,7 @@ impl fmt::Display for Format {
         f.write_str(match self {
             Self::Dense => "dense",
             Self::Csr => "csr",
+            Self::Compressed { .. } => "compressed",
         })
     }
 }
@@ -31,6 +34,9 @@ impl fmt::Display for Operator {
         match self {
             Self::Input { name, shape, format, filled } => {
                 write!(f, "input {name:?}: {format}[{}, {}]", shape.0, shape.1)?;
+                if let Format::Compressed { bytes } = format {
+                    write!(f, " bytes {bytes}")?;
+                }
                 if filled.0 == 1.0 { Ok(()) } else { write!(f, " filled {:?}", filled.0) }
             }
             Self::Literal(Number(value)) => write!(f, "literal {value:?}"),
@@ -220,12 +226,19 @@ impl<'a> Reader<'a> {
                 self.expect(" ")?;
                 let name = self.quoted()?;
                 self.expect(": ")?;
-                let format = match self.word(char::is_alphanumeric) {
+                let format = self.word(char::is_alphanumeric);
+                let shape = self.shape()?;
+                let format = match format {
                     "dense" => Format::Dense,
                     "csr" => Format::Csr,
-                    other => return Err(format!("there is no format {other:?}; write dense or csr")),
+                    "compressed" => {
+                        self.expect(" bytes ")?;
+                        Format::Compressed { bytes: self.whole()? as u64 }
+                    }
+                    other => {
+                        return Err(format!("there is no format {other:?}; write dense, csr or compressed"));
+                    }
                 };
-                let shape = self.shape()?;
                 let filled = Number(if self.take(" filled ") { self.number()? } else { 1.0 });
                 Ok(Operator::Input { name, shape, format, filled })
             }

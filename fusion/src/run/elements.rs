@@ -71,7 +71,8 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
 fn sparse(matrix: &Matrix) -> Arc<SparseMatrix<f64>> {
     match matrix {
         Matrix::Csr(sparse) => sparse.clone(),
-        Matrix::Dense(held) => {
+        Matrix::Dense(_) | Matrix::Compressed(_) => {
+            let held = dense(matrix);
             let (rows, columns) = held.shape();
             // A graph's matrices have fewer than 2^32 columns, and as many elements as their shapes say.
             let made = SparseMatrix::of_dense([rows, columns], held.values());
@@ -83,8 +84,8 @@ fn sparse(matrix: &Matrix) -> Arc<SparseMatrix<f64>> {
 fn dense(matrix: &Matrix) -> Arc<DenseMatrix> {
     match matrix {
         Matrix::Dense(dense) => dense.clone(),
-        Matrix::Csr(sparse) => {
-            Arc::new(DenseMatrix::new(sparse.shape(), sparse.to_dense()).expect("all elements of the shape"))
+        Matrix::Csr(_) | Matrix::Compressed(_) => {
+            Arc::new(DenseMatrix::new(matrix.shape(), matrix.to_dense()).expect("all elements of the shape"))
         }
     }
 }
@@ -232,6 +233,9 @@ impl Elements<'_> {
                             held.get(next).filter(|(other, _)| *other == column).map_or(0.0, |(_, x)| *x),
                         );
                     }
+                }
+                Some(Matrix::Compressed(compressed)) => {
+                    out.extend(at.map(|(row, column)| compressed.element(row, column)));
                 }
                 None => {}
             }

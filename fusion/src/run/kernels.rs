@@ -146,7 +146,7 @@ pub(super) fn add_scaled(out: &mut [f64], scale: f64, from: &[f64]) {
     out.iter_mut().zip(from).for_each(|(out, x)| *out += scale * x);
 }
 
-/// Returns the transposed matrix, in the same format.
+/// Returns the transposed matrix, in the same format; that of a compressed matrix is dense.
 pub(super) fn transpose(matrix: &Matrix) -> Matrix {
     let (rows, columns) = matrix.shape();
     let made = match matrix {
@@ -163,6 +163,10 @@ pub(super) fn transpose(matrix: &Matrix) -> Matrix {
                 }
             }
             Matrix::dense((columns, rows), out)
+        }
+        Matrix::Compressed(compressed) => {
+            return Matrix::dense((rows, columns), compressed.to_dense())
+                .map_or_else(|| matrix.clone(), |dense| transpose(&dense));
         }
         Matrix::Csr(sparse) => {
             let mut offsets = vec![0; columns + 1];

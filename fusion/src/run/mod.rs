@@ -8,11 +8,15 @@
 //! |---|---|
 //! | `kernels` | loops over elements, one for each operator |
 //! | `tiles` | programs over tiles of rows |
+//! | `groups` | products over the column groups of a compressed matrix |
+//! | `tuples` | programs over the distinct tuples of a compressed matrix |
 //! | `elements` | programs over the elements of a sparse driver |
 
 mod elements;
+mod groups;
 mod kernels;
 mod tiles;
+mod tuples;
 
 use std::collections::HashMap;
 
@@ -72,6 +76,11 @@ impl Plan {
                 if !self.is_only_viewed(dag, node) {
                     values.insert(node, kernels::transpose(&values[&dag.inputs(node)[0]]));
                 }
+            } else if let Some(Matrix::Compressed(matrix)) =
+                operator.distinct(dag).and_then(|input| values.get(&input))
+            {
+                let made = tuples::run(dag, operator, &values, matrix);
+                values.extend(made);
             } else if operator.driver.is_some() {
                 values.extend(elements::run(dag, operator, &values));
             } else {

@@ -4,12 +4,13 @@ use rayon::prelude::*;
 
 use super::{
     Values,
+    groups::{LeftProduct, RightProduct, pays},
     kernels::{View, add_scaled, add_scaled_skipping, aggregate, binary, dot, multiply_skipping, unary},
 };
 use crate::{
-    Matrix,
+    CompressedMatrix, Matrix,
     dag::{Aggregation, Binary, Dag, Direction, Format, NodeId, Operator},
-    select::PlannedOperator,
+    select::{GROUP_COLUMNS, PlannedOperator},
 };
 
 /// The number of elements of the widest node's register. The registers of a program then fit a second-level cache.
@@ -34,20 +35,31 @@ struct Tiles<'a> {
     values: &'a Values,
     /// The rows that the operator goes through.
     rows: usize,
+    /// For each covered node the product, if its left-hand side is a compressed matrix whose groups it goes over.
+    products: Vec<Option<RightProduct<'a>>>,
 }
 
-/// Registers of a tile: one for each covered node, and one for each input in CSR whose rows are read.
-struct Registers {
+/// Registers of a tile: one for each covered node, and one for each input in CSR or compressed whose rows are read.
+struct Registers<'a> {
     covered: Vec<Vec<f64>>,
     inputs: Vec<Option<Vec<f64>>>,
+    /// The product t(X) W of the rows so far, if X is a compressed matrix whose groups it goes over.
+    left: Option<LeftProduct<'a>>,
+    /// The rows of a compressed left-hand side of other products.
+    factor: Vec<f64>,
 }
 
 /// Computes the roots of an operator.
 pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec<(NodeId, Matrix)> {
     let rows = operator.space(dag).0;
-    let tiles = Tiles { dag, operator, values, rows };
-    let widths = operator.covered.iter().chain(&operator.inputs).filter(|node| dag.shape(**node).0 == rows);
-    let widest = widths.map(|node| dag.shape(*node).1).max().unwrap_or(1);
+    let mut tiles = Tiles { dag, operator, values, rows, products: Vec::new() };
+    tiles.products = operator.covered.iter().map(|node| tiles.right_product(*node)).collect();
+    // Rows of a compressed matrix are held only if elements of it are read, or if a product does not go over its groups.
+    let is_held = |node: &NodeId| tiles.compressed(*node).is_none() || operator.reads_elements(dag, *node);
+    let held = operator.covered.iter().chain(&operator.inputs).copied().filter(is_held);
+    let factors = operator.covered.iter().filter_map(|node| tiles.decompressed_factor(*node));
+    let widths = held.chain(factors).filter(|node| dag.shape(*node).0 == rows);
+    let widest = widths.map(|node| dag.shape(node).1).max().unwrap_or(1);
     // Blocked products need several rows at a time.
     let multiplies = operator.covered.iter().any(|node| *dag.operator(*node) == Operator::MatMul);
     let least = match (multiplies, operator.template) {
@@ -69,7 +81,43 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
     matrices.collect()
 }
 
-impl Tiles<'_> {
+impl<'a> Tiles<'a> {
+    fn compressed(&self, node: NodeId) -> Option<&'a CompressedMatrix> {
+        match self.values.get(&node) {
+            Some(Matrix::Compressed(matrix)) => Some(matrix.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// Returns the left-hand side of a product, X of t(X) W, if it is compressed, and tells whether the product goes over
+    /// its groups.
+    fn factor(&self, product: NodeId) -> Option<(NodeId, &'a CompressedMatrix, bool)> {
+        if *self.dag.operator(product) != Operator::MatMul {
+            return None;
+        }
+        let left = self.turned(product).unwrap_or(self.dag.inputs(product)[0]);
+        let (matrix, width) = (self.compressed(left)?, self.dag.shape(product).1);
+        let by_groups = width <= GROUP_COLUMNS && pays(matrix, width, rayon::current_num_threads());
+        Some((left, matrix, by_groups))
+    }
+
+    /// Returns the left-hand side of a product if rows of it are decompressed.
+    fn decompressed_factor(&self, product: NodeId) -> Option<NodeId> {
+        self.factor(product).filter(|(.., by_groups)| !by_groups).map(|(left, ..)| left)
+    }
+
+    fn right_product(&self, product: NodeId) -> Option<RightProduct<'a>> {
+        let (_, matrix, by_groups) = self.factor(product)?;
+        if !by_groups || self.turned(product).is_some() {
+            return None;
+        }
+        let width = self.dag.shape(product).1;
+        Some(match self.values.get(&self.dag.inputs(product)[1])? {
+            Matrix::Dense(dense) => RightProduct::new(matrix, dense.values(), width),
+            other => RightProduct::new(matrix, &other.to_dense(), width),
+        })
+    }
+
     fn end(&self, root: NodeId) -> End {
         match self.dag.operator(root) {
             Operator::Aggregate(aggregation, Direction::Full) => End::Full(*aggregation),
@@ -92,7 +140,7 @@ impl Tiles<'_> {
         self.dag.transposed(inputs[0]).filter(|_| differ)
     }
 
-    fn registers(&self, height: usize) -> Registers {
+    fn registers(&self, height: usize) -> Registers<'a> {
         let size = |node: &NodeId| self.dag.shape(*node).1 * height;
         let is_computed = |node: &NodeId| {
             let ends = self.operator.roots.contains(node) && !matches!(self.end(*node), End::Rows);
@@ -103,7 +151,15 @@ impl Tiles<'_> {
             .covered
             .iter()
             .map(|node| vec![0.0; if is_computed(node) { size(node) } else { 0 }]);
-        Registers { covered: covered.collect(), inputs: vec![None; self.operator.inputs.len()] }
+        let root = self.operator.roots[0];
+        let width = self.dag.shape(root).1;
+        let left = self.factor(root).filter(|(.., by_groups)| *by_groups && self.turned(root).is_some());
+        Registers {
+            covered: covered.collect(),
+            inputs: vec![None; self.operator.inputs.len()],
+            left: left.map(|(_, matrix, _)| LeftProduct::new(matrix, width)),
+            factor: Vec::new(),
+        }
     }
 
     /// Computes the rows of a result, tiles in parallel.
@@ -144,6 +200,9 @@ impl Tiles<'_> {
                 for (root, sums) in roots.iter().zip(&mut sums) {
                     self.accumulate(*root, first, count, &mut registers, sums);
                 }
+            }
+            if let Some(left) = registers.left.take() {
+                left.finish(&mut sums[0]);
             }
             sums
         };
@@ -210,10 +269,17 @@ impl Tiles<'_> {
                     }
                     return;
                 }
-                let (left, right) =
-                    (self.view(left, first, count, registers), self.view(inputs[1], first, count, registers));
+                if let Some(mut product) = registers.left.take() {
+                    let right = self.view(inputs[1], first, count, registers).data;
+                    product.add(first..first + count, right);
+                    registers.left = Some(product);
+                    return;
+                }
+                self.load_factor(left, first, count, registers);
+                let right = self.view(inputs[1], first, count, registers);
+                let left = self.rows_of_factor(left, first, count, registers);
                 if self.turned(root).is_some_and(|turned| self.skips(turned)) {
-                    for (row, left) in left.data.chunks_exact(columns).take(count).enumerate() {
+                    for (row, left) in left.chunks_exact(columns).take(count).enumerate() {
                         let from = &right.data[row * width..][..width];
                         for (column, value) in left.iter().enumerate() {
                             add_scaled_skipping(&mut sums[column * width..][..width], *value, from);
@@ -223,29 +289,58 @@ impl Tiles<'_> {
                 }
                 if width == 1 {
                     for row in 0..count {
-                        add_scaled(sums, right.data[row], &left.data[row * columns..][..columns]);
+                        add_scaled(sums, right.data[row], &left[row * columns..][..columns]);
                     }
                     return;
                 }
-                gemm((columns, count, width), (left.data, 1, columns), (right.data, width, 1), 1.0, sums);
+                gemm((columns, count, width), (left, 1, columns), (right.data, width, 1), 1.0, sums);
             }
         }
     }
 
-    /// Fills the register of an input in CSR.
+    /// Fills the register of an input in CSR or compressed.
     fn load(&self, node: NodeId, first: usize, count: usize, registers: &mut Registers) {
         let Ok(index) = self.operator.inputs.binary_search(&node) else { return };
-        let Some(Matrix::Csr(sparse)) = self.values.get(&node) else { return };
+        let Some(matrix @ (Matrix::Csr(_) | Matrix::Compressed(_))) = self.values.get(&node) else { return };
         let (rows, width) = self.dag.shape(node);
         // An input of one row, or the right-hand side of a product, is read whole.
         let (first, count) = if rows == self.rows { (first, count) } else { (0, rows) };
         let register = registers.inputs[index].get_or_insert_with(Vec::new);
         register.clear();
         register.resize(count * width, 0.0);
-        for row in 0..count {
-            for (column, value) in sparse.row(first + row) {
-                register[row * width + column] = value;
+        match matrix {
+            Matrix::Dense(_) => {}
+            Matrix::Csr(sparse) => {
+                for row in 0..count {
+                    for (column, value) in sparse.row(first + row) {
+                        register[row * width + column] = value;
+                    }
+                }
             }
+            Matrix::Compressed(compressed) => compressed.decompress(first..first + count, register),
+        }
+    }
+
+    /// Decompresses the rows of a compressed left-hand side of a product. They have a register of their own, because the
+    /// input's register may hold the whole matrix for the right-hand side.
+    fn load_factor(&self, left: NodeId, first: usize, count: usize, registers: &mut Registers) {
+        if let Some(matrix) = self.compressed(left) {
+            registers.factor.resize(count * matrix.shape().1, 0.0);
+            matrix.decompress(first..first + count, &mut registers.factor);
+        }
+    }
+
+    /// Returns the rows of a left-hand side of a product, row-major.
+    fn rows_of_factor<'v>(
+        &'v self,
+        left: NodeId,
+        first: usize,
+        count: usize,
+        registers: &'v Registers,
+    ) -> &'v [f64] {
+        match self.compressed(left) {
+            Some(_) => &registers.factor,
+            None => self.view(left, first, count, registers).data,
         }
     }
 
@@ -286,6 +381,12 @@ impl Tiles<'_> {
         let out = &mut out[..count * width];
         let operator = self.dag.operator(node);
         if *operator == Operator::MatMul {
+            let at = self.operator.covered.binary_search(&node);
+            if let Some(product) = at.ok().and_then(|at| self.products[at].as_ref()) {
+                product.rows(first..first + count, out);
+                return;
+            }
+            self.load_factor(inputs[0], first, count, registers);
             self.multiply(inputs[0], inputs[1], first, count, registers, out);
             return;
         }
@@ -332,7 +433,7 @@ impl Tiles<'_> {
         let (inner, width) = self.dag.shape(right);
         let whole = match self.values.get(&right) {
             Some(Matrix::Dense(dense)) => dense.values(),
-            // A right-hand side in CSR is made dense in its register, once for all tiles of a thread.
+            // A right-hand side in CSR or compressed is made dense in its register, once for all tiles of a thread.
             _ => {
                 self.load_whole(right, registers);
                 let index = self.operator.inputs.binary_search(&right).unwrap_or(0);
@@ -347,12 +448,12 @@ impl Tiles<'_> {
 
     fn load_whole(&self, node: NodeId, registers: &mut Registers) {
         let Ok(index) = self.operator.inputs.binary_search(&node) else { return };
-        if let Some(Matrix::Csr(sparse)) = self.values.get(&node)
+        if let Some(matrix @ (Matrix::Csr(_) | Matrix::Compressed(_))) = self.values.get(&node)
             && registers.inputs[index]
                 .as_ref()
-                .is_none_or(|held| held.len() != sparse.shape().0 * sparse.shape().1)
+                .is_none_or(|held| held.len() != matrix.shape().0 * matrix.shape().1)
         {
-            registers.inputs[index] = Some(sparse.to_dense());
+            registers.inputs[index] = Some(matrix.to_dense());
         }
     }
 
@@ -381,7 +482,7 @@ impl Tiles<'_> {
             }
             return;
         }
-        let data = self.view(left, first, count, registers).data;
+        let data = self.rows_of_factor(left, first, count, registers);
         if self.skips(left) {
             out.fill(0.0);
             for (row, out) in data.chunks_exact(inner).zip(out.chunks_exact_mut(width)) {
@@ -402,7 +503,7 @@ impl Tiles<'_> {
 }
 
 /// `out = a b + beta out`, with a of rows x inner, b of inner x columns, each with its strides of rows and columns.
-fn gemm(
+pub(super) fn gemm(
     (rows, inner, columns): (usize, usize, usize),
     a: (&[f64], usize, usize),
     b: (&[f64], usize, usize),

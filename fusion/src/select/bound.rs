@@ -8,7 +8,7 @@ use super::{
     partition::references,
 };
 use crate::{
-    dag::{Dag, Format, NodeId, Operator},
+    dag::{Dag, Format, NodeId, Operator, Size},
     explore::MemoTable,
 };
 
@@ -42,6 +42,16 @@ impl<'a> Bound<'a> {
                         && nodes.binary_search(consumer).is_ok_and(|index| scales[index] < 1.0)
                 });
             scales[at] = if skips { least } else { 1.0 };
+        }
+        // A plan may compute only the distinct tuples of a compressed matrix where the node goes through its elements.
+        let touched = nodes.iter().flat_map(|node| dag.inputs(*node).iter().chain([node]));
+        let compressed: Vec<Size> =
+            touched.map(|node| dag.size(*node)).filter(|size| size.format.is_compressed()).collect();
+        for (scale, node) in scales.iter_mut().zip(nodes) {
+            let is_aggregate = matches!(dag.operator(*node), Operator::Aggregate(..));
+            let space = dag.shape(if is_aggregate { dag.inputs(*node)[0] } else { *node });
+            let of_space = compressed.iter().filter(|size| size.shape == space);
+            *scale = of_space.map(Size::distinct).fold(*scale, f64::min);
         }
         Self { dag, costs, nodes, references, scales }
     }

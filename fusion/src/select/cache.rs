@@ -29,6 +29,10 @@ struct Structure {
     costs: [u64; 5],
 }
 
+fn without_bytes(format: Format) -> Format {
+    if format.is_compressed() { Format::Compressed { bytes: 0 } } else { format }
+}
+
 impl Structure {
     fn of(dag: &Dag, policy: Policy, costs: &Costs) -> Self {
         let all = 0..dag.nodes().len();
@@ -37,8 +41,8 @@ impl Structure {
         let order: HashMap<usize, usize> =
             lengths.iter().enumerate().map(|(index, length)| (*length, index)).collect();
         let nodes = dag.nodes().iter().cloned().map(|mut node| {
-            if let Operator::Input { name, shape, filled, .. } = &mut node.operator {
-                (*shape, *filled) = ((0, 0), Number(0.0));
+            if let Operator::Input { name, shape, format, filled } = &mut node.operator {
+                (*shape, *format, *filled) = ((0, 0), without_bytes(*format), Number(0.0));
                 name.clear();
             }
             if let Operator::Columns { start, end } = &mut node.operator {
@@ -50,7 +54,7 @@ impl Structure {
         Self {
             nodes: nodes.collect(),
             shapes: all.clone().map(|node| (order[&dag.shape(node).0], order[&dag.shape(node).1])).collect(),
-            formats: all.map(|node| dag.size(node).format).collect(),
+            formats: all.map(|node| without_bytes(dag.size(node).format)).collect(),
             lengths: (lengths.contains(&1), lengths.range(..=NARROW_COLUMNS).count()),
             outputs: dag.outputs().iter().map(|output| output.node).collect(),
             policy,

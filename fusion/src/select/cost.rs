@@ -33,12 +33,14 @@ impl Default for Costs {
 
 impl Costs {
     /// Returns the estimated time of an operator in seconds: that of writing its results, plus the greater of reading
-    /// and computing, which overlap. Elements that a sparse driver skips are neither read nor computed. The time is
+    /// and computing, which overlap. Elements that a sparse driver skips are neither read nor computed. Of a compressed
+    /// matrix that the operator reads alone, it computes as many elements as the dictionaries may hold. The time is
     /// infinite if the operator exceeds `memory` or `row`.
     pub fn operator(&self, dag: &Dag, operator: &PlannedOperator) -> f64 {
         let space = operator.space(dag);
         let scale = operator.driver.map_or(1.0, |driver| dag.size(driver).filled);
         let in_space = |node: NodeId| dag.shape(node) == space && space != (1, 1);
+        let distinct = operator.distinct(dag).map_or(1.0, |input| dag.size(input).distinct());
         let read: f64 = operator
             .inputs
             .iter()
@@ -53,7 +55,7 @@ impl Costs {
             .map(|node| {
                 // For a left-hand side in CSR, `flops` counts only the stored elements already.
                 let over_space = in_space(*node) || matches!(dag.operator(*node), Operator::Aggregate(..));
-                flops(dag, *node) * if over_space { scale } else { 1.0 }
+                flops(dag, *node) * distinct * if over_space { scale } else { 1.0 }
             })
             .sum();
         let write: f64 = operator.roots.iter().map(|root| dag.size(*root).bytes()).sum();

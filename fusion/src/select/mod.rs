@@ -24,6 +24,7 @@ mod plan;
 pub use cache::{CacheReport, PlanCache};
 pub use cost::Costs;
 pub use enumerate::Search;
+pub(crate) use operator::GROUP_COLUMNS;
 pub use operator::PlannedOperator;
 pub use partition::{Partition, Point, PointKind};
 pub use plan::{PartitionReport, Plan, Policy};

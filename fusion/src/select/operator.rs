@@ -11,6 +11,10 @@ use crate::{
     explore::{Close, Entry, MemoTable, Template},
 };
 
+/// The maximum number of columns of a product that goes over the groups of a compressed matrix. The matrix is
+/// decompressed for a wider one, and the blocked product of a tile is faster.
+pub(crate) const GROUP_COLUMNS: usize = 8;
+
 /// A reference: an input and its consumer. If it is cut, the input is written to memory, and the consumer reads it there
 /// unless the operator computes the input anyway.
 pub(super) type Reference = (NodeId, NodeId);
@@ -161,6 +165,39 @@ impl PlannedOperator {
             }
         }
         zero.contains(&body)
+    }
+
+    /// Returns the compressed matrix of which the operator computes only the distinct tuples (CLA in section 5.2, figure
+    /// 9): all that it covers is an elementwise function of this matrix and of scalars, or an aggregate of one. Unlike
+    /// in the paper the function need not be sparse-safe, since a dictionary holds zeros, too.
+    pub fn distinct(&self, dag: &Dag) -> Option<NodeId> {
+        let space = self.space(dag);
+        let mut matrices = self.inputs.iter().filter(|input| dag.shape(**input) != (1, 1));
+        let input = *matrices.next().filter(|_| matrices.next().is_none())?;
+        let is_of_tuples = |node: &NodeId| match dag.operator(*node) {
+            Operator::Aggregate(..) => self.roots.contains(node),
+            _ => dag.is_elementwise(*node) && dag.shape(*node) == space,
+        };
+        let size = dag.size(input);
+        let whole = size.format.is_compressed() && size.shape == space;
+        (whole && self.covered.iter().all(is_of_tuples)).then_some(input)
+    }
+
+    /// Tells whether the operator needs elements of an input. Otherwise the input is only the left-hand side of products
+    /// with few columns, itself or transposed, which go over the groups of a compressed matrix.
+    pub(crate) fn reads_elements(&self, dag: &Dag, input: NodeId) -> bool {
+        let is_left = |node: NodeId, of: NodeId| {
+            let inputs = dag.inputs(node);
+            let is_product = *dag.operator(node) == Operator::MatMul && dag.shape(node).1 <= GROUP_COLUMNS;
+            is_product && inputs[0] == of && inputs[1] != of
+        };
+        let reads = |of: NodeId| {
+            let mut consumers = self.covered.iter().filter(|node| dag.inputs(**node).contains(&of));
+            consumers.any(|node| dag.transposed(*node) != Some(of) && !is_left(*node, of))
+        };
+        let turned = self.covered.iter().filter(|node| dag.transposed(**node) == Some(input));
+        let mut turned = turned.map(|node| self.roots.contains(node) || reads(*node));
+        self.driver.is_some() || reads(input) || turned.any(|reads| reads)
     }
 
     /// Tells whether a product of the operator needs a whole matrix that the operator computes tile by tile. A square

@@ -167,10 +167,28 @@ impl Plan {
             if let Some(driver) = operator.driver {
                 write!(out, "; skips the zeros of {driver}")?;
             }
+            let distinct = operator.distinct(dag);
+            for input in compressed_inputs(dag, operator) {
+                if distinct == Some(input) {
+                    write!(out, "; computes the distinct tuples of {input}")?;
+                } else if operator.reads_elements(dag, input) {
+                    write!(out, "; decompresses {input}")?;
+                } else {
+                    write!(out, "; multiplies the column groups of {input}")?;
+                }
+            }
             writeln!(out, "; writes {:?}", operator.roots)?;
         }
         writeln!(out, "{:.3} ms by estimate", self.cost * 1e3)
     }
+}
+
+/// Returns the compressed matrices that an operator reads. Instead of a transposition that is only the left-hand side of
+/// products, it reads what is transposed.
+fn compressed_inputs(dag: &Dag, operator: &PlannedOperator) -> BTreeSet<NodeId> {
+    let viewed = |input: NodeId| dag.transposed(input).filter(|_| !operator.reads_elements(dag, input));
+    let read = operator.inputs.iter().map(|input| viewed(*input).unwrap_or(*input));
+    read.filter(|input| dag.size(*input).format.is_compressed()).collect()
 }
 
 fn heuristic(dag: &Dag, memo: &MemoTable, costs: &Costs, partition: &Partition, cut: Vec<Point>) -> Search {

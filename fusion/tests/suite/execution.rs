@@ -8,16 +8,17 @@ use fangorn_fusion::{
     select::{Costs, Plan, Policy},
 };
 
-use crate::random::{Random, bindings, graph};
+use crate::random::{Random, bindings, compressed, graph, graph_of_compressed};
 
 /// Compares runs under every policy with the interpreter.
-fn compare(name: &str, dag: &Dag, bindings: &Bindings, seen: &mut BTreeSet<String>) {
+pub fn compare(name: &str, dag: &Dag, bindings: &Bindings, seen: &mut BTreeSet<String>) {
     let expected = dag.interpret(bindings).unwrap();
     for policy in Policy::ALL {
         let plan = Plan::new(dag, policy, &Costs::default());
         seen.extend(plan.operators().iter().map(|operator| {
             let skips = if operator.driver.is_some() { " sparse" } else { "" };
-            format!("{:?} {}{skips}", operator.template, operator.variant(dag))
+            let distinct = if operator.distinct(dag).is_some() { " distinct" } else { "" };
+            format!("{:?} {}{skips}{distinct}", operator.template, operator.variant(dag))
         }));
         let found = plan.run(dag, bindings).unwrap();
         assert_eq!(found.len(), expected.len());
@@ -86,7 +87,8 @@ fn plans_agree_on_values_that_are_not_finite() {
         let operators = 2 + random.below(10);
         let sizes = [1, 2, 3, 7, 16, 65];
         let (rows, columns) = (random.pick(&sizes), random.pick(&sizes));
-        let dag = graph(&mut random, operators, rows, columns);
+        let draw = if seed % 2 == 0 { graph } else { graph_of_compressed };
+        let dag = draw(&mut random, operators, rows, columns);
         // By name, so that a seed draws the same values each time.
         let mut drawn: Vec<_> = bindings(&mut random, &dag).into_iter().collect();
         drawn.sort_by(|a, b| a.0.cmp(&b.0));
@@ -103,6 +105,7 @@ fn plans_agree_on_values_that_are_not_finite() {
             let spoiled = match matrix {
                 Matrix::Dense(_) => Matrix::dense(matrix.shape(), values),
                 Matrix::Csr(_) => Matrix::csr(matrix.shape(), &values),
+                Matrix::Compressed(_) => Some(compressed(matrix.shape(), values)),
             };
             (name, spoiled.unwrap())
         });
@@ -120,7 +123,8 @@ fn plans_compute_what_the_interpreter_does() {
         let operators = 2 + random.below(14);
         let sizes = [1, 2, 3, 7, 16, 31, 65, 130];
         let (rows, columns) = (random.pick(&sizes), random.pick(&sizes));
-        let dag = graph(&mut random, operators, rows, columns);
+        let draw = if seed % 3 > 0 { graph } else { graph_of_compressed };
+        let dag = draw(&mut random, operators, rows, columns);
         let bindings = bindings(&mut random, &dag);
         compare(&format!("seed {seed}"), &dag, &bindings, &mut seen);
         if seed % 1000 == 999 {
@@ -143,6 +147,10 @@ fn plans_compute_what_the_interpreter_does() {
         "Some(Row) col_t_agg",
         "Some(MAgg) full_agg",
         "Some(MAgg) full_agg sparse",
+        "Some(Cell) no_agg distinct",
+        "Some(Cell) row_agg distinct",
+        "Some(Cell) col_agg distinct",
+        "Some(Cell) full_agg distinct",
         "Some(Outer) no_agg sparse",
         "Some(Outer) full_agg sparse",
         "Some(Outer) left_mm sparse",

@@ -1,7 +1,7 @@
 //! Random graphs, such that results stay finite and aggregates stay small enough to compare.
 
 use fangorn_fusion::{
-    Bindings, Matrix,
+    Bindings, DenseMatrix, Matrix,
     dag::{Aggregation, Binary, Builder, Dag, Direction, Expression, Format, Operator},
 };
 
@@ -41,19 +41,47 @@ impl Random {
 
 /// Draws a graph of about so many operators over matrices of rows x columns, vectors, and factors of low rank.
 pub fn graph(random: &mut Random, operators: usize, rows: usize, columns: usize) -> Dag {
+    graph_of(random, operators, rows, columns, |_, builder, name, rows, columns| {
+        builder.dense(name, rows, columns)
+    })
+}
+
+/// Draws a graph, as `graph` does, with X compressed, and other inputs now and then.
+pub fn graph_of_compressed(random: &mut Random, operators: usize, rows: usize, columns: usize) -> Dag {
+    graph_of(random, operators, rows, columns, |random, builder, name, rows, columns| {
+        // Bytes from those of dictionaries alone up to more than a dense matrix takes.
+        let bytes = random.pick(&[40, 8 * rows * columns / 10, 9 * rows * columns]) as u64;
+        if name == "X" || random.below(3) == 0 {
+            builder.compressed(name, rows, columns, bytes)
+        } else {
+            builder.dense(name, rows, columns)
+        }
+    })
+}
+
+fn graph_of(
+    random: &mut Random,
+    operators: usize,
+    rows: usize,
+    columns: usize,
+    input: impl for<'b> Fn(&mut Random, &'b Builder, &str, usize, usize) -> Expression<'b>,
+) -> Dag {
     let builder = Builder::new();
     let rank = 1 + random.below(3);
     let filled = random.pick(&[0.01, 0.1, 0.4]);
-    let mut pool = vec![
-        builder.dense("X", rows, columns),
-        builder.csr("S", rows, columns, filled),
-        builder.dense("Y", rows, columns),
-        builder.dense("c", rows, 1),
-        builder.dense("r", 1, columns),
-        builder.dense("v", columns, 1),
-        builder.dense("U", rows, rank),
-        builder.dense("V", columns, rank),
-    ];
+    let x = input(random, &builder, "X", rows, columns);
+    let s = builder.csr("S", rows, columns, filled);
+    let mut pool = vec![x, s];
+    for (name, rows, columns) in [
+        ("Y", rows, columns),
+        ("c", rows, 1),
+        ("r", 1, columns),
+        ("v", columns, 1),
+        ("U", rows, rank),
+        ("V", columns, rank),
+    ] {
+        pool.push(input(random, &builder, name, rows, columns));
+    }
     let mut made = Vec::new();
     while made.len() < operators {
         // The last ones are likelier, so that chains grow; others make shared results.
@@ -141,14 +169,47 @@ pub fn bindings(random: &mut Random, dag: &Dag) -> Bindings {
     let mut found = Bindings::new();
     for node in dag.nodes() {
         let Operator::Input { name, shape, format, filled } = &node.operator else { continue };
+        if format.is_compressed() {
+            let values = few_values(random, shape.0, shape.1);
+            found.insert(name.clone(), compressed(*shape, values));
+            continue;
+        }
         let filled = if *format == Format::Dense { 0.9 } else { filled.0 };
         let mut value = || if random.share() < filled { random.share() * 2.0 - 1.0 } else { 0.0 };
         let values: Vec<f64> = (0..shape.0 * shape.1).map(|_| value()).collect();
         let matrix = match format {
-            Format::Dense => Matrix::dense(*shape, values),
             Format::Csr => Matrix::csr(*shape, &values),
+            _ => Matrix::dense(*shape, values),
         };
         found.insert(name.clone(), matrix.expect("as many elements as the shape has"));
+    }
+    found
+}
+
+/// Compresses the elements of a matrix, row-major.
+pub fn compressed(shape: (usize, usize), values: Vec<f64>) -> Matrix {
+    Matrix::compress(&DenseMatrix::new(shape, values).expect("as many elements as the shape has"))
+}
+
+/// Draws a matrix, row-major, whose columns are constant, of few values, sorted, mostly 0, of any values, or functions of
+/// the column before.
+pub fn few_values(random: &mut Random, rows: usize, columns: usize) -> Vec<f64> {
+    let mut found = vec![0.0; rows * columns];
+    let value = |random: &mut Random| random.share() * 2.0 - 1.0;
+    for column in 0..columns {
+        let levels: Vec<f64> = (0..1 + random.below(6)).map(|_| value(random)).collect();
+        let kind = random.below(6);
+        for row in 0..rows {
+            found[row * columns + column] = match kind {
+                0 => levels[0],
+                1 => random.pick(&levels),
+                2 => levels[row * levels.len() / rows],
+                3 if random.below(20) > 0 => 0.0,
+                3 => random.pick(&levels),
+                4 if column > 0 => -0.5 * found[row * columns + column - 1],
+                _ => value(random),
+            };
+        }
     }
     found
 }

@@ -8,7 +8,7 @@ use fangorn_fusion::{
 
 use crate::{
     exploration::{expression_1, expression_2},
-    random::{Random, bindings, graph},
+    random::{Random, bindings, graph, graph_of_compressed},
 };
 
 fn plan(dag: &Dag, policy: Policy) -> Plan {
@@ -108,7 +108,8 @@ fn a_kept_plan_computes_what_the_interpreter_does() {
             // The same seed draws the same operators as long as shapes decide alike.
             let mut random = Random::new(9_000_000 + seed);
             let operators = 2 + random.below(12);
-            let dag = graph(&mut random, operators, sizes.0, sizes.1);
+            let draw = if seed % 4 < 3 { graph } else { graph_of_compressed };
+            let dag = draw(&mut random, operators, sizes.0, sizes.1);
             let bindings = bindings(&mut random, &dag);
             let found = cache.plan(&dag, Policy::CostBased, &costs).run(&dag, &bindings).unwrap();
             for (name, expected) in dag.interpret(&bindings).unwrap() {
@@ -138,7 +139,8 @@ fn the_search_finds_the_optimum() {
         let mut random = Random::new(seed);
         let operators = 4 + random.below(16);
         let (rows, columns) = (10_000 + random.below(100_000), 20 + random.below(500));
-        let dag = graph(&mut random, operators, rows, columns);
+        let draw = if seed % 4 < 3 { graph } else { graph_of_compressed };
+        let dag = draw(&mut random, operators, rows, columns);
         let memo = MemoTable::explore(&dag);
         for partition in Partition::all(&dag, &memo) {
             let points = partition.points.len();

@@ -1,4 +1,12 @@
 //! Matrices that runs take and return.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `dense` | matrices with all their elements |
+//! | `compressed` | matrices in groups of columns with dictionaries |
+
+mod compressed;
+mod dense;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -6,40 +14,13 @@ use fangorn::sparse::SparseMatrix;
 
 use crate::{
     FusionError,
-    dag::{Dag, Format, Operator, Shape},
+    dag::{Dag, Format, Operator, Shape, bytes_of},
 };
 
-/// A matrix with all its elements, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DenseMatrix {
-    shape: Shape,
-    values: Vec<f64>,
-}
-
-impl DenseMatrix {
-    /// Makes a matrix of row-major elements. Returns `None` if the shape has another number of elements.
-    pub fn new(shape: Shape, values: Vec<f64>) -> Option<Self> {
-        (shape.0.checked_mul(shape.1)? == values.len()).then_some(Self { shape, values })
-    }
-
-    /// Returns the number of rows and of columns.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// Returns the elements, row-major.
-    pub fn values(&self) -> &[f64] {
-        &self.values
-    }
-
-    /// Returns the elements of a row.
-    ///
-    /// # Panics
-    /// There is no such row.
-    pub fn row(&self, row: usize) -> &[f64] {
-        &self.values[row * self.shape.1..][..self.shape.1]
-    }
-}
+pub use self::{
+    compressed::{ColumnGroup, CompressedMatrix, Encoding},
+    dense::DenseMatrix,
+};
 
 /// A matrix in one of the formats. A clone shares the elements.
 #[derive(Clone, Debug)]
@@ -48,6 +29,8 @@ pub enum Matrix {
     Dense(Arc<DenseMatrix>),
     /// Compressed sparse rows.
     Csr(Arc<SparseMatrix<f64>>),
+    /// Groups of columns with dictionaries.
+    Compressed(Arc<CompressedMatrix>),
 }
 
 impl Matrix {
@@ -69,11 +52,35 @@ impl Matrix {
         SparseMatrix::of_dense([shape.0, shape.1], values).map(|sparse| Self::Csr(Arc::new(sparse)))
     }
 
+    /// Compresses a matrix, as [`CompressedMatrix::new`] does.
+    ///
+    /// ```
+    /// use fangorn_fusion::{DenseMatrix, Matrix};
+    ///
+    /// let dense = DenseMatrix::new((1000, 1), vec![0.5; 1000]).expect("1000 elements");
+    /// let compressed = Matrix::compress(&dense);
+    /// assert_eq!(compressed.to_dense(), dense.values());
+    /// // 8000 bytes as a dense matrix.
+    /// assert!(compressed.bytes() < 100);
+    /// ```
+    pub fn compress(dense: &DenseMatrix) -> Self {
+        Self::Compressed(CompressedMatrix::new(dense).into())
+    }
+
+    /// Returns the memory of the elements with their indices or codes, in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Compressed(compressed) => compressed.bytes(),
+            _ => bytes_of(self.shape(), self.format(), self.filled()) as u64,
+        }
+    }
+
     /// Returns the number of rows and of columns.
     pub fn shape(&self) -> Shape {
         match self {
             Self::Dense(dense) => dense.shape(),
             Self::Csr(sparse) => sparse.shape(),
+            Self::Compressed(compressed) => compressed.shape(),
         }
     }
 
@@ -82,6 +89,7 @@ impl Matrix {
         match self {
             Self::Dense(dense) => dense.values().to_vec(),
             Self::Csr(sparse) => sparse.to_dense(),
+            Self::Compressed(compressed) => compressed.to_dense(),
         }
     }
 
@@ -92,6 +100,8 @@ impl Matrix {
             Self::Csr(sparse) => {
                 sparse.row(0).find(|(column, _)| *column == 0).map_or(0.0, |(_, value)| value)
             }
+            Self::Compressed(compressed) if compressed.groups().is_empty() => 0.0,
+            Self::Compressed(compressed) => compressed.element(0, 0),
         }
     }
 
@@ -101,6 +111,7 @@ impl Matrix {
         let count = match self {
             Self::Dense(dense) => dense.values().iter().filter(|value| **value != 0.0).count(),
             Self::Csr(sparse) => sparse.filled(),
+            Self::Compressed(compressed) => compressed.filled(),
         };
         if rows * columns == 0 { 0.0 } else { count as f64 / (rows as f64 * columns as f64) }
     }
@@ -109,6 +120,7 @@ impl Matrix {
         match self {
             Self::Dense(_) => Format::Dense,
             Self::Csr(_) => Format::Csr,
+            Self::Compressed(compressed) => Format::Compressed { bytes: compressed.bytes() },
         }
     }
 }
@@ -133,7 +145,7 @@ pub(crate) fn bound(dag: &Dag, bindings: &Bindings) -> Result<HashMap<usize, Mat
                 matrix.shape()
             )));
         }
-        if matrix.format() != *format {
+        if !matrix.format().is_kind_of(*format) {
             return Err(wrong(format!("a {} matrix is bound, {format} declared", matrix.format())));
         }
         found.insert(at, matrix.clone());
