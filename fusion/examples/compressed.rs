@@ -109,7 +109,7 @@ fn show(name: &str, dense: &DenseMatrix, compressed: &CompressedMatrix, seconds:
 type Make = for<'b> fn(&'b Builder, Expression<'b>, usize, usize) -> Expression<'b>;
 
 /// The expressions over X, by name.
-const EXPRESSIONS: [(&str, Make); 8] = [
+const EXPRESSIONS: [(&str, Make); 9] = [
     ("sum(X^2)", |_, x, _, _| x.square().sum()),
     ("colSums(exp(X / 1000))", |_, x, _, _| (x * 1e-3).exp().column_sums()),
     ("rowSums(X^2)", |_, x, _, _| x.square().row_sums()),
@@ -119,9 +119,10 @@ const EXPRESSIONS: [(&str, Make); 8] = [
         let (w, v) = (builder.dense("w", rows, 1), builder.dense("v", columns, 1));
         x.transpose().matmul(w * x.matmul(v))
     }),
-    ("t(X) (X V), 8 columns", |builder, x, _, columns| {
-        x.transpose().matmul(x.matmul(builder.dense("V", columns, 8)))
+    ("t(X) (X V), 4 columns", |builder, x, _, columns| {
+        x.transpose().matmul(x.matmul(builder.dense("V", columns, 4)))
     }),
+    ("X W, 16 columns", |builder, x, _, columns| x.matmul(builder.dense("W", columns, 16))),
     ("sum(X * w)", |builder, x, rows, _| (x * builder.dense("w", rows, 1)).sum()),
 ];
 
@@ -148,7 +149,12 @@ fn main() -> Result<(), FusionError> {
             let values = (0..rows * columns).map(|_| draw()).collect();
             Matrix::dense((rows, columns), values).expect("as many elements as the shape has")
         };
-        let others = [("v", vector(columns, 1)), ("w", vector(rows, 1)), ("V", vector(columns, 8))];
+        let others = [
+            ("v", vector(columns, 1)),
+            ("w", vector(rows, 1)),
+            ("V", vector(columns, 4)),
+            ("W", vector(columns, 16)),
+        ];
         for (expression, make) in EXPRESSIONS {
             let dag = |is_dense: bool| -> Result<Dag, FusionError> {
                 let builder = Builder::new();

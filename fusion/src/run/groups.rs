@@ -10,10 +10,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    kernels::{add_scaled, dot},
+    kernels::{aggregate, dot},
     tiles::gemm,
 };
-use crate::{ColumnGroup, CompressedMatrix, Encoding};
+use crate::{ColumnGroup, CompressedMatrix, Encoding, dag::Aggregation, select::GROUP_COLUMNS};
 
 /// Tells whether tables pay for a product with so many columns, if each of some threads has its own. They do if they
 /// take no more memory than the dense matrix.
@@ -22,6 +22,24 @@ pub(super) fn pays(matrix: &CompressedMatrix, width: usize, threads: usize) -> b
     let held: usize = encoded.map(|group| group.dictionary().len()).sum();
     let (rows, columns) = matrix.shape();
     held.saturating_mul(width).saturating_mul(threads) <= rows.saturating_mul(columns)
+}
+
+/// The number of rows that one pass goes through for all groups. Their sums stay in a first-level cache.
+const ROWS: usize = 1024;
+
+// `for_columns` has an arm for each number of columns.
+const _: () = assert!(GROUP_COLUMNS == 4);
+
+/// Calls a method for products with so many columns, so that the compiler unrolls loops over columns.
+macro_rules! for_columns {
+    ($width:expr, $this:ident.$method:ident($($argument:expr),*)) => {
+        match $width {
+            1 => $this.$method::<1>($($argument),*),
+            2 => $this.$method::<2>($($argument),*),
+            3 => $this.$method::<3>($($argument),*),
+            _ => $this.$method::<4>($($argument),*),
+        }
+    };
 }
 
 /// The product X W.
@@ -33,15 +51,11 @@ pub(super) struct RightProduct<'a> {
 }
 
 impl<'a> RightProduct<'a> {
-    /// Multiplies the dictionaries by W, which has so many columns and is row-major.
+    /// Multiplies the dictionaries by W, which has so many columns, at most `GROUP_COLUMNS`, and is row-major.
     pub fn new(matrix: &'a CompressedMatrix, right: &[f64], width: usize) -> Self {
         let table = |group: &ColumnGroup| {
-            let rows: Vec<f64> = group
-                .columns()
-                .iter()
-                .flat_map(|column| &right[column * width..][..width])
-                .copied()
-                .collect();
+            let rows = group.columns().iter().flat_map(|column| &right[column * width..][..width]);
+            let rows: Vec<f64> = rows.copied().collect();
             if group.encoding() == Encoding::Uncompressed {
                 return rows;
             }
@@ -54,20 +68,28 @@ impl<'a> RightProduct<'a> {
 
     /// Computes some rows of the product.
     pub fn rows(&self, rows: Range<usize>, out: &mut [f64]) {
-        let width = self.width;
         out.fill(0.0);
+        for (first, out) in rows.step_by(ROWS).zip(out.chunks_mut(ROWS * self.width)) {
+            for_columns!(self.width, self.add_rows(first, out));
+        }
+    }
+
+    fn add_rows<const N: usize>(&self, first: usize, out: &mut [f64]) {
+        let rows = first..first + out.len() / N;
         for (group, table) in self.matrix.groups().iter().zip(&self.tables) {
             if group.encoding() == Encoding::Uncompressed {
                 let inner = group.columns().len();
-                add_product(&group.dictionary()[rows.start * inner..rows.end * inner], table, width, out);
-            } else if width == 1 {
-                group.for_codes(rows.clone(), |row, code| out[row] += table[code]);
-            } else {
-                group.for_codes(rows.clone(), |row, code| {
-                    let from = &table[code * width..][..width];
-                    out[row * width..][..width].iter_mut().zip(from).for_each(|(out, x)| *out += x);
-                });
+                let left = &group.dictionary()[rows.start * inner..rows.end * inner];
+                add_product(left, table, N, out);
+                continue;
             }
+            let (table, out) = (table.as_chunks::<N>().0, out.as_chunks_mut::<N>().0);
+            group.for_codes(rows.clone(), |row, count, code| {
+                let x = table[code];
+                for out in &mut out[row..row + count] {
+                    out.iter_mut().zip(x).for_each(|(out, x)| *out += x);
+                }
+            });
         }
     }
 }
@@ -107,49 +129,71 @@ impl<'a> LeftProduct<'a> {
         Self { matrix, width, tables, direct }
     }
 
-    /// Adds the product of some rows of X and the same rows of W, which are row-major.
+    /// Adds the product of some rows of X and the same rows of W, which are row-major. Elements after these rows are
+    /// left out.
     pub fn add(&mut self, rows: Range<usize>, right: &[f64]) {
-        let width = self.width;
+        let right = &right[..rows.len() * self.width];
+        for (first, right) in rows.step_by(ROWS).zip(right.chunks(ROWS * self.width)) {
+            for_columns!(self.width, self.add_rows(first, right));
+        }
+    }
+
+    fn add_rows<const N: usize>(&mut self, first: usize, right: &[f64]) {
+        let right = right.as_chunks::<N>().0;
+        let rows = first..first + right.len();
         let groups = self.matrix.groups().iter().zip(&mut self.tables).zip(&self.direct);
         for ((group, table), direct) in groups {
-            if *direct {
-                group.for_codes(rows.clone(), |row, code| {
-                    add_outer(group.tuple(code), &right[row * width..][..width], table);
-                });
-            } else if width == 1 {
-                group.for_codes(rows.clone(), |row, code| table[code] += right[row]);
-            } else {
-                group.for_codes(rows.clone(), |row, code| {
-                    let from = &right[row * width..][..width];
-                    table[code * width..][..width].iter_mut().zip(from).for_each(|(sum, x)| *sum += x);
-                });
-            }
+            let table = table.as_chunks_mut::<N>().0;
+            group.for_codes(rows.clone(), |row, count, code| {
+                let right = &right[row..row + count];
+                if *direct {
+                    right.iter().for_each(|right| add_outer(group.tuple(code), right, table));
+                } else {
+                    table[code].iter_mut().zip(sum_rows(right)).for_each(|(whole, x)| *whole += x);
+                }
+            });
         }
     }
 
     /// Adds the product to sums, columns of X x columns of W.
     pub fn finish(self, sums: &mut [f64]) {
-        let width = self.width;
+        for_columns!(self.width, self.add_to(sums));
+    }
+
+    fn add_to<const N: usize>(self, sums: &mut [f64]) {
+        let sums = sums.as_chunks_mut::<N>().0;
         for ((group, table), direct) in self.matrix.groups().iter().zip(self.tables).zip(self.direct) {
-            let mut product = table;
+            let mut product = table.as_chunks::<N>().0.to_vec();
             if !direct {
-                let by_tuple = std::mem::replace(&mut product, vec![0.0; group.columns().len() * width]);
-                for (tuple, right) in by_tuple.chunks_exact(width).enumerate() {
+                let by_tuple = std::mem::replace(&mut product, vec![[0.0; N]; group.columns().len()]);
+                for (tuple, right) in by_tuple.iter().enumerate() {
                     add_outer(group.tuple(tuple), right, &mut product);
                 }
             }
-            for (column, product) in group.columns().iter().zip(product.chunks_exact(width)) {
-                sums[column * width..][..width].iter_mut().zip(product).for_each(|(sum, x)| *sum += x);
+            for (column, product) in group.columns().iter().zip(product) {
+                sums[*column].iter_mut().zip(product).for_each(|(sum, x)| *sum += x);
             }
         }
     }
 }
 
-/// Adds the product of a column and a row.
-fn add_outer(column: &[f64], row: &[f64], out: &mut [f64]) {
-    if let [scale] = row {
-        add_scaled(out, *scale, column);
-        return;
+/// Returns the sums of rows.
+#[inline(always)]
+fn sum_rows<const N: usize>(rows: &[[f64; N]]) -> [f64; N] {
+    match rows {
+        [row] => *row,
+        // Several running sums, so that additions overlap.
+        _ if N == 1 => [aggregate(Aggregation::Sum, 0.0, rows.as_flattened()); N],
+        _ => rows.iter().fold([0.0; N], |mut sums, row| {
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+            sums
+        }),
     }
-    column.iter().zip(out.chunks_exact_mut(row.len())).for_each(|(scale, out)| add_scaled(out, *scale, row));
+}
+
+/// Adds the product of a column and a row.
+fn add_outer<const N: usize>(column: &[f64], row: &[f64; N], out: &mut [[f64; N]]) {
+    for (scale, out) in column.iter().zip(out) {
+        out.iter_mut().zip(row).for_each(|(out, x)| *out += scale * x);
+    }
 }

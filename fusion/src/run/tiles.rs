@@ -62,8 +62,11 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
     let widest = widths.map(|node| dag.shape(node).1).max().unwrap_or(1);
     // Blocked products need several rows at a time.
     let multiplies = operator.covered.iter().any(|node| *dag.operator(*node) == Operator::MatMul);
+    let decompresses = operator.inputs.iter().any(|node| tiles.compressed(*node).is_some());
     let least = match (multiplies, operator.template) {
         (true, None) => 128,
+        // Each tile starts anew in each column group, which a few rows do not pay for.
+        _ if decompresses && widest <= TILE => 32,
         (true, _) => 16,
         _ => 1,
     };

@@ -4,11 +4,17 @@
 //! As in the paper, columns are first divided into bins, groups of a bin are joined greedily in pairs, and a sample of
 //! the rows estimates what a pair saves. A pair is joined only if all rows show that it saves bytes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::BuildHasherDefault,
+};
 
 use rayon::prelude::*;
 
-use super::{coding::Coded, sizes::Contents};
+use super::{
+    coding::{Coded, KeyHasher, key},
+    sizes::Contents,
+};
 
 /// The number of columns of a bin. The effort for a bin grows with the square of it.
 const BIN: usize = 32;
@@ -101,8 +107,9 @@ fn joined_in_bin(bin: Vec<Coded>, sample: &[usize]) -> Vec<Coded> {
 /// of the sample stands for, times the tuples that one row of the sample holds, plus the other tuples of the sample
 /// (Charikar et al., "Towards Estimation Error Guarantees for Distinct Values", PODS 2000).
 fn estimated(a: &Member, b: &Member) -> Contents {
-    let mut counts: HashMap<(u16, u16), u32> = HashMap::new();
-    a.sample.iter().zip(&b.sample).for_each(|(a, b)| *counts.entry((*a, *b)).or_default() += 1);
+    let mut counts: HashMap<u64, u32, BuildHasherDefault<KeyHasher>> = HashMap::default();
+    let keys = a.sample.iter().zip(&b.sample).map(|(a, b)| key(*a, *b));
+    keys.for_each(|key| *counts.entry(key).or_default() += 1);
     let (a, b) = (a.coded.contents(), b.coded.contents());
     let share = a.rows as f64 / counts.values().map(|count| f64::from(*count)).sum::<f64>().max(1.0);
     let single = counts.values().filter(|count| **count == 1).count();

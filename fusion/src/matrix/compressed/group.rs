@@ -171,24 +171,26 @@ impl ColumnGroup {
         }
     }
 
-    /// Calls `take` with each row of a range, counted from the start of the range, and its code.
+    /// Calls `take` for stretches of rows of a range that have the same code: with the first row, counted from the start
+    /// of the range, the number of rows, and the code. It goes through all rows in order. If rows have codes of their
+    /// own, each is a stretch.
     #[inline(always)]
-    pub(crate) fn for_codes(&self, range: Range<usize>, mut take: impl FnMut(usize, usize)) {
+    pub(crate) fn for_codes(&self, range: Range<usize>, mut take: impl FnMut(usize, usize, usize)) {
         let first = range.start;
         match &self.coding.rows {
             // A loop for each width of codes, so that it does not ask for each row.
             Rows::Dense(Codes::Byte(codes)) => {
-                codes[range].iter().enumerate().for_each(|(row, code)| take(row, usize::from(*code)));
+                codes[range].iter().enumerate().for_each(|(row, code)| take(row, 1, usize::from(*code)));
             }
             Rows::Dense(Codes::Word(codes)) => {
-                codes[range].iter().enumerate().for_each(|(row, code)| take(row, usize::from(*code)));
+                codes[range].iter().enumerate().for_each(|(row, code)| take(row, 1, usize::from(*code)));
             }
             Rows::Runs { ends, codes } => {
                 let mut run = ends.partition_point(|end| *end as usize <= first);
                 let mut row = first;
                 while row < range.end {
-                    let (code, end) = (codes.get(run), range.end.min(ends[run] as usize));
-                    (row..end).for_each(|row| take(row - first, code));
+                    let end = range.end.min(ends[run] as usize);
+                    take(row - first, end - row, codes.get(run));
                     (run, row) = (run + 1, end);
                 }
             }
@@ -197,15 +199,17 @@ impl ColumnGroup {
                 let mut row = first;
                 loop {
                     let listed = rows.get(next).map_or(range.end, |row| range.end.min(*row as usize));
-                    (row..listed).for_each(|row| take(row - first, *other));
+                    if listed > row {
+                        take(row - first, listed - row, *other);
+                    }
                     if listed == range.end {
                         break;
                     }
-                    take(listed - first, codes.get(next));
+                    take(listed - first, 1, codes.get(next));
                     (next, row) = (next + 1, listed + 1);
                 }
             }
-            Rows::Uncompressed => range.for_each(|row| take(row - first, row)),
+            Rows::Uncompressed => range.for_each(|row| take(row - first, 1, row)),
         }
     }
 }

@@ -123,9 +123,20 @@ impl CompressedMatrix {
     pub(crate) fn decompress(&self, rows: Range<usize>, out: &mut [f64]) {
         let width = self.shape.1;
         for group in &self.groups {
-            group.for_codes(rows.clone(), |row, code| {
-                let out = &mut out[row * width..][..width];
-                group.columns().iter().zip(group.tuple(code)).for_each(|(column, x)| out[*column] = *x);
+            if let [column] = group.columns() {
+                // The compiler leaves out the loop over columns.
+                group.for_codes(rows.clone(), |row, count, code| {
+                    let x = group.dictionary()[code];
+                    (row..row + count).for_each(|row| out[row * width + column] = x);
+                });
+                continue;
+            }
+            group.for_codes(rows.clone(), |row, count, code| {
+                let tuple = group.tuple(code);
+                for row in row..row + count {
+                    let out = &mut out[row * width..][..width];
+                    group.columns().iter().zip(tuple).for_each(|(column, x)| out[*column] = *x);
+                }
             });
         }
     }
