@@ -76,7 +76,7 @@ pub struct Interventional {
     /// The mean margins of the background.
     bias: Vec<f64>,
     /// The trees with paths of too many features for patterns, if there are any.
-    long: Option<LongTrees>,
+    long: Option<Box<LongTrees>>,
 }
 
 impl Interventional {
@@ -110,7 +110,7 @@ impl Interventional {
     /// Prepares a forest and the background's values of some columns, column after column.
     fn of_values(forest: &Forest, columns: Vec<u32>, background: Vec<f64>, count: usize) -> Self {
         let mut explainer = Self {
-            long: LongTrees::find(forest, &columns, &background, count),
+            long: LongTrees::find(forest, &columns, &background, count).map(Box::new),
             background,
             count,
             bias: forest.base_score.iter().map(|base| base.0).collect(),
@@ -138,7 +138,7 @@ impl Interventional {
 
     /// Returns the long trees if tree `t` is one of them.
     fn long_tree(&self, t: usize) -> Option<&LongTrees> {
-        self.long.as_ref().filter(|long| long.has(t))
+        self.long.as_deref().filter(|long| long.has(t))
     }
 
     /// Returns a line that says how the contributions are computed, and for how many trees a row is walked together with
@@ -206,7 +206,8 @@ impl Interventional {
         let of_row = outputs * columns;
         let mut sums = vec![0f64; rows * of_row];
         let mut shares = Shares::default();
-        let mut walks = self.long.as_ref().map(|long| (Walks::new(&self.forest, long), by_row(values, rows)));
+        let mut walks =
+            self.long.as_deref().map(|long| (Walks::new(&self.forest, long), by_row(values, rows)));
         for t in 0..self.forest.trees.len() {
             if let (Some((walks, values)), Some(_)) = (&mut walks, self.long_tree(t)) {
                 // The outputs of a tree follow one another.

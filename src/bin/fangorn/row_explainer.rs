@@ -28,7 +28,7 @@ pub enum RowExplainer {
     /// The covers of the nodes say what to expect of a feature that is not known.
     Paths(Explainer),
     /// The rows of a background say what to expect of a feature that is not known.
-    Background(Box<Interventional>),
+    Background(Interventional),
 }
 
 impl RowExplainer {
@@ -90,7 +90,7 @@ impl RowExplainer {
             CompareType::F64 => against_rows::<f64>(model, forest, background, table, missing),
             CompareType::F32 => against_rows::<f32>(model, forest, background, table, missing),
         };
-        explainer.map(|explainer| Self::Background(Box::new(explainer)))
+        explainer.map(Self::Background)
     }
 
     /// Returns the number of contributions of a row: `outputs x (features + 1)`.

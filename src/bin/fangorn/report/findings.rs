@@ -175,7 +175,7 @@ fn explainer<T: Element>(
         background.len()
     );
     let explainer = Interventional::new(forest, &background);
-    Ok(explainer.map(|explainer| (expected, RowExplainer::Background(Box::new(explainer)))))
+    Ok(explainer.map(|explainer| (expected, RowExplainer::Background(explainer))))
 }
 
 /// Returns the contributions of rows, and of the row that is explained.
