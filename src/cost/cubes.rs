@@ -141,7 +141,7 @@ impl CubeCosts {
         let all = |count: f64| rows as f64 * count / multiprocessors;
         let walks = f64::from(forest.trees.div_ceil(row_units.max(1)));
         let (columns, outputs) = (f64::from(forest.columns), f64::from(forest.outputs));
-        let (shares, of_units) = (row_units > 1, f64::from(row_units));
+        let (shares, of_units) = (row_units > 1, f64::from(row_units.max(1)));
         let steps = f64::from(forest.trees) * forest.steps;
         let row_bytes = f64::from(resident) * f64::from(cube_rows) * columns * 4.0;
         let missed = if cached { 0.0 } else { (1.0 - CACHED_ROW_BYTES / row_bytes.max(1.0)).max(0.0) };
