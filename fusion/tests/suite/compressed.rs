@@ -246,16 +246,12 @@ fn every_input_may_be_compressed() {
 
 #[test]
 fn products_with_infinity_and_nan_are_those_of_a_dense_matrix() {
-    // Two tuples of one column with the signs of the weights against each other; tables would add 1 and -2 first.
+    // Rows that hold infinity have weights of both signs and of 0, whose sum is less than 0 for each tuple.
     let rows = 6000;
     let spoils = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1.0];
     for (at, spoil) in spoils.into_iter().enumerate() {
-        let value = |at: usize| match at % 3 {
-            0 => f64::from(u8::from(at.is_multiple_of(2))),
-            1 if at % 5 == 1 => spoil,
-            _ => -0.0,
-        };
-        let x = compressed((rows, 3), (0..3 * rows).map(value).collect());
+        let row = |row: usize| [if row.is_multiple_of(5) { spoil } else { -0.0 }, (row % 3) as f64, 0.0];
+        let x = compressed((rows, 3), (0..rows).flat_map(row).collect());
         let weight = |row: usize| match (row, at) {
             (5000, 3) => f64::INFINITY,
             (row, _) => [1.0, -2.0, 0.0, 0.5][row % 4],
