@@ -6,8 +6,8 @@
 //!                    (OFMC)                (MPSkipEnum)     tiles | elements
 //! ```
 //!
-//! Matrices hold `f64`: dense, in CSR, or compressed. `f32` elements are not supported. The text of a graph that names
-//! another format is refused.
+//! Operators compute in `f64`. Matrices hold `f64`, dense, in CSR or compressed, or `f32`, dense. The text of a graph that
+//! names another format is refused.
 
 pub mod dag;
 mod error;
@@ -18,7 +18,7 @@ mod run;
 pub mod select;
 
 pub use error::FusionError;
-pub use matrix::{Bindings, ColumnGroup, CompressedMatrix, DenseMatrix, Encoding, Matrix};
+pub use matrix::{Bindings, ColumnGroup, CompressedMatrix, DenseMatrix, Encoding, Matrix, SingleMatrix};
 
 /// The book's example of fusion plans.
 #[cfg(doctest)]

@@ -3,10 +3,12 @@
 //! | file | subject |
 //! |---|---|
 //! | `dense` | matrices with all their elements |
+//! | `single` | the same of single precision, which may stand in other memory |
 //! | `compressed` | matrices in groups of columns with dictionaries |
 
 mod compressed;
 mod dense;
+mod single;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,6 +22,7 @@ use crate::{
 pub use self::{
     compressed::{ColumnGroup, CompressedMatrix, Encoding},
     dense::DenseMatrix,
+    single::SingleMatrix,
 };
 
 /// A matrix in one of the formats. A clone shares the elements.
@@ -27,6 +30,8 @@ pub use self::{
 pub enum Matrix {
     /// All elements, row-major.
     Dense(Arc<DenseMatrix>),
+    /// All elements, row-major, of single precision. An operator widens those that it reads.
+    Single(SingleMatrix),
     /// Compressed sparse rows.
     Csr(Arc<SparseMatrix<f64>>),
     /// Groups of columns with dictionaries.
@@ -71,6 +76,7 @@ impl Matrix {
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Compressed(compressed) => compressed.bytes(),
+            Self::Single(single) => 4 * single.values().len() as u64,
             _ => bytes_of(self.shape(), self.format(), self.filled()) as u64,
         }
     }
@@ -79,6 +85,7 @@ impl Matrix {
     pub fn shape(&self) -> Shape {
         match self {
             Self::Dense(dense) => dense.shape(),
+            Self::Single(single) => single.shape(),
             Self::Csr(sparse) => sparse.shape(),
             Self::Compressed(compressed) => compressed.shape(),
         }
@@ -88,6 +95,7 @@ impl Matrix {
     pub fn to_dense(&self) -> Vec<f64> {
         match self {
             Self::Dense(dense) => dense.values().to_vec(),
+            Self::Single(single) => single.values().iter().map(|x| f64::from(*x)).collect(),
             Self::Csr(sparse) => sparse.to_dense(),
             Self::Compressed(compressed) => compressed.to_dense(),
         }
@@ -97,6 +105,7 @@ impl Matrix {
     pub fn scalar(&self) -> f64 {
         match self {
             Self::Dense(dense) => dense.values().first().copied().unwrap_or(0.0),
+            Self::Single(single) => single.values().first().copied().unwrap_or(0.0).into(),
             Self::Csr(sparse) => {
                 sparse.row(0).find(|(column, _)| *column == 0).map_or(0.0, |(_, value)| value)
             }
@@ -110,6 +119,7 @@ impl Matrix {
         let (rows, columns) = self.shape();
         let count = match self {
             Self::Dense(dense) => dense.values().iter().filter(|value| **value != 0.0).count(),
+            Self::Single(single) => single.values().iter().filter(|value| **value != 0.0).count(),
             Self::Csr(sparse) => sparse.filled(),
             Self::Compressed(compressed) => compressed.filled(),
         };
@@ -118,7 +128,7 @@ impl Matrix {
 
     pub(crate) fn format(&self) -> Format {
         match self {
-            Self::Dense(_) => Format::Dense,
+            Self::Dense(_) | Self::Single(_) => Format::Dense,
             Self::Csr(_) => Format::Csr,
             Self::Compressed(compressed) => Format::Compressed { bytes: compressed.bytes() },
         }

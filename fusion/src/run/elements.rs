@@ -71,7 +71,7 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
 fn sparse(matrix: &Matrix) -> Arc<SparseMatrix<f64>> {
     match matrix {
         Matrix::Csr(sparse) => sparse.clone(),
-        Matrix::Dense(_) | Matrix::Compressed(_) => {
+        Matrix::Dense(_) | Matrix::Single(_) | Matrix::Compressed(_) => {
             let held = dense(matrix);
             let (rows, columns) = held.shape();
             // A graph's matrices have fewer than 2^32 columns, and as many elements as their shapes say.
@@ -84,7 +84,7 @@ fn sparse(matrix: &Matrix) -> Arc<SparseMatrix<f64>> {
 fn dense(matrix: &Matrix) -> Arc<DenseMatrix> {
     match matrix {
         Matrix::Dense(dense) => dense.clone(),
-        Matrix::Csr(_) | Matrix::Compressed(_) => {
+        Matrix::Single(_) | Matrix::Csr(_) | Matrix::Compressed(_) => {
             Arc::new(DenseMatrix::new(matrix.shape(), matrix.to_dense()).expect("all elements of the shape"))
         }
     }
@@ -215,6 +215,10 @@ impl Elements<'_> {
             });
             match self.values.get(node) {
                 Some(Matrix::Dense(dense)) => out.extend(at.map(|(row, column)| dense.row(row)[column])),
+                Some(Matrix::Single(single)) => {
+                    let values = single.values();
+                    out.extend(at.map(|(row, column)| f64::from(values[row * columns + column])));
+                }
                 Some(Matrix::Csr(sparse)) => {
                     // Columns ascend within a row, so one pass over a row's elements finds all of them.
                     let (mut of, mut held) = (usize::MAX, Vec::new());

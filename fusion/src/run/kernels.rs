@@ -146,7 +146,8 @@ pub(super) fn add_scaled(out: &mut [f64], scale: f64, from: &[f64]) {
     out.iter_mut().zip(from).for_each(|(out, x)| *out += scale * x);
 }
 
-/// Returns the transposed matrix, in the same format; that of a compressed matrix is dense.
+/// Returns the transposed matrix, in the same format; that of a matrix of single
+/// precision or of a compressed one is dense.
 pub(super) fn transpose(matrix: &Matrix) -> Matrix {
     let (rows, columns) = matrix.shape();
     let made = match matrix {
@@ -164,8 +165,8 @@ pub(super) fn transpose(matrix: &Matrix) -> Matrix {
             }
             Matrix::dense((columns, rows), out)
         }
-        Matrix::Compressed(compressed) => {
-            return Matrix::dense((rows, columns), compressed.to_dense())
+        Matrix::Single(_) | Matrix::Compressed(_) => {
+            return Matrix::dense((rows, columns), matrix.to_dense())
                 .map_or_else(|| matrix.clone(), |dense| transpose(&dense));
         }
         Matrix::Csr(sparse) => {

@@ -8,7 +8,7 @@ use super::{
     kernels::{View, add_scaled, add_scaled_skipping, aggregate, binary, dot, multiply_skipping, unary},
 };
 use crate::{
-    CompressedMatrix, Matrix,
+    CompressedMatrix, Matrix, SingleMatrix,
     dag::{Aggregation, Binary, Dag, Direction, Format, NodeId, Operator},
     select::{GROUP_COLUMNS, PlannedOperator},
 };
@@ -39,13 +39,21 @@ struct Tiles<'a> {
     products: Vec<Option<RightProduct<'a>>>,
 }
 
-/// Registers of a tile: one for each covered node, and one for each input in CSR or compressed whose rows are read.
+/// Rows of an input that is not a dense matrix of double precision.
+#[derive(Default)]
+struct Loaded {
+    /// The first row and the number of rows.
+    rows: (usize, usize),
+    values: Vec<f64>,
+}
+
+/// Registers of a tile: one for each covered node, and one for each input in another format whose rows are read.
 struct Registers<'a> {
     covered: Vec<Vec<f64>>,
-    inputs: Vec<Option<Vec<f64>>>,
+    inputs: Vec<Loaded>,
     /// The product t(X) W of the rows so far, if X is a compressed matrix whose groups it goes over.
     left: Option<LeftProduct<'a>>,
-    /// The rows of a compressed left-hand side of other products.
+    /// The rows of a left-hand side of other products, if it is compressed or of single precision.
     factor: Vec<f64>,
 }
 
@@ -55,9 +63,9 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
     let mut tiles = Tiles { dag, operator, values, rows, products: Vec::new() };
     tiles.products = operator.covered.iter().map(|node| tiles.right_product(*node)).collect();
     // Rows of a compressed matrix are held only if elements of it are read, or if a product does not go over its groups.
-    let is_held = |node: &NodeId| tiles.compressed(*node).is_none() || operator.reads_elements(dag, *node);
+    let is_held = |node: &NodeId| !tiles.is_converted(*node) || operator.reads_elements(dag, *node);
     let held = operator.covered.iter().chain(&operator.inputs).copied().filter(is_held);
-    let factors = operator.covered.iter().filter_map(|node| tiles.decompressed_factor(*node));
+    let factors = operator.covered.iter().filter_map(|node| tiles.converted_factor(*node));
     let widths = held.chain(factors).filter(|node| dag.shape(*node).0 == rows);
     let widest = widths.map(|node| dag.shape(node).1).max().unwrap_or(1);
     // Blocked products need several rows at a time.
@@ -104,9 +112,19 @@ impl<'a> Tiles<'a> {
         Some((left, matrix, by_groups))
     }
 
-    /// Returns the left-hand side of a product if rows of it are decompressed.
-    fn decompressed_factor(&self, product: NodeId) -> Option<NodeId> {
-        self.factor(product).filter(|(.., by_groups)| !by_groups).map(|(left, ..)| left)
+    /// Returns the left-hand side of a product if rows of it are decompressed or widened.
+    fn converted_factor(&self, product: NodeId) -> Option<NodeId> {
+        if let Some((left, _, by_groups)) = self.factor(product) {
+            return (!by_groups).then_some(left);
+        }
+        let is_product = *self.dag.operator(product) == Operator::MatMul;
+        let left = || self.turned(product).unwrap_or(self.dag.inputs(product)[0]);
+        is_product.then(left).filter(|left| self.is_converted(*left))
+    }
+
+    /// Tells whether rows of a left-hand side of a product need a register of their own.
+    fn is_converted(&self, node: NodeId) -> bool {
+        matches!(self.values.get(&node), Some(Matrix::Single(_) | Matrix::Compressed(_)))
     }
 
     fn right_product(&self, product: NodeId) -> Option<RightProduct<'a>> {
@@ -159,7 +177,7 @@ impl<'a> Tiles<'a> {
         let left = self.factor(root).filter(|(.., by_groups)| *by_groups && self.turned(root).is_some());
         Registers {
             covered: covered.collect(),
-            inputs: vec![None; self.operator.inputs.len()],
+            inputs: self.operator.inputs.iter().map(|_| Loaded::default()).collect(),
             left: left.map(|(_, matrix, _)| LeftProduct::new(matrix, width)),
             factor: Vec::new(),
         }
@@ -301,35 +319,52 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// Fills the register of an input in CSR or compressed.
+    /// Fills the register of an input that is not a dense matrix of double precision.
     fn load(&self, node: NodeId, first: usize, count: usize, registers: &mut Registers) {
         let Ok(index) = self.operator.inputs.binary_search(&node) else { return };
-        let Some(matrix @ (Matrix::Csr(_) | Matrix::Compressed(_))) = self.values.get(&node) else { return };
+        let Some(matrix) = self.values.get(&node).filter(|matrix| !matches!(matrix, Matrix::Dense(_))) else {
+            return;
+        };
         let (rows, width) = self.dag.shape(node);
         // An input of one row, or the right-hand side of a product, is read whole.
         let (first, count) = if rows == self.rows { (first, count) } else { (0, rows) };
-        let register = registers.inputs[index].get_or_insert_with(Vec::new);
-        register.clear();
-        register.resize(count * width, 0.0);
+        let register = &mut registers.inputs[index];
+        if register.rows == (first, count) {
+            return;
+        }
+        register.rows = (first, count);
+        register.values.clear();
+        register.values.resize(count * width, 0.0);
         match matrix {
             Matrix::Dense(_) => {}
+            Matrix::Single(single) => widen(single, first, &mut register.values),
             Matrix::Csr(sparse) => {
                 for row in 0..count {
                     for (column, value) in sparse.row(first + row) {
-                        register[row * width + column] = value;
+                        register.values[row * width + column] = value;
                     }
                 }
             }
-            Matrix::Compressed(compressed) => compressed.decompress(first..first + count, register),
+            Matrix::Compressed(compressed) => {
+                compressed.decompress(first..first + count, &mut register.values)
+            }
         }
     }
 
-    /// Decompresses the rows of a compressed left-hand side of a product. They have a register of their own, because the
+    /// Decompresses or widens the rows of a left-hand side of a product. They have a register of their own, because the
     /// input's register may hold the whole matrix for the right-hand side.
     fn load_factor(&self, left: NodeId, first: usize, count: usize, registers: &mut Registers) {
-        if let Some(matrix) = self.compressed(left) {
-            registers.factor.resize(count * matrix.shape().1, 0.0);
-            matrix.decompress(first..first + count, &mut registers.factor);
+        let size = count * self.dag.shape(left).1;
+        match self.values.get(&left) {
+            Some(Matrix::Compressed(matrix)) => {
+                registers.factor.resize(size, 0.0);
+                matrix.decompress(first..first + count, &mut registers.factor);
+            }
+            Some(Matrix::Single(matrix)) => {
+                registers.factor.resize(size, 0.0);
+                widen(matrix, first, &mut registers.factor);
+            }
+            _ => {}
         }
     }
 
@@ -341,10 +376,10 @@ impl<'a> Tiles<'a> {
         count: usize,
         registers: &'v Registers,
     ) -> &'v [f64] {
-        match self.compressed(left) {
-            Some(_) => &registers.factor,
-            None => self.view(left, first, count, registers).data,
+        if self.is_converted(left) {
+            return &registers.factor;
         }
+        self.view(left, first, count, registers).data
     }
 
     /// Returns the rows of a node in a tile, from a register or from the matrix itself.
@@ -360,7 +395,7 @@ impl<'a> Tiles<'a> {
             Some(Matrix::Dense(dense)) if row > 0 => &dense.values()[first * width..(first + count) * width],
             Some(Matrix::Dense(dense)) => dense.values(),
             _ => match self.operator.inputs.binary_search(&node) {
-                Ok(index) => registers.inputs[index].as_deref().unwrap_or(&[]),
+                Ok(index) => &registers.inputs[index].values,
                 Err(_) => &[],
             },
         };
@@ -436,13 +471,13 @@ impl<'a> Tiles<'a> {
         let (inner, width) = self.dag.shape(right);
         let whole = match self.values.get(&right) {
             Some(Matrix::Dense(dense)) => dense.values(),
-            // A right-hand side in CSR or compressed is made dense in its register, once for all tiles of a thread.
+            // A right-hand side in another format is made dense in its register, once for all tiles of a thread.
             _ => {
                 self.load_whole(right, registers);
                 let index = self.operator.inputs.binary_search(&right).unwrap_or(0);
-                let right = registers.inputs[index].take().unwrap_or_default();
-                self.multiply_by(left, first, count, registers, (&right, inner, width), out);
-                registers.inputs[index] = Some(right);
+                let right = std::mem::take(&mut registers.inputs[index]);
+                self.multiply_by(left, first, count, registers, (&right.values, inner, width), out);
+                registers.inputs[index] = right;
                 return;
             }
         };
@@ -451,12 +486,10 @@ impl<'a> Tiles<'a> {
 
     fn load_whole(&self, node: NodeId, registers: &mut Registers) {
         let Ok(index) = self.operator.inputs.binary_search(&node) else { return };
-        if let Some(matrix @ (Matrix::Csr(_) | Matrix::Compressed(_))) = self.values.get(&node)
-            && registers.inputs[index]
-                .as_ref()
-                .is_none_or(|held| held.len() != matrix.shape().0 * matrix.shape().1)
-        {
-            registers.inputs[index] = Some(matrix.to_dense());
+        let Some(matrix) = self.values.get(&node) else { return };
+        let register = &mut registers.inputs[index];
+        if register.rows != (0, matrix.shape().0) {
+            *register = Loaded { rows: (0, matrix.shape().0), values: matrix.to_dense() };
         }
     }
 
@@ -503,6 +536,12 @@ impl<'a> Tiles<'a> {
         }
         gemm((count, inner, width), (data, inner, 1), (right, width, 1), 0.0, out);
     }
+}
+
+/// Widens rows of a matrix of single precision, as many as `out` holds.
+fn widen(matrix: &SingleMatrix, first: usize, out: &mut [f64]) {
+    let values = &matrix.values()[first * matrix.shape().1..];
+    out.iter_mut().zip(values).for_each(|(out, x)| *out = f64::from(*x));
 }
 
 /// `out = a b + beta out`, with a of rows x inner, b of inner x columns, each with its strides of rows and columns.

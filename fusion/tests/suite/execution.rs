@@ -8,7 +8,7 @@ use fangorn_fusion::{
     select::{Costs, Plan, Policy},
 };
 
-use crate::random::{Random, bindings, compressed, graph, graph_of_compressed};
+use crate::random::{Random, bindings, compressed, graph, graph_of_compressed, single};
 
 /// Compares runs under every policy with the interpreter.
 pub fn compare(name: &str, dag: &Dag, bindings: &Bindings, seen: &mut BTreeSet<String>) {
@@ -104,6 +104,7 @@ fn plans_agree_on_values_that_are_not_finite() {
                 .collect();
             let spoiled = match matrix {
                 Matrix::Dense(_) => Matrix::dense(matrix.shape(), values),
+                Matrix::Single(_) => single(matrix.shape(), &values),
                 Matrix::Csr(_) => Matrix::csr(matrix.shape(), &values),
                 Matrix::Compressed(_) => Some(compressed(matrix.shape(), values)),
             };

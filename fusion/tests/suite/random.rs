@@ -1,7 +1,9 @@
 //! Random graphs, such that results stay finite and aggregates stay small enough to compare.
 
+use std::sync::Arc;
+
 use fangorn_fusion::{
-    Bindings, DenseMatrix, Matrix,
+    Bindings, DenseMatrix, Matrix, SingleMatrix,
     dag::{Aggregation, Binary, Builder, Dag, Direction, Expression, Format, Operator},
 };
 
@@ -179,11 +181,18 @@ pub fn bindings(random: &mut Random, dag: &Dag) -> Bindings {
         let values: Vec<f64> = (0..shape.0 * shape.1).map(|_| value()).collect();
         let matrix = match format {
             Format::Csr => Matrix::csr(*shape, &values),
+            _ if random.below(3) == 0 => single(*shape, &values),
             _ => Matrix::dense(*shape, values),
         };
         found.insert(name.clone(), matrix.expect("as many elements as the shape has"));
     }
     found
+}
+
+/// Rounds the elements of a matrix, row-major, to single precision.
+pub fn single(shape: (usize, usize), values: &[f64]) -> Option<Matrix> {
+    let values: Vec<f32> = values.iter().map(|x| *x as f32).collect();
+    SingleMatrix::new(shape, Arc::new(values)).map(Matrix::Single)
 }
 
 /// Compresses the elements of a matrix, row-major.
