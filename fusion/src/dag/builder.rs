@@ -224,12 +224,12 @@ impl<'b> Expression<'b> {
         self.binary(Binary::NotEqual, other)
     }
 
-    /// The lesser of two elements. If one of them is NaN, it is the other one.
+    /// The lesser of two elements; NaN if one of them is.
     pub fn min(self, other: impl Operand<'b>) -> Self {
         self.binary(Binary::Min, other)
     }
 
-    /// The greater of two elements. If one of them is NaN, it is the other one.
+    /// The greater of two elements; NaN if one of them is.
     pub fn max(self, other: impl Operand<'b>) -> Self {
         self.binary(Binary::Max, other)
     }

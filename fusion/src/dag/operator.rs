@@ -129,6 +129,18 @@ impl Unary {
     }
 }
 
+/// Returns the lesser of two numbers, or NaN if one of them is, as numpy and burn do.
+#[inline(always)]
+fn least(x: f64, y: f64) -> f64 {
+    if x < y || x.is_nan() { x } else { y }
+}
+
+/// Returns the greater of two numbers, or NaN if one of them is.
+#[inline(always)]
+fn greatest(x: f64, y: f64) -> f64 {
+    if x > y || x.is_nan() { x } else { y }
+}
+
 named! {
     /// A function of two elements. Comparisons give 1 or 0.
     Binary {
@@ -140,9 +152,9 @@ named! {
         Multiply = "multiply",
         /// `x / y`.
         Divide = "divide",
-        /// The lesser of x and y; if one is NaN, the other.
+        /// The lesser of x and y; NaN if one of them is.
         Min = "min",
-        /// The greater of x and y; if one is NaN, the other.
+        /// The greater of x and y; NaN if one of them is.
         Max = "max",
         /// `x < y`.
         Less = "less",
@@ -169,8 +181,8 @@ impl Binary {
             Self::Subtract => x - y,
             Self::Multiply => x * y,
             Self::Divide => x / y,
-            Self::Min => x.min(y),
-            Self::Max => x.max(y),
+            Self::Min => least(x, y),
+            Self::Max => greatest(x, y),
             Self::Less => truth(x < y),
             Self::LessEqual => truth(x <= y),
             Self::Greater => truth(x > y),
@@ -193,9 +205,9 @@ named! {
         Sum = "sum",
         /// The sum of the elements' squares; 0 if there are none.
         SumOfSquares = "sumOfSquares",
-        /// The least element; infinity if there are none.
+        /// The least element; NaN if one is NaN, and infinity if there are none.
         Min = "min",
-        /// The greatest element; minus infinity if there are none.
+        /// The greatest element; NaN if one is NaN, and minus infinity if there are none.
         Max = "max",
     }
 }
@@ -216,8 +228,8 @@ impl Aggregation {
         match self {
             Self::Sum => aggregate + x,
             Self::SumOfSquares => aggregate + x * x,
-            Self::Min => aggregate.min(x),
-            Self::Max => aggregate.max(x),
+            Self::Min => least(aggregate, x),
+            Self::Max => greatest(aggregate, x),
         }
     }
 
@@ -226,8 +238,8 @@ impl Aggregation {
     pub fn join(self, a: f64, b: f64) -> f64 {
         match self {
             Self::Sum | Self::SumOfSquares => a + b,
-            Self::Min => a.min(b),
-            Self::Max => a.max(b),
+            Self::Min => least(a, b),
+            Self::Max => greatest(a, b),
         }
     }
 

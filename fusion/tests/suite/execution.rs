@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fangorn_fusion::{
     Bindings, Matrix,
-    dag::{Builder, Dag},
+    dag::{Aggregation, Builder, Dag, Direction},
     select::{Costs, Plan, Policy},
 };
 
@@ -74,6 +74,40 @@ fn zeros_in_csr_give_zero_beside_nan_and_infinity() {
         assert!(product[0] == 2.0 && product[1].is_nan(), "{product:?}");
         let dense = found["dense"].to_dense();
         assert!(dense[0].is_nan() && dense[1] == 0.0 && dense[2].is_nan(), "{dense:?}");
+    }
+    compare("by hand", &dag, &bindings, &mut BTreeSet::new());
+}
+
+/// The least and the greatest of numbers are NaN if one of them is.
+#[test]
+fn extremes_of_nan_are_nan() {
+    let builder = Builder::new();
+    let x = builder.dense("X", 3, 2);
+    builder.output("least", x.min(0.0));
+    builder.output("greatest", x.max(0.0));
+    for (name, aggregation) in [("min", Aggregation::Min), ("max", Aggregation::Max)] {
+        builder.output(name, x.aggregate(aggregation, Direction::Row));
+        builder.output(&format!("{name} of columns"), x.aggregate(aggregation, Direction::Column));
+    }
+    let dag = builder.finish().unwrap();
+    let values = vec![1.0, f64::NAN, f64::NAN, -1.0, 2.0, -2.0];
+    let bindings = Bindings::from([("X".to_owned(), Matrix::dense((3, 2), values).unwrap())]);
+    let bits = |values: &[f64]| {
+        values.iter().map(|x| if x.is_nan() { "NaN".into() } else { x.to_string() }).collect()
+    };
+    for policy in Policy::ALL {
+        let found = Plan::new(&dag, policy, &Costs::default()).run(&dag, &bindings).unwrap();
+        let of = |name: &str| -> Vec<String> { bits(&found[name].to_dense()) };
+        assert_eq!(of("least"), ["0", "NaN", "NaN", "-1", "0", "-2"]);
+        assert_eq!(of("greatest"), ["1", "NaN", "NaN", "0", "2", "0"]);
+        assert_eq!(
+            (of("min"), of("max")),
+            (vec!["NaN".into(), "NaN".into(), "-2".into()], vec!["NaN".into(), "NaN".into(), "2".into()])
+        );
+        assert_eq!(
+            (of("min of columns"), of("max of columns")),
+            (vec!["NaN".into(); 2], vec!["NaN".into(); 2])
+        );
     }
     compare("by hand", &dag, &bindings, &mut BTreeSet::new());
 }
