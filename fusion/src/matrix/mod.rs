@@ -101,6 +101,14 @@ impl Matrix {
         }
     }
 
+    /// Returns all elements, row-major. Those of a dense matrix that nothing else shares are not copied.
+    pub fn into_dense(self) -> Vec<f64> {
+        match self {
+            Self::Dense(dense) => Arc::unwrap_or_clone(dense).into_values(),
+            other => other.to_dense(),
+        }
+    }
+
     /// Returns the first element, which is the value of a scalar.
     pub fn scalar(&self) -> f64 {
         match self {

@@ -214,7 +214,10 @@ impl Elements<'_> {
                 (if rows == 1 { 0 } else { *row }, if columns == 1 { 0 } else { *column })
             });
             match self.values.get(node) {
-                Some(Matrix::Dense(dense)) => out.extend(at.map(|(row, column)| dense.row(row)[column])),
+                Some(Matrix::Dense(dense)) => {
+                    let values = dense.values();
+                    out.extend(at.map(|(row, column)| values[row * columns + column]));
+                }
                 Some(Matrix::Single(single)) => {
                     let values = single.values();
                     out.extend(at.map(|(row, column)| f64::from(values[row * columns + column])));
