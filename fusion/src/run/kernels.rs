@@ -1,5 +1,11 @@
 //! Loops over elements, one for each operator. The compiler vectorizes them.
 
+#![allow(clippy::needless_range_loop, reason = "loops over lanes of a fixed number become vectors")]
+
+use super::{
+    narrow::multiply,
+    widest::{Loops, widest},
+};
 use crate::{
     Matrix,
     dag::{Aggregation, Binary, Unary},
@@ -21,22 +27,37 @@ pub(super) fn unary(unary: Unary, from: View, out: &mut [f64], width: usize) {
     macro_rules! loops {
         ($($kind:ident),+) => {
             match unary {
-                $(Unary::$kind => over_one(from, out, width, |x| Unary::$kind.apply(x))),+
+                $(Unary::$kind => {
+                    widest(OverOne { from, out, width, apply: |x| Unary::$kind.apply(x) })
+                }),+
             }
         };
     }
     loops!(Negate, Abs, Exp, Log, Sqrt, Square, Sign, Sigmoid);
 }
 
-fn over_one(from: View, out: &mut [f64], width: usize, apply: impl Fn(f64) -> f64) {
-    if from.column == 1 && from.row == width || width == 1 && from.row == 1 {
-        out.iter_mut().zip(from.data).for_each(|(out, x)| *out = apply(*x));
-        return;
-    }
-    for (row, out) in out.chunks_exact_mut(width).enumerate() {
-        let data = &from.data[row * from.row..];
-        for (column, out) in out.iter_mut().enumerate() {
-            *out = apply(data[column * from.column]);
+struct OverOne<'a, F> {
+    from: View<'a>,
+    out: &'a mut [f64],
+    width: usize,
+    apply: F,
+}
+
+impl<F: Fn(f64) -> f64> Loops for OverOne<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { from, out, width, apply } = self;
+        if from.column == 1 && from.row == width || width == 1 && from.row == 1 {
+            for (out, x) in out.iter_mut().zip(from.data) {
+                *out = apply(*x);
+            }
+            return;
+        }
+        for (row, out) in out.chunks_exact_mut(width).enumerate() {
+            let data = &from.data[row * from.row..];
+            for (column, out) in out.iter_mut().enumerate() {
+                *out = apply(data[column * from.column]);
+            }
         }
     }
 }
@@ -46,7 +67,9 @@ pub(super) fn binary(binary: Binary, a: View, b: View, out: &mut [f64], width: u
     macro_rules! loops {
         ($($kind:ident),+) => {
             match binary {
-                $(Binary::$kind => over_two(a, b, out, width, |x, y| Binary::$kind.apply(x, y))),+
+                $(Binary::$kind => {
+                    over_two(a, b, out, width, |x, y| Binary::$kind.apply(x, y))
+                }),+
             }
         };
     }
@@ -71,66 +94,267 @@ pub(super) fn multiply_skipping(a: View, b: View, skips: (bool, bool), out: &mut
     over_two(a, b, out, width, |x, y| if skips.0 && x == 0.0 || skips.1 && y == 0.0 { 0.0 } else { x * y });
 }
 
-fn over_two(mut a: View, mut b: View, out: &mut [f64], mut width: usize, apply: impl Fn(f64, f64) -> f64) {
+/// Columns up to which rows and columns that are broadcast are repeated in memory first: loops over so few elements take
+/// longer to start than to run.
+const FEW_COLUMNS: usize = 16;
+
+fn over_two(a: View, b: View, out: &mut [f64], mut width: usize, apply: impl Fn(f64, f64) -> f64) {
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    let (mut a, mut b) = (a, b);
     // A tile of one column, or one without gaps, is a single long row.
     if width == 1 {
         (a.column, b.column, width) = (a.row, b.row, out.len());
     } else {
+        if width <= FEW_COLUMNS {
+            a = repeated(a, width, out.len(), &mut of_a);
+            b = repeated(b, width, out.len(), &mut of_b);
+        }
         let flat = |view: &View| view.column == 1 && view.row == width || view.column == 0 && view.row == 0;
         if flat(&a) && flat(&b) {
             width = out.len();
         }
     }
-    for (row, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
-        let (x, y) = (&a.data[row * a.row..], &b.data[row * b.row..]);
-        match (a.column, b.column) {
-            (1, 1) => out.iter_mut().zip(x).zip(y).for_each(|((out, x), y)| *out = apply(*x, *y)),
-            (1, 0) => out.iter_mut().zip(x).for_each(|(out, x)| *out = apply(*x, y[0])),
-            (0, 1) => out.iter_mut().zip(y).for_each(|(out, y)| *out = apply(x[0], *y)),
-            _ => {
-                for (column, out) in out.iter_mut().enumerate() {
-                    *out = apply(x[column * a.column], y[column * b.column]);
+    widest(OverTwo { a, b, out, width, apply });
+}
+
+/// Returns a view of all elements of a tile, `count` of them, if one row or one column stands for all.
+fn repeated<'v>(view: View<'v>, width: usize, count: usize, memory: &'v mut Vec<f64>) -> View<'v> {
+    if view.row == width && view.column == 1 || view.row == 0 && view.column == 0 {
+        return view;
+    }
+    memory.resize(count, 0.0);
+    widest(Repeat { view, width, out: memory });
+    View { data: memory, row: width, column: 1 }
+}
+
+struct Repeat<'a> {
+    view: View<'a>,
+    width: usize,
+    out: &'a mut [f64],
+}
+
+impl Repeat<'_> {
+    #[inline(always)]
+    fn rows<const W: usize>(self) {
+        let View { data, row, column } = self.view;
+        for (at, out) in self.out.as_chunks_mut::<W>().0.iter_mut().enumerate() {
+            let from = &data[at * row..];
+            for (place, out) in out.iter_mut().enumerate() {
+                *out = from[place * column];
+            }
+        }
+    }
+}
+
+impl Loops for Repeat<'_> {
+    #[inline(always)]
+    fn run(self) {
+        match self.width {
+            2 => self.rows::<2>(),
+            3 => self.rows::<3>(),
+            4 => self.rows::<4>(),
+            5 => self.rows::<5>(),
+            6 => self.rows::<6>(),
+            7 => self.rows::<7>(),
+            8 => self.rows::<8>(),
+            width => {
+                let View { data, row, column } = self.view;
+                for (at, out) in self.out.chunks_exact_mut(width).enumerate() {
+                    for (place, out) in out.iter_mut().enumerate() {
+                        *out = data[at * row + place * column];
+                    }
                 }
             }
         }
     }
 }
 
-/// Returns the aggregate of `start` and of adjacent elements. It keeps eight running aggregates, so that additions
-/// overlap.
-pub(super) fn aggregate(aggregation: Aggregation, start: f64, data: &[f64]) -> f64 {
-    macro_rules! loops {
-        ($($kind:ident),+) => {
-            match aggregation {
-                $(Aggregation::$kind => {
-                    let mut lanes = [Aggregation::$kind.start(); 8];
-                    let chunks = data.chunks_exact(8);
-                    let rest = chunks.remainder();
-                    for chunk in chunks {
-                        for (lane, x) in lanes.iter_mut().zip(chunk) {
-                            *lane = Aggregation::$kind.add(*lane, *x);
-                        }
+struct OverTwo<'a, F> {
+    a: View<'a>,
+    b: View<'a>,
+    out: &'a mut [f64],
+    width: usize,
+    apply: F,
+}
+
+impl<F: Fn(f64, f64) -> f64> Loops for OverTwo<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { a, b, out, width, apply } = self;
+        for (row, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
+            let (x, y) = (&a.data[row * a.row..], &b.data[row * b.row..]);
+            match (a.column, b.column) {
+                (1, 1) => {
+                    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
+                        *out = apply(*x, *y);
                     }
-                    let joined = lanes.iter().fold(start, |a, b| Aggregation::$kind.join(a, *b));
-                    rest.iter().fold(joined, |a, x| Aggregation::$kind.add(a, *x))
-                }),+
+                }
+                (1, 0) => {
+                    let y = y[0];
+                    for (out, x) in out.iter_mut().zip(x) {
+                        *out = apply(*x, y);
+                    }
+                }
+                (0, 1) => {
+                    let x = x[0];
+                    for (out, y) in out.iter_mut().zip(y) {
+                        *out = apply(x, *y);
+                    }
+                }
+                _ => {
+                    for (column, out) in out.iter_mut().enumerate() {
+                        *out = apply(x[column * a.column], y[column * b.column]);
+                    }
+                }
             }
-        };
+        }
     }
-    loops!(Sum, SumOfSquares, Min, Max)
+}
+
+/// Runs loops with a function that returns the aggregation, so that the compiler vectorizes the loops of each.
+macro_rules! for_each_aggregation {
+    ($aggregation:expr, |$kind:ident| $loops:expr) => {
+        match $aggregation {
+            Aggregation::Sum => {
+                let $kind = || Aggregation::Sum;
+                widest($loops);
+            }
+            Aggregation::SumOfSquares => {
+                let $kind = || Aggregation::SumOfSquares;
+                widest($loops);
+            }
+            Aggregation::Min => {
+                let $kind = || Aggregation::Min;
+                widest($loops);
+            }
+            Aggregation::Max => {
+                let $kind = || Aggregation::Max;
+                widest($loops);
+            }
+        }
+    };
+}
+
+/// Returns the aggregate of `start` and of adjacent elements.
+pub(super) fn aggregate(aggregation: Aggregation, start: f64, data: &[f64]) -> f64 {
+    let mut out = [start];
+    for_each_aggregation!(aggregation, |kind| RowAggregates { kind, data, width: data.len(), out: &mut out });
+    out[0]
+}
+
+/// Adds the elements of each row to an aggregate.
+pub(super) fn aggregate_rows(aggregation: Aggregation, data: &[f64], width: usize, out: &mut [f64]) {
+    for_each_aggregation!(aggregation, |kind| RowAggregates { kind, data, width, out });
+}
+
+/// Adds the elements of each column to an aggregate.
+pub(super) fn aggregate_columns(aggregation: Aggregation, data: &[f64], out: &mut [f64]) {
+    for_each_aggregation!(aggregation, |kind| ColumnAggregates { kind, data, out });
+}
+
+struct RowAggregates<'a, K> {
+    kind: K,
+    data: &'a [f64],
+    width: usize,
+    out: &'a mut [f64],
+}
+
+impl<K: Fn() -> Aggregation> RowAggregates<'_, K> {
+    /// Rows of a few elements, one after the other.
+    #[inline(always)]
+    fn narrow<const W: usize>(self) {
+        for (out, row) in self.out.iter_mut().zip(self.data.as_chunks::<W>().0) {
+            for x in row {
+                *out = (self.kind)().add(*out, *x);
+            }
+        }
+    }
+
+    /// Eight running aggregates, so that additions overlap.
+    #[inline(always)]
+    fn wide(self) {
+        let kind = (self.kind)();
+        for (out, row) in self.out.iter_mut().zip(self.data.chunks_exact(self.width.max(1))) {
+            let mut lanes = [kind.start(); 8];
+            let (chunks, rest) = row.as_chunks::<8>();
+            for chunk in chunks {
+                for lane in 0..8 {
+                    lanes[lane] = kind.add(lanes[lane], chunk[lane]);
+                }
+            }
+            for lane in lanes {
+                *out = kind.join(*out, lane);
+            }
+            for x in rest {
+                *out = kind.add(*out, *x);
+            }
+        }
+    }
+}
+
+impl<K: Fn() -> Aggregation> Loops for RowAggregates<'_, K> {
+    #[inline(always)]
+    fn run(self) {
+        match self.width {
+            1 => self.narrow::<1>(),
+            2 => self.narrow::<2>(),
+            3 => self.narrow::<3>(),
+            4 => self.narrow::<4>(),
+            5 => self.narrow::<5>(),
+            6 => self.narrow::<6>(),
+            7 => self.narrow::<7>(),
+            _ => self.wide(),
+        }
+    }
+}
+
+struct ColumnAggregates<'a, K> {
+    kind: K,
+    data: &'a [f64],
+    out: &'a mut [f64],
+}
+
+impl<K: Fn() -> Aggregation> ColumnAggregates<'_, K> {
+    /// Some columns from `first` on, whose aggregates stand in registers.
+    #[inline(always)]
+    fn block<const C: usize>(&mut self, first: usize) {
+        let (kind, columns) = ((self.kind)(), self.out.len());
+        let mut found = [0.0; C];
+        found.copy_from_slice(&self.out[first..first + C]);
+        for row in self.data.chunks_exact(columns) {
+            let Some(row) = row[first..].first_chunk::<C>() else { return };
+            for column in 0..C {
+                found[column] = kind.add(found[column], row[column]);
+            }
+        }
+        self.out[first..first + C].copy_from_slice(&found);
+    }
+}
+
+impl<K: Fn() -> Aggregation> Loops for ColumnAggregates<'_, K> {
+    #[inline(always)]
+    fn run(mut self) {
+        let (mut first, columns) = (0, self.out.len());
+        while columns - first >= 16 {
+            self.block::<16>(first);
+            first += 16;
+        }
+        while columns - first >= 4 {
+            self.block::<4>(first);
+            first += 4;
+        }
+        while first < columns {
+            self.block::<1>(first);
+            first += 1;
+        }
+    }
 }
 
 /// Returns the sum of the products of two vectors.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut lanes = [0.0; 8];
-    let (left, right) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f64 = left.remainder().iter().zip(right.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in left.zip(right) {
-        for ((lane, x), y) in lanes.iter_mut().zip(x).zip(y) {
-            *lane += x * y;
-        }
-    }
-    lanes.iter().sum::<f64>() + rest
+    let mut out = [0.0];
+    multiply(a, b, 1, &mut out);
+    out[0]
 }
 
 /// Adds a multiple of a vector. `scale` is an element of a matrix in CSR: nothing is added if it is 0, since CSR may

@@ -7,6 +7,8 @@
 //! | file | subject |
 //! |---|---|
 //! | `kernels` | loops over elements, one for each operator |
+//! | `narrow` | products with few columns |
+//! | `widest` | loops that are compiled for AVX2, too |
 //! | `tiles` | programs over tiles of rows |
 //! | `groups` | products over the column groups of a compressed matrix |
 //! | `tuples` | programs over the distinct tuples of a compressed matrix |
@@ -15,8 +17,10 @@
 mod elements;
 mod groups;
 mod kernels;
+mod narrow;
 mod tiles;
 mod tuples;
+mod widest;
 
 use std::collections::HashMap;
 

@@ -5,7 +5,11 @@ use rayon::prelude::*;
 use super::{
     Values,
     groups::{LeftProduct, RightProduct, pays},
-    kernels::{View, add_scaled, add_scaled_skipping, aggregate, binary, dot, multiply_skipping, unary},
+    kernels::{
+        View, add_scaled_skipping, aggregate, aggregate_columns, aggregate_rows, binary, multiply_skipping,
+        unary,
+    },
+    narrow::{NARROW, add_transposed, multiply},
 };
 use crate::{
     CompressedMatrix, Matrix, SingleMatrix,
@@ -262,9 +266,7 @@ impl<'a> Tiles<'a> {
             End::Columns(aggregation) => {
                 self.load(inputs[0], first, count, registers);
                 let view = self.view(inputs[0], first, count, registers);
-                for row in view.data.chunks_exact(sums.len()).take(count) {
-                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = aggregation.add(*sum, *x));
-                }
+                aggregate_columns(aggregation, &view.data[..count * sums.len()], sums);
             }
             End::Product => {
                 let Some(left) = self.turned(root) else { return };
@@ -308,9 +310,17 @@ impl<'a> Tiles<'a> {
                     }
                     return;
                 }
-                if width == 1 {
-                    for row in 0..count {
-                        add_scaled(sums, right.data[row], &left[row * columns..][..columns]);
+                if width <= NARROW {
+                    add_transposed(&left[..count * columns], &right.data[..count * width], width, sums);
+                    return;
+                }
+                if columns <= NARROW {
+                    // The transposed product has few columns.
+                    let mut turned = vec![0.0; sums.len()];
+                    let (left, right) = (&left[..count * columns], &right.data[..count * width]);
+                    add_transposed(right, left, columns, &mut turned);
+                    for (at, sum) in sums.iter_mut().enumerate() {
+                        *sum += turned[at % width * columns + at / width];
                     }
                     return;
                 }
@@ -444,9 +454,8 @@ impl<'a> Tiles<'a> {
             Operator::Aggregate(aggregation, _) => {
                 let from = self.dag.shape(inputs[0]).1;
                 let data = self.view(inputs[0], first, count, registers).data;
-                for (out, row) in out.iter_mut().zip(data.chunks_exact(from)) {
-                    *out = aggregate(*aggregation, aggregation.start(), row);
-                }
+                out.fill(aggregation.start());
+                aggregate_rows(*aggregation, &data[..count * from], from, out);
             }
             Operator::Columns { start, end } => {
                 let from = self.dag.shape(inputs[0]).1;
@@ -528,10 +537,8 @@ impl<'a> Tiles<'a> {
             }
             return;
         }
-        if width == 1 {
-            for (out, row) in out.iter_mut().zip(data.chunks_exact(inner)) {
-                *out = dot(row, right);
-            }
+        if width <= NARROW {
+            multiply(data, right, width, out);
             return;
         }
         gemm((count, inner, width), (data, inner, 1), (right, width, 1), 0.0, out);
