@@ -25,6 +25,12 @@ pub enum Error {
     /// A graph holds what no device computes, or does not take its inputs. The text names the node.
     #[error("graph: {0}")]
     Graph(String),
+    /// A function can't be recorded or run by a fusion plan, or an argument is not what was declared.
+    #[error("fused function: {0}")]
+    Fused(String),
+    /// An error of a graph of linear algebra or of its run.
+    #[error("fused function: {0}")]
+    Fusion(#[from] fangorn_fusion::FusionError),
     /// The forest can't have soft splits, which give a gradient of the rows.
     #[error("soft splits: {0}")]
     SoftSplits(String),

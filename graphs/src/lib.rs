@@ -6,25 +6,30 @@
 //! - [`forest`]: a forest as a burn module, with leaf values that are trained and saved like other
 //!   parameters;
 //! - [`classical`]: graphs of scalers, encoders, linear models and forests as a burn module;
+//! - [`fused`]: functions of tensors that run by a fusion plan, which [`fangorn_fusion`] makes;
 //! - mixed pipelines of classical and deep-learning models around a forest: the crate's examples.
 //!
-//! Fusion plans over graphs of linear algebra are in a crate of their own, `fangorn-fusion`. This crate
-//! re-exports [`fangorn`], so that its users name one version of it.
+//! This crate re-exports [`fangorn`] and [`fangorn_fusion`], so that its users name one version of them.
 
 /// The forest compiler that these graphs are built around.
 pub use fangorn;
+/// Fusion plans over graphs of linear algebra.
+pub use fangorn_fusion;
 
 pub mod classical;
 mod error;
 pub mod forest;
+pub mod fused;
 
 pub use error::{Error, Result};
 
-/// The book's chapters on modules, whose examples the documentation tests run.
+/// The book's chapters on modules and functions of tensors, whose examples the documentation tests run.
 #[cfg(all(doctest, feature = "flex"))]
 mod book {
     #[doc = include_str!("../../book/src/module.md")]
     struct Module;
     #[doc = include_str!("../../book/src/training.md")]
     struct Training;
+    #[doc = include_str!("../../book/src/fused.md")]
+    struct Fused;
 }
