@@ -69,7 +69,7 @@ pub(crate) fn train(x: &Tensor<2>, way: Way) -> Result<Reached> {
     let step = Step::new(way, inputs, step)?;
     let mut reached = Reached { objective: f64::NAN, iterations: 0 };
     for batch in 0..rows / BATCH {
-        let rows = x.clone().slice([batch * BATCH..(batch + 1) * BATCH]);
+        let rows = x.clone().narrow(0, batch * BATCH, BATCH);
         let mut arguments = [&rows; 17];
         arguments[1..].iter_mut().zip(&state).for_each(|(argument, tensor)| *argument = tensor);
         let [objective, next @ ..] = step.call(arguments)?;

@@ -30,7 +30,7 @@ fn iteration([x, c]: [Tensor<2>; 2]) -> [Tensor<2>; 2] {
 
 /// Clusters rows. The first rows are the centroids to start from.
 pub(crate) fn train(x: &Tensor<2>, centroids: usize, way: Way) -> Result<Reached> {
-    let mut c = x.clone().slice([0..centroids]);
+    let mut c = x.clone().narrow(0, 0, centroids);
     let squares = Step::new(way, [like(x)], squares)?;
     let iteration = Step::new(way, [like(x), like(&c)], iteration)?;
     let [squares] = squares.call([x])?;

@@ -68,7 +68,7 @@ impl<const N: usize, const M: usize> Step<N, M> {
         match &self.plan {
             Some(plan) => plan.run(arguments),
             None => Ok((self.function)(arguments.map(|argument| match argument {
-                Argument::Tensor(tensor) => tensor,
+                Argument::Tensor(tensor) => *tensor,
                 Argument::Matrix(_) => panic!("burn takes tensors"),
             }))),
         }

@@ -18,14 +18,14 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub enum Argument {
     /// A tensor. On Flex and NdArray, `f32` and `f64` are read where they lie.
-    Tensor(Tensor<2>),
+    Tensor(Box<Tensor<2>>),
     /// A matrix, which stays where it is. A clone shares the elements.
     Matrix(Matrix),
 }
 
 impl From<Tensor<2>> for Argument {
     fn from(tensor: Tensor<2>) -> Self {
-        Self::Tensor(tensor)
+        Self::Tensor(Box::new(tensor))
     }
 }
 
@@ -72,7 +72,7 @@ impl Argument {
                     return Err(wrong("it is on a device with gradients; pass tensor.inner()".to_owned()));
                 }
                 let tensor = match tensor.dtype() {
-                    DType::F32 | DType::F64 => tensor,
+                    DType::F32 | DType::F64 => *tensor,
                     DType::F16 | DType::BF16 => tensor.cast(FloatDType::F32),
                     other => return Err(wrong(format!("{other:?} is not read; cast it to f32"))),
                 };

@@ -27,7 +27,6 @@ use std::fmt::Write;
 
 use burn::{backend::ir::TensorId, tensor::Tensor};
 use fangorn_fusion::{
-    Matrix,
     dag::Dag,
     select::{Costs, Plan, Policy},
 };
@@ -35,7 +34,7 @@ use fangorn_fusion::{
 pub use argument::Argument;
 
 use crate::error::{Error, Result};
-use stages::{Stage, Work};
+use stages::{Constants, Stage, Work};
 
 /// What a function's argument is when plans are chosen: its shape, and whether it is a sparse matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +51,7 @@ impl Input {
     }
 
     /// Describes a matrix in CSR with so many rows and columns. `filled` is the expected share of its elements that are
-    /// not 0, from 0 to 1. The function sees a tensor; a call takes [`Matrix::Csr`].
+    /// not 0, from 0 to 1. The function sees a tensor; a call takes [`Matrix::Csr`](fangorn_fusion::Matrix::Csr).
     pub fn csr(rows: usize, columns: usize, filled: f64) -> Self {
         Self { shape: [rows, columns], filled: Some(filled) }
     }
@@ -110,8 +109,7 @@ pub struct FusedFunction<const N: usize, const M: usize> {
     /// The tensors of the recorded function that stand for its arguments and its results.
     arguments: [TensorId; N],
     results: [TensorId; M],
-    /// Tensors that the function made itself.
-    constants: Vec<(TensorId, Matrix)>,
+    constants: Constants,
     stages: Vec<Stage>,
 }
 

@@ -39,6 +39,9 @@ pub(super) enum Work {
     Burn(Vec<OperationIr>),
 }
 
+/// The tensors that a function made itself.
+pub(super) type Constants = Vec<(TensorId, Matrix)>;
+
 /// Returns the name of a tensor among the inputs and outputs of a graph.
 pub(super) fn name_of(tensor: TensorId) -> String {
     format!("t{}", tensor.value())
@@ -61,7 +64,7 @@ pub(super) fn of<const N: usize, const M: usize>(
     recorded: &Recorded<N, M>,
     policy: Policy,
     costs: &Costs,
-) -> Result<(Vec<(TensorId, Matrix)>, Vec<Stage>)> {
+) -> Result<(Constants, Vec<Stage>)> {
     let (operations, mut values) = prepared(recorded);
     let declared: HashMap<TensorId, Input> = recorded.arguments.iter().copied().zip(*inputs).collect();
     let levels = levels(&operations, &declared, &values)?;
