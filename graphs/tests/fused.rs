@@ -105,6 +105,14 @@ fn mixed_functions() -> Vec<(&'static str, usize, Function)> {
             let sums = (x.clone() + r).cumsum(0) * y.clone();
             [(sums.exp().tanh() - x).abs() + y.log1p().sum_dim(1)]
         }),
+        ("three dimensions", 7, |[x, y, ..]| {
+            let [rows, columns] = x.dims();
+            let own = Tensor::<3>::from_data([[[1.0f32], [2.0]]], &x.device()).repeat_dim(2, 3);
+            let sums = x.clone().reshape([rows, columns, 1, 1]).sum_dim(1).reshape([rows, 1]);
+            let cube = (x * 2.0 + sums).reshape([rows, columns, 1]);
+            let more = cube.clone().mean_dim(1).reshape([rows, 1]) * y + own.sum().unsqueeze::<2>();
+            [more.sort(1) + cube.reshape([rows, columns])]
+        }),
         ("only burn", 1, |[x, ..]| [x.cos()]),
     ]
 }

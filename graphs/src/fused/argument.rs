@@ -95,7 +95,7 @@ fn of_tensor(tensor: Tensor<2>) -> Option<Matrix> {
     {
         return Some(matrix);
     }
-    matrix_of(&tensor.into_data(), (rows, columns))
+    matrix_of(&tensor.into_data())
 }
 
 #[cfg(feature = "flex")]
@@ -179,12 +179,17 @@ mod ndarray {
     }
 }
 
-/// Returns the elements of a tensor as a matrix: of single precision if they are `f32`, of doubles otherwise.
-pub(super) fn matrix_of(data: &TensorData, (rows, columns): (usize, usize)) -> Option<Matrix> {
+/// Returns the elements of a tensor as a matrix: of single precision if they are `f32`, of doubles otherwise. A tensor of
+/// more than two dimensions, which only burn's own operations take, becomes one row.
+pub(super) fn matrix_of(data: &TensorData) -> Option<Matrix> {
+    let shape = match data.shape().as_slice() {
+        [rows, columns] => (*rows, *columns),
+        lengths => (1, lengths.iter().product()),
+    };
     if let Ok(values) = data.as_slice::<f32>() {
-        return SingleMatrix::new((rows, columns), Arc::new(values.to_vec())).map(Matrix::Single);
+        return SingleMatrix::new(shape, Arc::new(values.to_vec())).map(Matrix::Single);
     }
-    Matrix::dense((rows, columns), data.iter::<f64>().collect())
+    Matrix::dense(shape, data.iter::<f64>().collect())
 }
 
 /// Returns a matrix as a tensor.

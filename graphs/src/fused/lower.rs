@@ -85,11 +85,9 @@ impl<'b> Lowering<'b> {
         use NumericOperationIr as Op;
         // A tensor of one dimension is a row, so its only dimension is the matrix's second.
         let aggregate = |of: &TensorIr, axis: usize, aggregation: Aggregation| {
-            let direction = match axis + 2 - of.shape.num_dims() {
-                0 => Direction::Column,
-                _ => Direction::Row,
-            };
-            Some(self.get(of)?.aggregate(aggregation, direction))
+            let from = self.get(of)?;
+            let direction = if axis + 1 == of.shape.num_dims() { Direction::Row } else { Direction::Column };
+            Some(from.aggregate(aggregation, direction))
         };
         let whole = |of: &TensorIr, aggregation: Aggregation| {
             Some(self.get(of)?.aggregate(aggregation, Direction::Full))

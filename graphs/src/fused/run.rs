@@ -14,7 +14,6 @@ use fangorn_fusion::{Bindings, Matrix};
 use super::{
     Argument, FusedFunction,
     argument::{singles, tensor_of},
-    lower::matrix_shape,
     stages::{Stage, Work, name, name_of},
 };
 use crate::error::{Error, Result};
@@ -72,7 +71,7 @@ type Host = burn::backend::NdArray;
 fn by_burn(operations: &[OperationIr], stage: &Stage, values: &Values) -> Result<Vec<(TensorId, Matrix)>> {
     let mut interpreter = burn_router::TensorInterpreter::<Host>::new(Default::default());
     for tensor in &stage.reads {
-        let lost = || Error::Fused(format!("{}: its operands are no matrices", names(operations)));
+        let lost = || Error::Fused(format!("{}: its operands can't be read", names(operations)));
         let matrix = values.get(&tensor.id).ok_or_else(lost)?;
         interpreter.register_tensor_data_id(tensor.id, data_of(matrix, tensor));
     }
@@ -82,14 +81,8 @@ fn by_burn(operations: &[OperationIr], stage: &Stage, values: &Values) -> Result
         let read = TensorIr { status: burn::backend::ir::TensorStatus::ReadOnly, ..tensor.clone() };
         let data = burn::backend::read_sync(interpreter.read_tensor_async(read));
         let data = data.map_err(|error| Error::Fused(format!("{}: {error}", names(operations))))?;
-        let matrix = matrix_shape(&tensor.shape).and_then(|shape| super::argument::matrix_of(&data, shape));
-        let matrix = matrix.ok_or_else(|| {
-            Error::Fused(format!(
-                "{} gives a tensor of {} dimensions, which fused operators don't take; reshape it to two at once",
-                names(operations),
-                tensor.shape.num_dims()
-            ))
-        })?;
+        let lost = || Error::Fused(format!("{}: a result can't be read", names(operations)));
+        let matrix = super::argument::matrix_of(&data).ok_or_else(lost)?;
         found.push((tensor.id, matrix));
     }
     Ok(found)

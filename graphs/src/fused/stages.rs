@@ -115,8 +115,7 @@ pub(super) fn of<const N: usize, const M: usize>(
         .chain(recorded.results)
         .collect();
     values.retain(|id, _| wanted.contains(id) && !declared.contains_key(id));
-    let constants = values.into_iter().map(|(id, (_, matrix))| (id, matrix)).collect();
-    Ok((constants, stages))
+    Ok((values.into_iter().collect(), stages))
 }
 
 /// Sets the status of tensors, so that none is used up: a stage that runs later may read it, too.
@@ -130,15 +129,14 @@ impl IrVisitorMut for KeepTensors {
     }
 }
 
-/// The matrices that a function made, with their shapes as tensors.
-type Values = BTreeMap<TensorId, (burn::tensor::Shape, Matrix)>;
+/// The tensors that a function made.
+type Values = BTreeMap<TensorId, Matrix>;
 
 /// Returns the operations that compute, and the tensors that the function made.
 fn prepared<const N: usize, const M: usize>(recorded: &Recorded<N, M>) -> (Vec<OperationIr>, Values) {
     let mut values = Values::new();
     let mut keep = |id: TensorId, data: &TensorData| {
-        let matrix = matrix_shape(data.shape()).and_then(|shape| matrix_of(data, shape));
-        values.extend(matrix.map(|matrix| (id, (data.shape().clone(), matrix))));
+        values.extend(matrix_of(data).map(|matrix| (id, matrix)));
     };
     recorded.values.iter().for_each(|(id, data)| keep(*id, data));
     let mut operations = Vec::with_capacity(recorded.operations.len());
@@ -149,9 +147,7 @@ fn prepared<const N: usize, const M: usize>(recorded: &Recorded<N, M>) -> (Vec<O
         }
         if let Some((tensor, value)) = filled(operation) {
             keep(tensor.id, &TensorData::full(tensor.shape.clone(), value));
-            if matrix_shape(&tensor.shape).is_some() {
-                continue;
-            }
+            continue;
         }
         let mut operation = operation.clone();
         operation.visit_mut(&mut KeepTensors);
@@ -182,7 +178,7 @@ fn levels(
         let [rows, columns] = input.shape;
         lowering.values.insert(*id, builder.dense(&name_of(*id), rows, columns));
     }
-    for (id, (_, matrix)) in values {
+    for (id, matrix) in values {
         let (rows, columns) = matrix.shape();
         lowering.values.insert(*id, builder.dense(&name_of(*id), rows, columns));
     }
@@ -225,9 +221,9 @@ fn graph(
     for tensor in reads {
         let (rows, columns) = matrix_shape(&tensor.shape).unwrap_or((1, 1));
         let name = name_of(tensor.id);
-        let constant = values.get(&tensor.id).filter(|(_, matrix)| matrix.shape() == (1, 1));
+        let constant = values.get(&tensor.id).filter(|matrix| matrix.shape() == (1, 1));
         let expression = match (constant, declared.get(&tensor.id).and_then(|input| input.filled)) {
-            (Some((_, matrix)), _) => builder.literal(matrix.scalar()),
+            (Some(matrix), _) => builder.literal(matrix.scalar()),
             (None, Some(filled)) => builder.csr(&name, rows, columns, filled),
             (None, None) => builder.dense(&name, rows, columns),
         };
