@@ -47,6 +47,7 @@ fn fused_functions() -> Vec<(&'static str, Function)> {
         ("functions", |[x, y, ..]| {
             [(x.clone().exp() + y.abs().add_scalar(0.5).log().sqrt().abs() - x.sign()).recip()]
         }),
+        ("signs", |[x, ..]| [x.sign()]),
         ("negated", |[x, ..]| [-x + 1.0]),
         ("powers", |[x, y, ..]| [x.clone().powi_scalar(2) + y.powi_scalar(3) * x.powf_scalar(4.0)]),
         ("inverse powers", |[x, y, ..]| [x.powi_scalar(-1) + y.powf_scalar(-2.0)]),
@@ -112,6 +113,15 @@ fn mixed_functions() -> Vec<(&'static str, usize, Function)> {
             let cube = (x * 2.0 + sums).reshape([rows, columns, 1]);
             let more = cube.clone().mean_dim(1).reshape([rows, 1]) * y + own.sum().unsqueeze::<2>();
             [more.sort(1) + cube.reshape([rows, columns])]
+        }),
+        // Elements that are equal without a plan are equal in each stage.
+        ("a threshold", 3, |[x, y, ..]| {
+            let t = x * 0.1 + y;
+            [t.clone().lower_equal(t.sort(1).narrow(1, 2, 1)).float()]
+        }),
+        ("masks", 5, |[x, y, ..]| {
+            let both = Tensor::cat(vec![x.clone().is_nan(), y.clone().greater_elem(0.0)], 0);
+            [both.clone().bool_or(both.bool_not()).float().narrow(0, 0, x.dims()[0]) * y]
         }),
         ("only burn", 1, |[x, ..]| [x.cos()]),
     ]
@@ -256,6 +266,18 @@ fn sparse_matrices_are_arguments() {
         .run([sparse.clone().into()])
         .unwrap();
     assert_close("sorted", &elements(found), &elements(sorted));
+
+    // A sparse result between stages.
+    let g = |[x]: [Tensor<2>; 1]| {
+        let doubled = x * 2.0;
+        [doubled.clone().sort(1) + doubled]
+    };
+    let [expected] = g([dense.clone()]);
+    let [found] = FusedFunction::capture([Input::csr(rows, columns, 0.1)], g)
+        .unwrap()
+        .run([sparse.clone().into()])
+        .unwrap();
+    assert_close("between", &elements(found), &elements(expected));
 
     let refused = function.run([dense.clone().into(), u.clone().into(), v.clone().into()]).unwrap_err();
     assert!(refused.to_string().contains("argument 0: a matrix in CSR was declared"), "{refused}");

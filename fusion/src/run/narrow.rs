@@ -1,5 +1,6 @@
 //! Products with few columns, whose operands are row-major and in the cache. `matrixmultiply` takes longer to pack such
-//! operands than these loops take to multiply them. Each element of a result is summed in the order of its products.
+//! operands than these loops take to multiply them. A product with one column is summed in 4 or 8 lanes, others in the
+//! order of the rows or columns.
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes of a fixed number become vectors")]
 

@@ -66,8 +66,11 @@ pub(crate) fn train(model: &mut impl Model, mut weights: Tensor<2>, way: Way) ->
         loop {
             [weights] = moved.call([&old, &s, &filled([1, 1], scale, &old)])?;
             (least, gradient) = model.objective(&weights)?;
-            if least <= before || scale < 1e-6 {
+            if least <= before {
                 break;
+            }
+            if scale < 1e-6 {
+                return Ok(Reached { objective: before, iterations: products });
             }
             scale /= 2.0;
         }

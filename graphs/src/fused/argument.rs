@@ -95,7 +95,7 @@ fn of_tensor(tensor: Tensor<2>) -> Option<Matrix> {
     {
         return Some(matrix);
     }
-    matrix_of(&tensor.into_data())
+    matrix_of(&tensor.try_into_data().ok()?)
 }
 
 #[cfg(feature = "flex")]

@@ -39,7 +39,7 @@ impl<'b> Lowering<'b> {
         let (out, None) = (outputs.next()?, outputs.next()) else { return None };
         let shape = matrix_shape(&out.shape)?;
         let found = match operation {
-            OperationIr::NumericFloat(_, operation) => self.numeric(operation, shape),
+            OperationIr::NumericFloat(_, operation) => self.numeric(operation),
             OperationIr::Float(_, operation) => self.float(operation),
             OperationIr::BaseFloat(operation) | OperationIr::BaseBool(operation) => {
                 self.base(operation, shape)
@@ -81,7 +81,7 @@ impl<'b> Lowering<'b> {
         Some(self.get(&of.lhs)?.binary(binary, number(of.rhs)))
     }
 
-    fn numeric(&self, operation: &NumericOperationIr, shape: (usize, usize)) -> Option<Expression<'b>> {
+    fn numeric(&self, operation: &NumericOperationIr) -> Option<Expression<'b>> {
         use NumericOperationIr as Op;
         // A tensor of one dimension is a row, so its only dimension is the matrix's second.
         let aggregate = |of: &TensorIr, axis: usize, aggregation: Aggregation| {
@@ -114,7 +114,8 @@ impl<'b> Lowering<'b> {
             Op::Clamp(of) => Some(self.get(&of.tensor)?.max(number(of.min)).min(number(of.max))),
             Op::Abs(of) => self.unary(of, Expression::abs),
             Op::Neg(of) => self.unary(of, |x| -x),
-            Op::Sign(of) => self.unary(of, Expression::sign),
+            // The sign of NaN is 0, as in burn.
+            Op::Sign(of) => self.unary(of, |x| x.greater(0.0) - x.less(0.0)),
             Op::PowiScalar(of) => power(self.get(&of.lhs)?, number(of.rhs)),
             Op::Sum(of) => whole(&of.input, Aggregation::Sum),
             Op::Max(of) => whole(&of.input, Aggregation::Max),
@@ -130,7 +131,6 @@ impl<'b> Lowering<'b> {
                 let count = of.input.shape[of.axis] as f64;
                 Some(aggregate(&of.input, of.axis, Aggregation::Sum)? / count)
             }
-            Op::Full(of) if shape == (1, 1) => Some(self.builder.literal(number(of.value))),
             _ => None,
         }
     }
@@ -187,6 +187,7 @@ impl<'b> Lowering<'b> {
             Op::NotEqual(of) => self.binary(of, Binary::NotEqual),
             Op::EqualElem(of) => self.with_scalar(of, Binary::Equal),
             Op::NotEqualElem(of) => self.with_scalar(of, Binary::NotEqual),
+            // Of booleans; those of numbers are constants.
             Op::Ones(_) if shape == (1, 1) => Some(self.builder.literal(1.0)),
             Op::Zeros(_) if shape == (1, 1) => Some(self.builder.literal(0.0)),
             _ => None,
@@ -218,7 +219,7 @@ impl<'b> Lowering<'b> {
 
     fn activation(&self, operation: &ActivationOperationIr) -> Option<Expression<'b>> {
         use ActivationOperationIr as Op;
-        // The greatest element of each row, and the sum of exponentials of what is less than it.
+        // Elements less the greatest of their row, and the exponentials of these.
         let shifted = |of: &TensorIr, axis: usize| {
             let from = self.get(of).filter(|_| axis + 1 == of.shape.num_dims())?;
             let shifted = from - from.aggregate(Aggregation::Max, Direction::Row);
@@ -240,7 +241,7 @@ impl<'b> Lowering<'b> {
     }
 }
 
-/// Returns a power that is a chain of multiplications, divisions and square roots, or `None` for others.
+/// Returns a power that is a chain of multiplications and divisions, or `None` for others.
 fn power(x: Expression<'_>, exponent: f64) -> Option<Expression<'_>> {
     match exponent {
         1.0 => Some(x),

@@ -100,7 +100,8 @@ impl Input {
 ///
 /// # What is computed
 /// Fused operators compute in `f64` on the CPU, whatever the type of the tensors. Tensors of `f32` and `f64` on Flex and
-/// NdArray are read where they lie. Tensors of other types, or on other devices, are copied to the host's memory first.
+/// NdArray are read where they lie, if they lie row by row. Other tensors are copied to the host's memory first. A
+/// number in a comparison is a double: burn compares elements of `f32` with the nearest `f32`.
 ///
 /// Operations that no template of fusion covers, such as a sort, run as burn runs them, between fused ones.
 /// [`explain`](FusedFunction::explain) names them. These compute in `f32`.
@@ -120,8 +121,11 @@ impl<const N: usize, const M: usize> FusedFunction<N, M> {
     /// of each run. It must make other tensors on the device of the ones it gets.
     ///
     /// # Errors
-    /// The function returns a tensor that does not depend on its arguments, or calls an operation that can't be recorded
+    /// The function returns a tensor on another device than its arguments, or calls an operation that can't be recorded
     /// for another run, such as a forest. An input has no rows or columns, or is filled by a share outside of 0 to 1.
+    ///
+    /// # Panics
+    /// Where the function panics: if it asks a tensor for its elements, for example.
     pub fn capture(
         inputs: [Input; N],
         function: impl FnOnce([Tensor<2>; N]) -> [Tensor<2>; M],

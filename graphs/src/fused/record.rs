@@ -1,6 +1,6 @@
 //! What a function does with tensors, as operations of burn.
 
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use burn::{
     backend::{
@@ -28,7 +28,7 @@ pub(super) fn record<const N: usize, const M: usize>(
     inputs: &[Input; N],
     function: impl FnOnce([Tensor<2>; N]) -> [Tensor<2>; M],
 ) -> Result<Recorded<N, M>> {
-    let device = Device::capture();
+    let (device, _busy) = recorder();
     let mut found = None;
     let captured = device.capture_scope(|scope| {
         // Filled tensors are recorded without their elements, so a large input takes no memory here.
@@ -62,6 +62,29 @@ pub(super) fn record<const N: usize, const M: usize>(
         *id = found.ok_or_else(elsewhere)?;
     }
     Ok(Recorded { operations: captured.graph.operations, arguments, results, values: captured.values })
+}
+
+thread_local! {
+    /// The device that this thread records on, and whether it does. Each new device takes one of 65 536 numbers for good.
+    static RECORDER: (Device, Cell<bool>) = (Device::capture(), Cell::new(false));
+}
+
+/// Marks the thread's device as free when a function was recorded, or has panicked.
+struct Busy;
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        RECORDER.with(|(_, busy)| busy.set(false));
+    }
+}
+
+/// Returns the thread's device, or a new one for a function that is recorded inside another.
+fn recorder() -> (Device, Option<Busy>) {
+    RECORDER.with(
+        |(device, busy)| {
+            if busy.replace(true) { (Device::capture(), None) } else { (device.clone(), Some(Busy)) }
+        },
+    )
 }
 
 /// Returns what stands for a tensor in recorded operations, or `None` if it is not on the recording device.

@@ -3,13 +3,13 @@
 // burn-ndarray is deprecated upstream in favour of burn-flex. It is served as long as burn has it.
 #![cfg_attr(all(feature = "ndarray", not(feature = "flex")), allow(deprecated))]
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use burn::{
     backend::ir::{OperationIr, TensorId, TensorIr},
     tensor::{DType, Device, Tensor, TensorData},
 };
-use fangorn_fusion::{Bindings, Matrix};
+use fangorn_fusion::{Bindings, Matrix, SingleMatrix};
 
 use super::{
     Argument, FusedFunction,
@@ -44,7 +44,14 @@ pub(super) fn run<const N: usize, const M: usize>(
                     .filter_map(|tensor| Some((name_of(tensor.id), values.get(&tensor.id)?.clone())));
                 let mut found = plan.run(dag, &Bindings::from_iter(read))?;
                 let written = stage.writes.iter();
-                written.filter_map(|tensor| Some((tensor.id, found.remove(&name_of(tensor.id))?))).collect()
+                let held = |tensor: &TensorIr| {
+                    let matrix = found.remove(&name_of(tensor.id))?;
+                    Some((
+                        tensor.id,
+                        if stage.rounded.contains(&tensor.id) { rounded(&matrix)? } else { matrix },
+                    ))
+                };
+                written.filter_map(held).collect()
             }
             Work::Burn(operations) => by_burn(operations, stage, &values)?,
         };
@@ -96,6 +103,12 @@ fn by_burn(operations: &[OperationIr], _: &Stage, _: &Values) -> Result<Vec<(Ten
     )))
 }
 
+/// Returns a matrix as later stages read it: dense, and of the precision in which burn reads it, so that all compare the
+/// same elements.
+fn rounded(matrix: &Matrix) -> Option<Matrix> {
+    SingleMatrix::new(matrix.shape(), Arc::new(singles(matrix))).map(Matrix::Single)
+}
+
 fn names(operations: &[OperationIr]) -> String {
     operations.iter().map(name).collect::<Vec<_>>().join(", ")
 }
@@ -105,7 +118,8 @@ fn names(operations: &[OperationIr]) -> String {
 fn data_of(matrix: &Matrix, tensor: &TensorIr) -> TensorData {
     let shape = tensor.shape.clone();
     if tensor.dtype.is_bool() {
-        return TensorData::new(matrix.to_dense().iter().map(|x| *x != 0.0).collect::<Vec<bool>>(), shape);
+        let truths = matrix.to_dense().iter().map(|x| *x != 0.0).collect::<Vec<bool>>();
+        return TensorData::new(truths, shape).convert_dtype(tensor.dtype);
     }
     if tensor.dtype.is_float() {
         return TensorData::new(singles(matrix), shape).convert_dtype(tensor.dtype);

@@ -29,6 +29,8 @@ pub(super) struct Stage {
     pub reads: Vec<TensorIr>,
     /// The tensors that later stages or the caller take.
     pub writes: Vec<TensorIr>,
+    /// Those of a fused stage that later stages read: they are rounded to the precision of burn's own operations.
+    pub rounded: Vec<TensorId>,
 }
 
 /// What a stage does.
@@ -79,6 +81,7 @@ pub(super) fn of<const N: usize, const M: usize>(
             *latest = (*latest).max(*level);
         }
     }
+    let by_stages = read.clone();
     recorded.results.iter().for_each(|result| _ = read.insert(*result, usize::MAX));
 
     let mut stages = Vec::new();
@@ -104,7 +107,9 @@ pub(super) fn of<const N: usize, const M: usize>(
         } else {
             Work::Burn(here.into_iter().cloned().collect())
         };
-        stages.push(Stage { work, reads, writes });
+        let later = |tensor: &&TensorIr| by_stages.get(&tensor.id).is_some_and(|at| *at > level);
+        let rounded = writes.iter().filter(later).map(|tensor| tensor.id).collect();
+        stages.push(Stage { work, reads, writes, rounded });
     }
 
     // Of the tensors that the function made, those are kept that a stage reads, or that are results.
