@@ -308,7 +308,9 @@ fn types_and_strides_of_tensors() {
     {
         let x = x.clone().cast(float);
         let [expected] = f([x.clone()]);
-        let [found] = function.run([x.into()]).unwrap();
+        let input = Input::dense(5, 7);
+        let input = if dtype == DType::F64 { input.f64() } else { input };
+        let [found] = FusedFunction::capture([input], f).unwrap().run([x.into()]).unwrap();
         assert_eq!(found.dtype(), dtype);
         let (found, expected) = (elements(found), elements(expected));
         let tolerance = if dtype == DType::F64 { 1e-13 } else { 0.1 };
@@ -319,6 +321,29 @@ fn types_and_strides_of_tensors() {
     let [found] = function.run([Matrix::dense((5, 7), doubles).unwrap().into()]).unwrap();
     assert_eq!(found.dtype(), DType::F32);
     assert_eq!(elements(found)[..2], [21.0, 23.0]);
+}
+
+/// A number has the type of what it is compared with, as in burn.
+#[test]
+fn numbers_in_comparisons_have_the_type_of_tensors() {
+    let device = Device::flex();
+    let f = |[x]: [Tensor<2>; 1]| {
+        let made = Tensor::full([1, 2], 0.3, (&x.device(), x.dtype()));
+        let burn = (x.clone().sort(1) * 0.1).cos();
+        let held = x.clone().lower_equal_elem(0.3).float().cast(x.dtype());
+        [held + x.clone().equal_elem(0.1).float().cast(x.dtype()) * 2.0 + (x - made) * 4.0 + burn]
+    };
+    for dtype in [FloatDType::F32, FloatDType::F64] {
+        let x =
+            Tensor::<2>::from_data(TensorData::new(vec![0.3f64, 0.1], [1, 2]), (&device, DType::from(dtype)));
+        let input = Input::dense(1, 2);
+        let input = if dtype == FloatDType::F64 { input.f64() } else { input };
+        let [expected] = f([x.clone()]);
+        let [found] = FusedFunction::capture([input], f).unwrap().run([x.into()]).unwrap();
+        let tolerance = if dtype == FloatDType::F64 { 1e-15 } else { 1e-6 };
+        let pairs: Vec<_> = elements(found).into_iter().zip(elements(expected)).collect();
+        assert!(pairs.iter().all(|(a, b)| (a - b).abs() <= tolerance), "{dtype:?}: {pairs:?}");
+    }
 }
 
 #[test]
@@ -343,6 +368,9 @@ fn what_is_wrong_is_said() {
     assert!(shape.contains("argument 0: it has 4 rows and 7 columns, 5 and 7 were declared"), "{shape}");
     let gradient = said(tensor(5, 7, 1, &device.clone().autodiff()).into());
     assert!(gradient.contains("pass tensor.inner()"), "{gradient}");
+
+    let doubles = said(tensor(5, 7, 1, &device).cast(FloatDType::F64).into());
+    assert!(doubles.contains("declare Input::dense(…).f64()"), "{doubles}");
 
     let elsewhere =
         FusedFunction::capture([Input::dense(5, 7)], |_| [Tensor::zeros([2, 2], &Device::flex())]);

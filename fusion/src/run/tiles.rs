@@ -66,7 +66,8 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
     let rows = operator.space(dag).0;
     let mut tiles = Tiles { dag, operator, values, rows, products: Vec::new() };
     tiles.products = operator.covered.iter().map(|node| tiles.right_product(*node)).collect();
-    // Rows of a compressed matrix or of one of single precision are held only if elements of it are read, or if a product does not go over its groups.
+    // Rows of a compressed matrix, or of one of single precision, are held only if elements of it are read, or if a
+    // product does not go over its groups.
     let is_held = |node: &NodeId| !tiles.is_converted(*node) || operator.reads_elements(dag, *node);
     let held = operator.covered.iter().chain(&operator.inputs).copied().filter(is_held);
     let factors = operator.covered.iter().filter_map(|node| tiles.converted_factor(*node));

@@ -12,7 +12,7 @@ use crate::{
     Reached,
     data::Ratings,
     newton::conjugate,
-    step::{Step, Way, filled, indicators, one, value},
+    step::{Step, Way, dense, filled, indicators, of_type, one, value},
 };
 
 const LAMBDA: f64 = 1e-3;
@@ -55,9 +55,9 @@ pub(crate) fn train(ratings: &Ratings, rank: usize, way: Way) -> Result<Reached>
     let mut factors = ratings.factors(rank);
     let steps = |side: usize| -> Result<_> {
         let [rows, columns] = ratings.dense[side].dims();
-        let x = Input::csr(rows, columns, ratings.sparse[side].filled());
-        let (f, v) = (Input::dense(rows, rank), Input::dense(columns, rank));
-        let (count, others) = (Input::dense(rows, 1), Input::dense(columns, 1));
+        let x = of_type(Input::csr(rows, columns, ratings.sparse[side].filled()), beside);
+        let (f, v) = (dense(rows, rank, beside), dense(columns, rank, beside));
+        let (count, others) = (dense(rows, 1, beside), dense(columns, 1, beside));
         Ok((
             Step::new(way, [x, v, f, count], residual)?,
             Step::new(way, [x, v, f, count], curvature)?,

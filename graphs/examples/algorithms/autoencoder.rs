@@ -2,12 +2,12 @@
 //! The gradients are written out, as in the paper's script.
 
 use burn::tensor::{Tensor, activation};
-use fangorn_graphs::{Result, fused::Input};
+use fangorn_graphs::Result;
 
 use crate::{
     Reached,
     data::draws,
-    step::{Step, Way, filled, one, value},
+    step::{Step, Way, dense, filled, one, value},
 };
 
 /// How far a step goes along the gradient.
@@ -50,17 +50,17 @@ fn step([x, state @ ..]: [Tensor<2>; 17]) -> [Tensor<2>; 17] {
 pub(crate) fn train(x: &Tensor<2>, way: Way) -> Result<Reached> {
     let [rows, columns] = x.dims();
     let widths = [columns, LAYERS[0], LAYERS[1], LAYERS[2], columns];
-    let (mut inputs, mut state) = ([Input::dense(BATCH, columns); 17], Vec::new());
+    let (mut inputs, mut state) = ([dense(BATCH, columns, x); 17], Vec::new());
     let mut draw = draws(5);
     for at in 0..4 {
         let (from, to) = (widths[at], widths[at + 1]);
         let scale = 2.0 * (6.0 / (from + to) as f64).sqrt();
         let weights = (0..from * to).map(|_| scale * draw()).collect();
         inputs[4 * at + 1..4 * at + 5].copy_from_slice(&[
-            Input::dense(from, to),
-            Input::dense(1, to),
-            Input::dense(from, to),
-            Input::dense(1, to),
+            dense(from, to, x),
+            dense(1, to, x),
+            dense(from, to, x),
+            dense(1, to, x),
         ]);
         let zeros = |rows: usize| filled([rows, to], 0.0, x);
         let on = (&x.device(), x.dtype());

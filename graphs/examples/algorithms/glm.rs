@@ -1,13 +1,13 @@
 //! A generalised linear model of two classes with the probit link (GLM), trained by Fisher's scoring.
 
 use burn::tensor::Tensor;
-use fangorn_graphs::{Result, fused::Input};
+use fangorn_graphs::Result;
 
 use crate::{
     Reached,
     data::Classes,
     newton::{self, LAMBDA, Model},
-    step::{Step, Way, filled, indicators, like, one, value},
+    step::{Step, Way, dense, filled, indicators, like, one, value},
 };
 
 /// The normal distribution's tail beyond z is `exp(-z^2 / 2) / 2` times a polynomial in `1 / (1 + SLOPE z)`, within 1e-7
@@ -63,7 +63,7 @@ impl Model for Regression<'_> {
 /// Trains weights for rows of two classes.
 pub(crate) fn train(data: &Classes, way: Way) -> Result<Reached> {
     let columns = data.x.dims()[1];
-    let (x, y, b) = (like(&data.x), like(&data.signs), Input::dense(columns, 1));
+    let (x, y, b) = (like(&data.x), like(&data.signs), dense(columns, 1, &data.x));
     let mut model = Regression {
         data,
         objective: Step::new(way, [x, y, b], objective)?,

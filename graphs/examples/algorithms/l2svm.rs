@@ -2,12 +2,12 @@
 //! 1e-3, tolerance 1e-12, at most 20 outer iterations.
 
 use burn::tensor::Tensor;
-use fangorn_graphs::{Result, fused::Input};
+use fangorn_graphs::Result;
 
 use crate::{
     Reached,
     data::Classes,
-    step::{Step, Way, filled, indicators, like, one, value},
+    step::{Step, Way, dense, filled, indicators, like, one, value},
 };
 
 const LAMBDA: f64 = 1e-3;
@@ -44,7 +44,7 @@ fn step([x, y, xw, xd, w, s, old, size]: [Tensor<2>; 8]) -> [Tensor<2>; 6] {
 pub(crate) fn train(data: &Classes, way: Way) -> Result<Reached> {
     let (x, y) = (&data.x, &data.signs);
     let [rows, columns] = x.dims();
-    let (weights, scores, number) = (Input::dense(columns, 1), Input::dense(rows, 1), Input::dense(1, 1));
+    let (weights, scores, number) = (dense(columns, 1, x), dense(rows, 1, x), dense(1, 1, x));
     let direction = Step::new(way, [like(x), weights, weights], direction)?;
     let search = Step::new(way, [scores, scores, scores, number, number, number], search)?;
     let step = Step::new(way, [like(x), scores, scores, scores, weights, weights, weights, number], step)?;

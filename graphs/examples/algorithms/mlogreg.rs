@@ -1,13 +1,13 @@
 //! Multinomial logistic regression (MLogreg), trained by Newton's method. Its inner loop is expression (2) of the paper.
 
 use burn::tensor::Tensor;
-use fangorn_graphs::{Result, fused::Input};
+use fangorn_graphs::Result;
 
 use crate::{
     Reached,
     data::Classes,
     newton::{self, LAMBDA, Model},
-    step::{Step, Way, filled, like, one, value},
+    step::{Step, Way, dense, filled, like, one, value},
 };
 
 /// Weights B have a column for each class but the last. Returns the probabilities, the objective and its gradient.
@@ -51,7 +51,7 @@ impl Model for Regression<'_> {
 /// Trains weights for rows of several classes.
 pub(crate) fn train(data: &Classes, way: Way) -> Result<Reached> {
     let (columns, others) = (data.x.dims()[1], data.indicators.dims()[1]);
-    let (x, y, b) = (like(&data.x), like(&data.indicators), Input::dense(columns, others));
+    let (x, y, b) = (like(&data.x), like(&data.indicators), dense(columns, others, &data.x));
     let mut model = Regression {
         data,
         objective: Step::new(way, [x, y, b], objective)?,

@@ -6,7 +6,7 @@ use fangorn_graphs::Result;
 
 use crate::{
     Reached,
-    step::{Step, Way, filled, like, one, value},
+    step::{Step, Way, dense, filled, like, one, value},
 };
 
 /// The weight of the squares of weights.
@@ -43,7 +43,7 @@ pub(crate) fn train(model: &mut impl Model, mut weights: Tensor<2>, way: Way) ->
     let shape = weights.dims();
     let matrix = like(&weights);
     let conjugate = Step::new(way, [matrix; 4], conjugate)?;
-    let moved = Step::new(way, [matrix, matrix, fangorn_graphs::fused::Input::dense(1, 1)], moved)?;
+    let moved = Step::new(way, [matrix, matrix, dense(1, 1, &weights)], moved)?;
     let (mut least, mut gradient) = model.objective(&weights)?;
     let mut products = 0;
     for _ in 0..OUTER {

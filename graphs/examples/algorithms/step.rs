@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, DType, Tensor};
 use fangorn_graphs::{
     Result,
     fangorn_fusion::select::Policy,
@@ -78,7 +78,17 @@ impl<const N: usize, const M: usize> Step<N, M> {
 /// Describes a dense argument like a tensor.
 pub(crate) fn like(tensor: &Tensor<2>) -> Input {
     let [rows, columns] = tensor.dims();
-    Input::dense(rows, columns)
+    dense(rows, columns, tensor)
+}
+
+/// Describes a dense argument of the type of a tensor.
+pub(crate) fn dense(rows: usize, columns: usize, beside: &Tensor<2>) -> Input {
+    of_type(Input::dense(rows, columns), beside)
+}
+
+/// Gives an argument the type of a tensor.
+pub(crate) fn of_type(input: Input, beside: &Tensor<2>) -> Input {
+    if beside.dtype() == DType::F64 { input.f64() } else { input }
 }
 
 /// Returns a sum of all elements as a matrix of one.

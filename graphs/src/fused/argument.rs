@@ -72,6 +72,11 @@ impl Argument {
                     return Err(wrong("it is on a device with gradients; pass tensor.inner()".to_owned()));
                 }
                 let tensor = match tensor.dtype() {
+                    DType::F64 if declared.dtype == DType::F32 => {
+                        return Err(wrong(
+                            "it is of f64; declare Input::dense(…).f64(), or cast it to f32".to_owned(),
+                        ));
+                    }
                     DType::F32 | DType::F64 => *tensor,
                     DType::F16 | DType::BF16 => tensor.cast(FloatDType::F32),
                     other => return Err(wrong(format!("{other:?} is not read; cast it to f32"))),

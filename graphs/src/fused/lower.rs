@@ -78,7 +78,7 @@ impl<'b> Lowering<'b> {
     }
 
     fn with_scalar(&self, of: &ScalarOpIr, binary: Binary) -> Option<Expression<'b>> {
-        Some(self.get(&of.lhs)?.binary(binary, number(of.rhs)))
+        Some(self.get(&of.lhs)?.binary(binary, number_like(of.rhs, &of.lhs)))
     }
 
     fn numeric(&self, operation: &NumericOperationIr) -> Option<Expression<'b>> {
@@ -111,7 +111,10 @@ impl<'b> Lowering<'b> {
             Op::LowerEqualElem(of) => self.with_scalar(of, Binary::LessEqual),
             Op::ClampMin(of) => self.with_scalar(of, Binary::Max),
             Op::ClampMax(of) => self.with_scalar(of, Binary::Min),
-            Op::Clamp(of) => Some(self.get(&of.tensor)?.max(number(of.min)).min(number(of.max))),
+            Op::Clamp(of) => {
+                let bound = |scalar| number_like(scalar, &of.tensor);
+                Some(self.get(&of.tensor)?.max(bound(of.min)).min(bound(of.max)))
+            }
             Op::Abs(of) => self.unary(of, Expression::abs),
             Op::Neg(of) => self.unary(of, |x| -x),
             // The sign of NaN is 0, as in burn.
@@ -259,6 +262,12 @@ fn range(slice: &burn::tensor::Slice, length: usize) -> Option<(usize, usize)> {
     let place = |at: isize| usize::try_from(if at < 0 { at + length as isize } else { at }).ok();
     let (start, end) = (place(slice.start)?, slice.end.map_or(Some(length), place)?);
     (slice.step == 1 && start < end && end <= length).then_some((start, end))
+}
+
+/// Returns a number as burn combines it with a tensor: rounded to the tensor's type.
+fn number_like(scalar: ScalarIr, tensor: &TensorIr) -> f64 {
+    let exact = number(scalar);
+    if tensor.dtype == DType::F32 { f64::from(exact as f32) } else { exact }
 }
 
 fn number(scalar: ScalarIr) -> f64 {

@@ -25,7 +25,10 @@ mod stages;
 
 use std::fmt::Write;
 
-use burn::{backend::ir::TensorId, tensor::Tensor};
+use burn::{
+    backend::ir::TensorId,
+    tensor::{DType, Tensor},
+};
 use fangorn_fusion::{
     dag::Dag,
     select::{Costs, Plan, Policy},
@@ -42,22 +45,28 @@ pub struct Input {
     shape: [usize; 2],
     /// The expected share of elements that are not 0, if the argument is a matrix in CSR.
     filled: Option<f64>,
+    dtype: DType,
 }
 
 impl Input {
     /// Describes a tensor, or a dense matrix, with so many rows and columns.
     pub fn dense(rows: usize, columns: usize) -> Self {
-        Self { shape: [rows, columns], filled: None }
+        Self { shape: [rows, columns], filled: None, dtype: DType::F32 }
     }
 
     /// Describes a matrix in CSR with so many rows and columns. `filled` is the expected share of its elements that are
     /// not 0, from 0 to 1. The function sees a tensor; a call takes [`Matrix::Csr`](fangorn_fusion::Matrix::Csr).
     pub fn csr(rows: usize, columns: usize, filled: f64) -> Self {
-        Self { shape: [rows, columns], filled: Some(filled) }
+        Self { shape: [rows, columns], filled: Some(filled), dtype: DType::F32 }
     }
 }
 
 impl Input {
+    /// Declares elements of `f64` in place of `f32`. The arguments of a function are of one type, as burn's operators ask.
+    pub fn f64(self) -> Self {
+        Self { dtype: DType::F64, ..self }
+    }
+
     fn check(&self, at: usize) -> Result<()> {
         let [rows, columns] = self.shape;
         let wrong = |problem: String| Err(Error::Fused(format!("argument {at}: {problem}")));
@@ -100,11 +109,12 @@ impl Input {
 ///
 /// # What is computed
 /// Fused operators compute in `f64` on the CPU, whatever the type of the tensors. Tensors of `f32` and `f64` on Flex and
-/// NdArray are read where they lie, if they lie row by row. Other tensors are copied to the host's memory first. A
-/// number in a comparison is a double: burn compares elements of `f32` with the nearest `f32`.
+/// NdArray are read where they lie, if they lie row by row. Other tensors are copied to the host's memory first.
+/// Numbers have the declared type of what they are combined with, as in burn.
 ///
 /// Operations that no template of fusion covers, such as a sort, run as burn runs them, between fused ones.
-/// [`explain`](FusedFunction::explain) names them. These compute in `f32`.
+/// [`explain`](FusedFunction::explain) names them. These compute in the
+/// declared type.
 pub struct FusedFunction<const N: usize, const M: usize> {
     inputs: [Input; N],
     /// The tensors of the recorded function that stand for its arguments and its results.

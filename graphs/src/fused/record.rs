@@ -32,7 +32,7 @@ pub(super) fn record<const N: usize, const M: usize>(
     let mut found = None;
     let captured = device.capture_scope(|scope| {
         // Filled tensors are recorded without their elements, so a large input takes no memory here.
-        let arguments = inputs.map(|input| Tensor::<2>::zeros(input.shape, &device));
+        let arguments = inputs.map(|input| Tensor::<2>::zeros(input.shape, (&device, input.dtype)));
         let of_arguments = arguments.each_ref().map(id_of);
         let results = function(arguments);
         let of_results = results.each_ref().map(id_of);

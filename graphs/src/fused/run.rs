@@ -48,7 +48,11 @@ pub(super) fn run<const N: usize, const M: usize>(
                     let matrix = found.remove(&name_of(tensor.id))?;
                     Some((
                         tensor.id,
-                        if stage.rounded.contains(&tensor.id) { rounded(&matrix)? } else { matrix },
+                        if stage.rounded.contains(&tensor.id) {
+                            rounded(&matrix, tensor.dtype)?
+                        } else {
+                            matrix
+                        },
                     ))
                 };
                 written.filter_map(held).collect()
@@ -105,7 +109,10 @@ fn by_burn(operations: &[OperationIr], _: &Stage, _: &Values) -> Result<Vec<(Ten
 
 /// Returns a matrix as later stages read it: dense, and of the precision in which burn reads it, so that all compare the
 /// same elements.
-fn rounded(matrix: &Matrix) -> Option<Matrix> {
+fn rounded(matrix: &Matrix, dtype: DType) -> Option<Matrix> {
+    if dtype == DType::F64 {
+        return Matrix::dense(matrix.shape(), matrix.to_dense());
+    }
     SingleMatrix::new(matrix.shape(), Arc::new(singles(matrix))).map(Matrix::Single)
 }
 
@@ -120,6 +127,9 @@ fn data_of(matrix: &Matrix, tensor: &TensorIr) -> TensorData {
     if tensor.dtype.is_bool() {
         let truths = matrix.to_dense().iter().map(|x| *x != 0.0).collect::<Vec<bool>>();
         return TensorData::new(truths, shape).convert_dtype(tensor.dtype);
+    }
+    if tensor.dtype == DType::F64 {
+        return TensorData::new(matrix.to_dense(), shape);
     }
     if tensor.dtype.is_float() {
         return TensorData::new(singles(matrix), shape).convert_dtype(tensor.dtype);

@@ -151,7 +151,7 @@ fn prepared<const N: usize, const M: usize>(recorded: &Recorded<N, M>) -> (Vec<O
             continue;
         }
         if let Some((tensor, value)) = filled(operation) {
-            keep(tensor.id, &TensorData::full(tensor.shape.clone(), value));
+            keep(tensor.id, &TensorData::full(tensor.shape.clone(), value).convert_dtype(tensor.dtype));
             continue;
         }
         let mut operation = operation.clone();
@@ -162,7 +162,7 @@ fn prepared<const N: usize, const M: usize>(recorded: &Recorded<N, M>) -> (Vec<O
 }
 
 /// Returns the result of an operation that makes a float tensor with the same value in each place, and the value.
-fn filled(operation: &OperationIr) -> Option<(&TensorIr, f32)> {
+fn filled(operation: &OperationIr) -> Option<(&TensorIr, f64)> {
     match operation {
         OperationIr::BaseFloat(BaseOperationIr::Zeros(of)) => Some((&of.out, 0.0)),
         OperationIr::BaseFloat(BaseOperationIr::Ones(of)) => Some((&of.out, 1.0)),
