@@ -119,7 +119,7 @@ fn plans_agree_on_values_that_are_not_finite() {
     for seed in 0..count {
         let mut random = Random::new(5_000_000 + seed);
         let operators = 2 + random.below(10);
-        let sizes = [1, 2, 3, 7, 16, 65];
+        let sizes = [1, 2, 3, 7, 9, 12, 16, 17, 65];
         let (rows, columns) = (random.pick(&sizes), random.pick(&sizes));
         let draw = if seed % 2 == 0 { graph } else { graph_of_compressed };
         let dag = draw(&mut random, operators, rows, columns);
@@ -156,7 +156,7 @@ fn plans_compute_what_the_interpreter_does() {
     for seed in 0..count {
         let mut random = Random::new(1_000_000 + seed);
         let operators = 2 + random.below(14);
-        let sizes = [1, 2, 3, 7, 16, 31, 65, 130];
+        let sizes = [1, 2, 3, 7, 9, 12, 16, 17, 31, 65, 130];
         let (rows, columns) = (random.pick(&sizes), random.pick(&sizes));
         let draw = if seed % 3 > 0 { graph } else { graph_of_compressed };
         let dag = draw(&mut random, operators, rows, columns);

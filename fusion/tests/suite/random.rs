@@ -138,7 +138,7 @@ fn operator<'b>(
         }
         12..=14 if fits(m, p) && fits(n, q) => squash(a) * b,
         15 if (m, n) != (1, 1) => {
-            let aggregation = random.pick(&[Aggregation::Sum, Aggregation::SumOfSquares, Aggregation::Max]);
+            let aggregation = random.pick(Aggregation::ALL);
             squash(a).aggregate(aggregation, random.pick(Direction::ALL))
         }
         16 if n > 1 => {
