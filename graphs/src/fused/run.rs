@@ -46,14 +46,9 @@ pub(super) fn run<const N: usize, const M: usize>(
                 let written = stage.writes.iter();
                 let held = |tensor: &TensorIr| {
                     let matrix = found.remove(&name_of(tensor.id))?;
-                    Some((
-                        tensor.id,
-                        if stage.rounded.contains(&tensor.id) {
-                            rounded(&matrix, tensor.dtype)?
-                        } else {
-                            matrix
-                        },
-                    ))
+                    let is_rounded = stage.rounded.contains(&tensor.id);
+                    let held = if is_rounded { rounded(&matrix, tensor.dtype)? } else { matrix };
+                    Some((tensor.id, held))
                 };
                 written.filter_map(held).collect()
             }
