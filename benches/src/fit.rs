@@ -15,7 +15,10 @@ use fangorn::{
     schedule::{FewRows, Schedule},
 };
 
-use crate::drawn::{Shape, THRESHOLDS, forest, share, values};
+use crate::{
+    drawn::{Shape, THRESHOLDS, forest, share, values},
+    explained,
+};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -306,6 +309,7 @@ pub fn fit() -> Result<()> {
         registers: registers(&shipped.registers)?,
         blend: blend()?,
         ranking: ranking(&shipped.ranking)?,
+        contributions: explained::costs()?,
         thread: thread()?,
     };
     println!(
@@ -335,7 +339,7 @@ pub fn fit() -> Result<()> {
 }
 
 fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
-    let Machine { hardware, walk, registers, blend, ranking, thread, .. } = machine;
+    let Machine { hardware, walk, registers, blend, ranking, contributions, thread, .. } = machine;
     let mut all = vec![
         ("cycle", 1.0 / hardware.clock),
         ("byte of memory", 1.0 / hardware.bandwidth),
@@ -366,6 +370,7 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
             ("ranking.level", column_block.level),
         ]);
     }
+    all.extend(contributions.all());
     all.push(("thread", *thread));
     all
 }

@@ -7,6 +7,7 @@
 //! cargo run --release -p fangorn-benches -- engines MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- fit
+//! cargo run --release -p fangorn-benches -- contributions [MODEL…]
 //! cargo run --release -p fangorn-benches -- products
 //! cargo run --release -p fangorn-benches -- matrices
 //! cargo run --release -p fangorn-benches -- sparse-rows MODEL
@@ -29,6 +30,8 @@
 //! - `engines` times the default schedule with each engine of the CPU and without it.
 //! - `load` times reading models, each also as a `.fangorn` file, to compare with `benches/peers/load.py`.
 //! - `fit` measures the costs that choices read (`fangorn::cost`) again on this machine.
+//! - `contributions` times the two algorithms for contributions, and the choice between them, on models or, without
+//!   one, on drawn forests.
 //! - `products` times products with weights that are partly 0, dense and skipping the zeros.
 //! - `sparse-rows` times sparse rows beside the same rows written out, and rows that stand column by column.
 //! - `synthetic` times each way to evaluate a forest on random models and writes records, from which
@@ -52,6 +55,7 @@ mod devices;
 mod drawn;
 mod engines;
 mod error;
+mod explained;
 mod fit;
 mod forest_products;
 #[cfg(feature = "gpu")]
@@ -88,6 +92,11 @@ fn main() -> ExitCode {
     }
     if arguments == ["fit"] {
         return done(fit::fit());
+    }
+    if let [first, models @ ..] = &arguments[..]
+        && first == "contributions"
+    {
+        return done(explained::contributions(models));
     }
     if arguments == ["matrices"] {
         return done(forest_products::forest_products());
@@ -160,7 +169,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | matrices | sparse-rows MODEL | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | contributions [MODEL…] | products | matrices | sparse-rows MODEL | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
         );
         return ExitCode::from(2);
     };

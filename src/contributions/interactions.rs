@@ -2,14 +2,13 @@
 //! (`pairs`).
 
 use super::{
-    kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch, with_points},
+    kernel::{MOST_REGISTERS, Masks, Registers, Run, Scratch, at_points, integral, with_points},
     lanes::{self, Lanes, Work},
     pairs::{Ancestor, GroupPairs, OutputPairs, Pairs, TreePairs},
     program::{FIRST, Group, Opcode, OutputProgram, Pass, Program, TreeProgram},
     run::{LEAST_ROWS, RowBlock, Values, add},
 };
 use crate::{
-    arrays,
     cpu::{Read, Row, Rows},
     parallel,
 };
@@ -168,7 +167,7 @@ fn execute<V: Lanes, const M: usize>(
     let run = Run::<V, M>::new(pass);
     let (edge_terms, _) = edge_terms.as_chunks::<M>();
     // `g` of rows that left the path at some split on the feature.
-    let down: [V; M] = arrays::from_fn(|q| V::splat(-1.0 / (1.0 - pass.at[q])));
+    let down: [V; M] = at_points!(q => V::splat(-1.0 / (1.0 - pass.at[q])));
     // The index of the top of `paths`, the number of entries of `belows`, and the number of splits that ended.
     let (mut top, mut count, mut ended) = (0, 0, 0);
     for instruction in &tree.instructions {
@@ -189,10 +188,10 @@ fn execute<V: Lanes, const M: usize>(
                 let fractions = run.left_fractions(instruction, masks);
                 (taken[top][r], child[0][r]) = match instruction.opcode {
                     Opcode::Left => {
-                        (masks.reached.and(masks.left), arrays::from_fn(|q| path[q].mul(fractions[q])))
+                        (masks.reached.and(masks.left), at_points!(q => path[q].mul(fractions[q])))
                     }
                     _ => {
-                        let right = arrays::from_fn(|q| path[q].sub(path[q].mul(fractions[q])));
+                        let right = at_points!(q => path[q].sub(path[q].mul(fractions[q])));
                         (masks.reached.and_not(masks.left), right)
                     }
                 };
@@ -219,29 +218,19 @@ fn execute<V: Lanes, const M: usize>(
                 _ => (belows[count - 1][r], belows[count][r]),
             };
             let fractions = run.left_fractions(instruction, masks);
-            let difference: [V; M] = arrays::from_fn(|q| lefts[q].sub(rights[q]));
-            belows[count - 1][r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], rights[q]));
+            let difference: [V; M] = at_points!(q => lefts[q].sub(rights[q]));
+            belows[count - 1][r] = at_points!(q => fractions[q].mul_add(difference[q], rights[q]));
             let change = run.changes(instruction, masks);
-            let terms: [V; M] = arrays::from_fn(|q| path[q].mul(change[q]).mul(difference[q]));
+            let terms: [V; M] = at_points!(q => path[q].mul(change[q]).mul(difference[q]));
             let sum = &mut sums[instruction.feature as usize][r];
             *sum = terms.iter().fold(*sum, |sum, term| sum.add(*term));
-            let without = weighted(&terms, |q| down[q]);
+            let without = integral(&terms, &down);
             for Ancestor { level, edge, pair } in ancestors {
                 let edge_term = &edge_terms[*edge as usize];
-                let with = weighted(&terms, |q| V::splat(edge_term[q]));
+                let with = integral(&terms, &at_points!(q => V::splat(edge_term[q])));
                 let interaction = &mut interactions[*pair as usize][r];
                 *interaction = interaction.add(V::select(taken[*level as usize][r], with, without));
             }
         }
     }
-}
-
-/// Returns the sum of the terms, each times its weight.
-#[inline(always)]
-fn weighted<V: Lanes, const M: usize>(terms: &[V; M], weight: impl Fn(usize) -> V) -> V {
-    let mut sum = terms[0].mul(weight(0));
-    for (q, term) in terms.iter().enumerate().skip(1) {
-        sum = term.mul_add(weight(q), sum);
-    }
-    sum
 }

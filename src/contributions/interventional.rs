@@ -16,7 +16,11 @@
 
 use std::collections::HashMap;
 
-use super::two_rows::{LongTrees, Walks, by_row, side};
+use super::{
+    background_tables::{Background, TabledTrees},
+    run,
+    two_rows::{LongTrees, Walks, by_row, side},
+};
 use crate::{
     cpu::{Read, Row, Rows},
     error::{Error, Result},
@@ -44,8 +48,10 @@ const MOST_FEATURES_OF_TABLE: usize = 12;
 /// row. The bias is the mean margin of the background. They add up to the row's margin, before the forest's scale and
 /// transform. The forest needs no covers.
 ///
-/// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of different
-/// patterns of rows and background rows. If a path has more than 64 features, its tree costs
+/// A tree with at most eight splits on a path has [pattern tables](super::Algorithm::PatternTables), which take at most
+/// 256 MB for all trees. A row then takes the same time whatever the number of background rows, and the preparation of a
+/// tree takes `leaves x 3^depth` at most. The cost of another tree is `nodes x (rows + background rows)`, and at each leaf
+/// the product of the numbers of different patterns of rows and background rows. If a path has more than 64 features, its tree costs
 /// `rows x background rows x nodes` at most: a walk for each pair, which enters both children of a split only if the
 /// two rows take different sides. A few hundred background rows are usual.
 ///
@@ -75,6 +81,8 @@ pub struct Interventional {
     count: usize,
     /// The mean margins of the background.
     bias: Vec<f64>,
+    /// The trees with pattern tables, if there are any.
+    tabled: Option<Box<TabledTrees>>,
     /// The trees with paths of too many features for patterns, if there are any.
     long: Option<Box<LongTrees>>,
 }
@@ -110,6 +118,7 @@ impl Interventional {
     /// Prepares a forest and the background's values of some columns, column after column.
     fn of_values(forest: &Forest, columns: Vec<u32>, background: Vec<f64>, count: usize) -> Self {
         let mut explainer = Self {
+            tabled: None,
             long: LongTrees::find(forest, &columns, &background, count).map(Box::new),
             background,
             count,
@@ -132,8 +141,16 @@ impl Interventional {
                 }),
             }
         }
+        let of_tables =
+            Background { columns: &explainer.columns, values: &explainer.background, count, bias: &bias };
+        explainer.tabled = TabledTrees::new(forest, &of_tables).map(Box::new);
         explainer.bias = bias;
         explainer
+    }
+
+    /// Returns whether a tree has pattern tables.
+    fn has_tables(&self, t: usize) -> bool {
+        self.tabled.as_deref().is_some_and(|tabled| tabled.has(t))
     }
 
     /// Returns the long trees if tree `t` is one of them.
@@ -141,17 +158,25 @@ impl Interventional {
         self.long.as_deref().filter(|long| long.has(t))
     }
 
-    /// Returns a line that says how the contributions are computed, and for how many trees a row is walked together with
-    /// each background row, if there are any.
+    /// Returns a line that says how the contributions are computed: the algorithms, and how many trees each has.
     pub fn algorithm(&self) -> String {
-        let patterns = "patterns of rows and of the background at each leaf";
         let trees = self.forest.trees.len();
+        let tabled = (0..trees).filter(|t| self.has_tables(*t)).count();
         let long = (0..trees).filter(|t| self.long_tree(*t).is_some()).count();
-        match long {
-            0 => patterns.to_owned(),
-            _ if long == trees => "walks of each row with each background row".to_owned(),
-            _ => format!("{patterns}; walks of each row with each background row in {long} of {trees} trees"),
-        }
+        let all = [
+            (tabled, "pattern tables of the background"),
+            (trees - tabled - long, "patterns of rows and of the background at each leaf"),
+            (long, "walks of each row with each background row"),
+        ];
+        let all: Vec<String> = all
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, algorithm)| match count == trees {
+                true => algorithm.to_owned(),
+                false => format!("{algorithm} in {count} of {trees} trees"),
+            })
+            .collect();
+        all.join("; ")
     }
 
     /// Returns the number of values of a row: `outputs x (features + 1)`.
@@ -185,6 +210,15 @@ impl Interventional {
         if out.is_empty() {
             return Ok(());
         }
+        if let Some(tabled) = &self.tabled {
+            match (T::doubles(rows), &tabled.doubles) {
+                (Some(rows), Some(program)) => run::run::<f64, f64>(program, rows, out),
+                _ => run::run::<T, f32>(&tabled.singles, rows, out),
+            }
+            if tabled.has_all() {
+                return Ok(());
+            }
+        }
         let of_row = size_of::<f64>() * self.columns.len() * (1 + self.forest.outputs as usize);
         let mut count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS);
         if self.long.is_some() {
@@ -200,7 +234,7 @@ impl Interventional {
     }
 
     /// Writes the contributions of `rows` rows, whose values of [`columns`](Self::columns) are `values`, column after
-    /// column.
+    /// column. If there are trees with tables, their contributions are in `out`, and those of the others are added.
     fn run(&self, values: &[f64], rows: usize, out: &mut [f32]) {
         let (outputs, columns) = (self.forest.outputs as usize, self.columns.len());
         let of_row = outputs * columns;
@@ -208,7 +242,7 @@ impl Interventional {
         let mut shares = Shares::default();
         let mut walks =
             self.long.as_deref().map(|long| (Walks::new(&self.forest, long), by_row(values, rows)));
-        for t in 0..self.forest.trees.len() {
+        for t in (0..self.forest.trees.len()).filter(|t| !self.has_tables(*t)) {
             if let (Some((walks, values)), Some(_)) = (&mut walks, self.long_tree(t)) {
                 // The outputs of a tree follow one another.
                 let first = output_of(&self.forest, t, 0) * columns;
@@ -236,12 +270,18 @@ impl Interventional {
         }
         let width = self.forest.features.len() + 1;
         for (r, out) in out.chunks_exact_mut(outputs * width).enumerate() {
-            out.fill(0.0);
+            if self.tabled.is_none() {
+                out.fill(0.0);
+                out.iter_mut()
+                    .skip(width - 1)
+                    .step_by(width)
+                    .zip(&self.bias)
+                    .for_each(|(out, bias)| *out = *bias as f32);
+            }
             for (o, out) in out.chunks_exact_mut(width).enumerate() {
                 for (column, sum) in self.columns.iter().zip(&sums[r * of_row + o * columns..]) {
-                    out[*column as usize] = *sum as f32;
+                    out[*column as usize] += *sum as f32;
                 }
-                out[width - 1] = self.bias[o] as f32;
             }
         }
     }
@@ -371,9 +411,8 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
             continue;
         }
         gives = true;
-        // `1 / C(a + b, a)`: divided by `a` it is `(a - 1)! b! / (a + b)!`, and divided by `b` it is
-        // `a! (b - 1)! / (a + b)!`.
-        let orders = (0..a).fold(*share, |product, i| product * (i + 1) as f64 / (b + i + 1) as f64);
+        // Divided by `a` it is `(a - 1)! b! / (a + b)!`, and divided by `b` it is `a! (b - 1)! / (a + b)!`.
+        let orders = share * orders(a, b);
         add_to(&mut found[first..], only_row, orders / a as f64);
         add_to(&mut found[first..], only_background, -orders / b as f64);
     }
@@ -384,8 +423,13 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
     (first / features) as u32
 }
 
+/// Returns `a! b! / (a + b)!`.
+pub(super) fn orders(a: usize, b: usize) -> f64 {
+    (0..a).fold(1.0, |product, i| product * (i + 1) as f64 / (b + i + 1) as f64)
+}
+
 /// Adds a number to the shares of a pattern's features.
-fn add_to(shares: &mut [f64], mut pattern: u64, added: f64) {
+pub(super) fn add_to(shares: &mut [f64], mut pattern: u64, added: f64) {
     while pattern != 0 {
         shares[pattern.trailing_zeros() as usize] += added;
         pattern &= pattern - 1;
@@ -393,7 +437,7 @@ fn add_to(shares: &mut [f64], mut pattern: u64, added: f64) {
 }
 
 /// Returns the pattern of a row that satisfies all features.
-fn full(features: usize) -> u64 {
+pub(super) fn full(features: usize) -> u64 {
     if features >= 64 { u64::MAX } else { (1 << features) - 1 }
 }
 

@@ -4,11 +4,26 @@ use super::{
     lanes::Lanes,
     program::{FIRST, Instruction, MOST_POINTS, Opcode, Pass, TreeProgram},
 };
-use crate::arrays;
+use crate::forest::Side;
 
 /// The maximum number of registers of rows that take each instruction together. An opcode is tested once for all of
 /// them, because a processor can't predict the instructions of a large tree.
 pub(super) const MOST_REGISTERS: usize = 4;
+
+/// Makes the list of an expression's values at all `M` points. A closure may stay a function of its own, without the
+/// target features of the kernel, and registers would then go through memory.
+macro_rules! at_points {
+    ($q:ident => $value:expr) => {{
+        let mut values = [V::splat(0.0); M];
+        let mut $q = 0;
+        while $q < M {
+            values[$q] = $value;
+            $q += 1;
+        }
+        values
+    }};
+}
+pub(super) use at_points;
 
 /// Registers that take each instruction together.
 pub(super) type Registers<T> = [T; MOST_REGISTERS];
@@ -48,7 +63,7 @@ impl<V: Lanes> Stacks<V> {
         let (paths, _) = paths.as_chunks_mut::<MOST_REGISTERS>();
         let (belows, _) = self.belows.as_chunks_mut::<M>();
         let (belows, _) = belows.as_chunks_mut::<MOST_REGISTERS>();
-        paths[0] = [arrays::from_fn(|q| V::splat(pass.weights[q])); MOST_REGISTERS];
+        paths[0] = [at_points!(q => V::splat(pass.weights[q])); MOST_REGISTERS];
         (paths, belows)
     }
 }
@@ -57,6 +72,28 @@ impl<V: Lanes> Scratch<V> {
     pub(super) fn new(splits: usize, deepest: usize, features: usize) -> Self {
         let of = |length: usize| vec![[V::splat(0.0); MOST_REGISTERS]; length];
         Self { left: of(splits), reached: of(splits), stacks: Stacks::new(deepest), sums: of(features) }
+    }
+
+    /// Fills [`reached`](Self::reached) for the rows of the first `registers` registers, from [`left`](Self::left).
+    #[inline(always)]
+    pub(super) fn find_reached(&mut self, tree: &TreeProgram, registers: usize) {
+        for (s, split) in tree.splits.iter().enumerate() {
+            let Some((above, side)) = split.above else { continue };
+            let above = above as usize;
+            let (before, here) = self.reached.split_at_mut(s);
+            for (r, reached) in here[0][..registers].iter_mut().enumerate() {
+                let left = self.left[above][r];
+                // If no split above that one has its feature, all rows count.
+                let all = match tree.splits[above].above {
+                    Some(_) => before[above][r],
+                    None => V::splat(f32::from_bits(u32::MAX)),
+                };
+                *reached = match side {
+                    Side::Left => all.and(left),
+                    Side::Right => all.and_not(left),
+                };
+            }
+        }
     }
 }
 
@@ -104,8 +141,8 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
     #[inline(always)]
     pub(super) fn new(pass: &'a Pass) -> Self {
         Self {
-            at: arrays::from_fn(|q| V::splat(pass.at[q])),
-            rest: arrays::from_fn(|q| V::splat(1.0 - pass.at[q])),
+            at: at_points!(q => V::splat(pass.at[q])),
+            rest: at_points!(q => V::splat(1.0 - pass.at[q])),
             lists: &pass.lists,
         }
     }
@@ -118,7 +155,7 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
             return [V::select(masks.left, V::splat(1.0 - share), V::splat(-share)); M];
         }
         let [.., yes, no] = self.numbers(instruction);
-        arrays::from_fn(|q| V::select(masks.left, V::splat(yes[q]), V::splat(no[q])).and(masks.reached))
+        at_points!(q => V::select(masks.left, V::splat(yes[q]), V::splat(no[q])).and(masks.reached))
     }
 
     /// Returns the fraction of the path that the left child gets, at each point.
@@ -126,10 +163,10 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
     pub(super) fn left_fractions(&self, instruction: &Instruction, masks: Masks<V>) -> [V; M] {
         let share = V::splat(instruction.share);
         if instruction.lists == FIRST {
-            return arrays::from_fn(|q| share.mul_add(self.rest[q], self.at[q].and(masks.left)));
+            return at_points!(q => share.mul_add(self.rest[q], self.at[q].and(masks.left)));
         }
         let [yes, no, ..] = self.numbers(instruction);
-        arrays::from_fn(|q| {
+        at_points!(q => {
             let after = V::select(masks.left, V::splat(yes[q]), V::splat(no[q]));
             V::select(masks.reached, after, share)
         })
@@ -153,21 +190,29 @@ impl<'a, V: Lanes, const M: usize> Run<'a, V, M> {
     ) -> V {
         if instruction.lists == FIRST {
             // The change is the same at all points.
-            let mut sum = path[0].mul(difference[0]);
-            for (path, difference) in path.iter().zip(difference).skip(1) {
-                sum = path.mul_add(*difference, sum);
-            }
             let share = instruction.share;
-            return sum.mul(V::select(masks.left, V::splat(1.0 - share), V::splat(-share)));
+            return integral(path, difference).mul(V::select(
+                masks.left,
+                V::splat(1.0 - share),
+                V::splat(-share),
+            ));
         }
         let [.., yes, no] = self.numbers(instruction);
-        let term = |q: usize| path[q].mul(V::select(masks.left, V::splat(yes[q]), V::splat(no[q])));
-        let mut sum = term(0).mul(difference[0]);
-        for (q, difference) in difference.iter().enumerate().skip(1) {
-            sum = term(q).mul_add(*difference, sum);
-        }
-        sum.and(masks.reached)
+        let terms = at_points!(q => path[q].mul(V::select(masks.left, V::splat(yes[q]), V::splat(no[q]))));
+        integral(&terms, difference).and(masks.reached)
     }
+}
+
+/// Returns the sum of the terms, each times its weight.
+#[inline(always)]
+pub(super) fn integral<V: Lanes, const M: usize>(terms: &[V; M], weights: &[V; M]) -> V {
+    let mut sum = terms[0].mul(weights[0]);
+    let mut q = 1;
+    while q < M {
+        sum = terms[q].mul_add(weights[q], sum);
+        q += 1;
+    }
+    sum
 }
 
 #[inline(always)]
@@ -192,7 +237,7 @@ fn execute<V: Lanes, const M: usize>(
                 let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
                     let (path, fractions) = (&upper[top][r], run.left_fractions(instruction, masks(r)));
-                    lower[0][r] = arrays::from_fn(|q| path[q].mul(fractions[q]));
+                    lower[0][r] = at_points!(q => path[q].mul(fractions[q]));
                 }
                 top += 1;
             }
@@ -200,7 +245,7 @@ fn execute<V: Lanes, const M: usize>(
                 let (upper, lower) = paths.split_at_mut(top + 1);
                 for r in 0..registers {
                     let (path, fractions) = (&upper[top][r], run.left_fractions(instruction, masks(r)));
-                    lower[0][r] = arrays::from_fn(|q| path[q].sub(path[q].mul(fractions[q])));
+                    lower[0][r] = at_points!(q => path[q].sub(path[q].mul(fractions[q])));
                 }
                 top += 1;
             }
@@ -211,7 +256,7 @@ fn execute<V: Lanes, const M: usize>(
                 let difference = [of_left.sub(of_right); M];
                 for r in 0..registers {
                     let fractions = run.left_fractions(instruction, masks(r));
-                    below[r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], of_right));
+                    below[r] = at_points!(q => fractions[q].mul_add(difference[q], of_right));
                     sum[r] = sum[r].add(run.contribution(instruction, masks(r), &path[r], &difference));
                 }
                 count += 1;
@@ -225,8 +270,8 @@ fn execute<V: Lanes, const M: usize>(
                         Opcode::RightLeaf => (below[r], [of_right; M]),
                         _ => ([of_left; M], below[r]),
                     };
-                    let difference = arrays::from_fn(|q| lefts[q].sub(rights[q]));
-                    below[r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], rights[q]));
+                    let difference = at_points!(q => lefts[q].sub(rights[q]));
+                    below[r] = at_points!(q => fractions[q].mul_add(difference[q], rights[q]));
                     sum[r] = sum[r].add(run.contribution(instruction, masks(r), &path[r], &difference));
                 }
             }
@@ -238,8 +283,8 @@ fn execute<V: Lanes, const M: usize>(
                 let sum = &mut sums[instruction.feature as usize];
                 for r in 0..registers {
                     let fractions = run.left_fractions(instruction, masks(r));
-                    let difference = arrays::from_fn(|q| lefts[r][q].sub(rights[r][q]));
-                    lefts[r] = arrays::from_fn(|q| fractions[q].mul_add(difference[q], rights[r][q]));
+                    let difference = at_points!(q => lefts[r][q].sub(rights[r][q]));
+                    lefts[r] = at_points!(q => fractions[q].mul_add(difference[q], rights[r][q]));
                     sum[r] = sum[r].add(run.contribution(instruction, masks(r), &path[r], &difference));
                 }
             }

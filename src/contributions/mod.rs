@@ -8,8 +8,11 @@
 //! | `quadrature` | points at which the instructions are computed |
 //! | `lanes` | rows side by side in a register |
 //! | `kernel` | runs a tree's instructions for the rows of a register |
+//! | `tables` | makes the pattern tables of trees with few splits |
+//! | `lookup` | adds up entries of pattern tables for the rows of a register |
 //! | `run` | row blocks, threads, sums over trees |
 //! | `pairs` | the features above each split, for interactions |
+//! | `background_tables` | makes the pattern tables of contributions against a background |
 //! | `interventional` | contributions against a background of rows |
 //! | `two_rows` | the same for trees whose paths have very many features |
 //! | `interactions` | the counterparts of `kernel` and `run` for interactions |
@@ -17,21 +20,25 @@
 //! This module computes contributions from a forest and rows. It uses no schedules, layouts or plans, because these
 //! serve only the leaves that a row reaches, and contributions depend on all leaves.
 
+mod background_tables;
 mod interactions;
 mod interventional;
 mod kernel;
 mod lanes;
+mod lookup;
 mod oblivious;
 mod pairs;
 pub(crate) mod program;
 mod quadrature;
 pub mod reference;
 mod run;
+mod tables;
 mod two_rows;
 
 use std::sync::{Arc, OnceLock};
 
 use crate::{
+    cost::ContributionWork,
     cpu::{Row, Rows},
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest},
@@ -51,7 +58,9 @@ pub use interventional::Interventional;
 /// Every leaf's share is an integral of a polynomial of the features on its path, computed by a Gauss quadrature that
 /// is exact for paths of up to 22 features and within 2^-30 for longer ones (Yu, Bifet, Read, Xu: *Linear TreeSHAP*,
 /// NeurIPS 2022, for the polynomial). The cost of a tree is `leaves x ceil(depth / 2)`; rows lie side by side in
-/// registers.
+/// registers. Shallow trees and oblivious trees have *pattern tables* in place of the quadrature: the contributions of
+/// all patterns of sides that a row may take at up to eight splits (Nadel, Wettenstein: *From Decision Trees to Boolean
+/// Logic: A Fast and Unified SHAP Algorithm*, 2025).
 ///
 /// ```
 /// use fangorn::{Predictor, contributions::Explainer, cpu::Rows, import};
@@ -82,17 +91,46 @@ pub struct Explainer {
     outputs: usize,
 }
 
+/// How path-dependent contributions of a tree are computed. The results differ by rounding only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// By pattern tables where they are estimated to take less time
+    /// ([`ContributionCosts`](crate::cost::ContributionCosts)), and by a quadrature elsewhere.
+    #[default]
+    Estimated,
+    /// Every tree by a quadrature.
+    Quadrature,
+    /// Every tree by pattern tables that has at most eight splits on a path, and the others by a quadrature.
+    PatternTables,
+}
+
 impl Explainer {
-    /// Prepares path-dependent contributions of a forest. The work and the memory are linear in the forest's size.
+    /// Prepares path-dependent contributions of a forest, and chooses the [algorithm](Algorithm) of each tree by its
+    /// estimated time. Besides pattern tables, which take at most 256 MB, work and memory are linear in the forest's
+    /// size.
     ///
     /// # Errors
     /// [`Error::Contributions`]: the forest has no covers, or its margin is the least or largest leaf and no sum.
     /// [`Error::Forest`]: the forest breaks a rule.
     pub fn new(forest: &Forest) -> Result<Self> {
+        Self::with_algorithm(forest, Algorithm::Estimated)
+    }
+
+    /// Prepares path-dependent contributions of a forest by a given algorithm, for measurements and tests.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_algorithm(forest: &Forest, algorithm: Algorithm) -> Result<Self> {
         let forest = &*prepare(forest)?;
-        let doubles = (forest.compare == CompareType::F64).then(|| Program::new(forest, CompareType::F64));
+        let mut singles = Program::new(forest, CompareType::F32);
+        let mut doubles =
+            (forest.compare == CompareType::F64).then(|| Program::new(forest, CompareType::F64));
+        if algorithm != Algorithm::Quadrature {
+            tables::add(&mut singles, forest, algorithm);
+            doubles.iter_mut().for_each(|doubles| tables::share(&singles, doubles));
+        }
         Ok(Self {
-            singles: Program::new(forest, CompareType::F32),
+            singles,
             doubles,
             pairs: OnceLock::new(),
             columns: forest.features.len(),
@@ -209,7 +247,12 @@ impl Explainer {
         Ok(())
     }
 
-    /// Returns a line that says how the contributions are computed: the algorithm, the points of its quadrature, and
+    /// Returns what a row takes, as the choice of algorithms counts it.
+    pub fn work(&self) -> ContributionWork {
+        tables::work(&self.singles)
+    }
+
+    /// Returns a line that says how the contributions are computed: the algorithms, the points of the quadrature, and
     /// the instruction set.
     pub fn algorithm(&self) -> String {
         self.singles.describe()

@@ -13,7 +13,7 @@
 //! and `change` depend only on the side that the row takes and, at a feature's second split on a path, on whether the
 //! row took the path's sides at the splits before.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     quadrature::{self, Point},
@@ -74,11 +74,57 @@ pub(crate) struct Group {
 /// The instructions of one tree, for one value of its leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeProgram {
+    /// The index of the tree among the forest's trees, and the index of the value among its leaves' values.
+    pub(crate) source: (usize, usize),
+    /// The mean of the leaves, weighted by their covers. It is subtracted from the leaves of the instructions.
+    pub(crate) expected: f64,
     /// The splits, each after its ancestors.
     pub(crate) splits: Vec<Split>,
     pub(crate) instructions: Vec<Instruction>,
     /// One pass for every [`MOST_POINTS`] points that the tree needs, all with the same number of points.
     pub(crate) passes: Vec<Pass>,
+    /// The tables that replace the instructions where contributions are computed, if the tree has such tables.
+    pub(crate) tables: Option<Arc<PatternTables>>,
+}
+
+/// The contributions of a tree for every pattern of sides that a row may take.
+///
+/// Splits with the same column and predicate are one test. The tree is divided into subtrees. The leaves of a subtree
+/// depend on the tests in it and on the path to it, and a row's answers to these tests are a pattern of bits: bit `i`
+/// is set if the row goes left at test `i`.
+#[derive(Clone, Debug)]
+pub(crate) struct PatternTables {
+    /// One split of each test, as an index into [`TreeProgram::splits`].
+    pub(crate) tests: Vec<u32>,
+    pub(crate) subtrees: Vec<SubtreeTables>,
+    /// The tables of all subtrees.
+    pub(crate) values: Vec<f32>,
+}
+
+/// The tables of the leaves of one subtree.
+#[derive(Clone, Debug)]
+pub(crate) struct SubtreeTables {
+    /// The tests of a pattern's bits, as indices into [`PatternTables::tests`], at most [`MOST_BITS`].
+    pub(crate) tests: Vec<u32>,
+    /// The features of these tests, as indices into [`Group::features`]. Each has a table.
+    pub(crate) features: Vec<u32>,
+    /// Where the tables begin in [`PatternTables::values`]. A table has a number for each pattern. If there are fewer
+    /// than [`LEAST_PATTERNS`], they follow again and again up to so many.
+    pub(crate) first: usize,
+}
+
+/// The maximum number of tests of a subtree that has tables.
+pub(crate) const MOST_BITS: usize = 8;
+
+/// The minimum length of a table: the lanes of the widest register.
+pub(crate) const LEAST_PATTERNS: usize = 16;
+
+impl SubtreeTables {
+    /// Returns the length of each table.
+    #[inline(always)]
+    pub(crate) fn patterns(&self) -> usize {
+        (1 << self.tests.len()).max(LEAST_PATTERNS)
+    }
 }
 
 /// A split, as a kernel evaluates it on a register of rows.
@@ -182,9 +228,9 @@ impl Program {
         let mut read = vec![false; self.columns.len()];
         let mut compiled = Vec::new();
         for t in trees {
-            let compiler = TreeCompiler { forest, tree: t, value, rows, columns: &self.columns };
-            let (tree, expected, deepest) = compiler.compile();
-            bias += expected;
+            let compiler = TreeCompiler { forest, tree: t, value, rows, columns: &self.columns, part: None };
+            let (tree, deepest) = compiler.compile();
+            bias += tree.expected;
             self.most_splits = self.most_splits.max(tree.splits.len());
             self.deepest = self.deepest.max(deepest);
             tree.splits.iter().for_each(|split| read[split.column as usize] = true);
@@ -208,13 +254,61 @@ impl Program {
         OutputProgram { groups, bias, columns }
     }
 
+    /// Returns the trees of all outputs.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = &TreeProgram> {
+        self.outputs.iter().flat_map(|output| &output.groups).flat_map(|group| &group.trees)
+    }
+
+    /// Returns the trees of all outputs, to change them.
+    pub(crate) fn trees_mut(&mut self) -> impl Iterator<Item = &mut TreeProgram> {
+        self.outputs.iter_mut().flat_map(|output| &mut output.groups).flat_map(|group| &mut group.trees)
+    }
+
+    /// Leaves out the trees without tables, and the instructions of the others.
+    pub(super) fn keep_tables_only(&mut self) {
+        (self.most_splits, self.deepest) = (0, 0);
+        for group in self.outputs.iter_mut().flat_map(|output| &mut output.groups) {
+            group.trees.retain(|tree| tree.tables.is_some());
+            for tree in &mut group.trees {
+                (tree.instructions, tree.passes) = (Vec::new(), Vec::new());
+                let tests = tree.tables.as_ref().map_or(0, |tables| tables.tests.len());
+                self.most_splits = self.most_splits.max(tests);
+            }
+        }
+    }
+
+    /// Returns the algorithms of the trees, the number of points of their quadratures, and the instruction set.
     pub(crate) fn describe(&self) -> String {
-        let trees = self.outputs.iter().flat_map(|output| &output.groups).flat_map(|group| &group.trees);
-        let points = trees.map(|tree| tree.passes.iter().map(|pass| pass.at.len()).sum::<usize>());
+        let all = self.trees().count();
+        let with_tables = self.trees().filter(|tree| tree.tables.is_some()).count();
+        let points = self.trees().filter(|tree| tree.tables.is_none()).map(TreeProgram::points);
         let (least, most) =
             points.fold((usize::MAX, 0), |(least, most), points| (least.min(points), most.max(points)));
-        let least = least.min(most);
-        format!("quadrature TreeSHAP, {least} to {most} points a tree, {}", isa::isa().name())
+        let quadrature = format!("quadrature TreeSHAP, {} to {most} points a tree", least.min(most));
+        let algorithms = match with_tables {
+            0 => quadrature,
+            _ if with_tables == all => "pattern tables".to_owned(),
+            _ => format!("pattern tables in {with_tables} of {all} trees, {quadrature} in the others"),
+        };
+        format!("{algorithms}, {}", isa::isa().name())
+    }
+}
+
+impl TreeProgram {
+    /// Returns the number of points of the tree's quadrature.
+    pub(crate) fn points(&self) -> usize {
+        self.passes.iter().map(|pass| pass.at.len()).sum()
+    }
+
+    /// Gives each column a number in `numbers`, in the order of the instructions, and writes the numbers into them.
+    pub(super) fn number_features(&mut self, numbers: &mut HashMap<u32, u32>) {
+        for instruction in &mut self.instructions {
+            if instruction.opcode != Opcode::Back {
+                let next = numbers.len() as u32;
+                instruction.feature =
+                    *numbers.entry(self.splits[instruction.split as usize].column).or_insert(next);
+            }
+        }
     }
 }
 
@@ -234,13 +328,7 @@ impl GroupBuilder {
     }
 
     fn push(&mut self, mut tree: TreeProgram) {
-        for instruction in &mut tree.instructions {
-            if instruction.opcode != Opcode::Back {
-                let next = self.numbers.len() as u32;
-                instruction.feature =
-                    *self.numbers.entry(tree.splits[instruction.split as usize].column).or_insert(next);
-            }
-        }
+        tree.number_features(&mut self.numbers);
         self.trees.push(tree);
     }
 
@@ -254,13 +342,24 @@ impl GroupBuilder {
 }
 
 /// Makes the instructions of one tree, for one value of its leaves.
-struct TreeCompiler<'f> {
-    forest: &'f Forest,
-    tree: usize,
-    value: usize,
+pub(super) struct TreeCompiler<'f> {
+    pub(super) forest: &'f Forest,
+    pub(super) tree: usize,
+    pub(super) value: usize,
     /// The type in which rows are compared.
-    rows: CompareType,
-    columns: &'f [u32],
+    pub(super) rows: CompareType,
+    pub(super) columns: &'f [u32],
+    /// If it is there, only the leaves of a part of the tree count.
+    pub(super) part: Option<Part<'f>>,
+}
+
+/// The leaves of a part of a tree.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'f> {
+    /// For each node of the tree, whether it is outside: its leaves count as 0.
+    pub(super) outside: &'f [bool],
+    /// The expected value of the whole tree, which is subtracted from the leaves of the part.
+    pub(super) expected: f64,
 }
 
 /// A feature's splits on a path.
@@ -284,17 +383,17 @@ enum Next {
 }
 
 impl TreeCompiler<'_> {
-    /// Returns the tree's program, its expected value, and the number of splits on its longest path.
-    fn compile(&self) -> (TreeProgram, f64, usize) {
+    /// Returns the tree's program, and the number of splits on its longest path.
+    pub(super) fn compile(&self) -> (TreeProgram, usize) {
         let tree = &self.forest.trees[self.tree];
-        if let Some(value) = self.leaf(tree, 0) {
-            return (
-                TreeProgram { splits: Vec::new(), instructions: Vec::new(), passes: Vec::new() },
-                value,
-                0,
-            );
+        let expected = self.part.map_or_else(|| self.expected(tree), |part| part.expected);
+        let program = |splits, instructions, passes| {
+            let source = (self.tree, self.value);
+            TreeProgram { source, expected, splits, instructions, passes, tables: None }
+        };
+        if self.leaf(tree, 0).is_some() {
+            return (program(Vec::new(), Vec::new(), Vec::new()), 0);
         }
-        let expected = self.expected(tree);
         let mut splits: Vec<Split> = Vec::new();
         let mut instructions: Vec<Instruction> = Vec::new();
         // For each split whose feature has a split above: its share, and the feature's `zero` above.
@@ -376,11 +475,14 @@ impl TreeCompiler<'_> {
                 }
             }
         }
-        (TreeProgram { splits, instructions, passes: passes(most_features, &repeated) }, expected, deepest)
+        (program(splits, instructions, passes(most_features, &repeated)), deepest)
     }
 
     /// Returns the value of a leaf, or `None` for a split.
     fn leaf(&self, tree: &Tree, n: u32) -> Option<f64> {
+        if let Some(part) = self.part.filter(|part| part.outside[n as usize]) {
+            return Some(part.expected);
+        }
         tree.nodes[n as usize].slot().map(|slot| self.forest.leaf(slot)[self.value].0)
     }
 

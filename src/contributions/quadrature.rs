@@ -1,5 +1,7 @@
 //! Gauss-Legendre quadrature on the interval from 0 to 1.
 
+use std::sync::OnceLock;
+
 /// A point of a quadrature, and its weight. The weights of all points add up to 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
@@ -28,6 +30,15 @@ pub(super) fn needed(features: usize) -> usize {
 /// Returns the points of a quadrature that integrates polynomials below the degree `2 count` exactly (Press, Teukolsky,
 /// Vetterling, Flannery: *Numerical Recipes*, section 4.6: roots of the Legendre polynomial by Newton's method).
 pub(super) fn points(count: usize) -> Vec<Point> {
+    // Nearly all trees need few points, and each tree asks for them.
+    static FEW: [OnceLock<Vec<Point>>; 16] = [const { OnceLock::new() }; 16];
+    match FEW.get(count) {
+        Some(points) => points.get_or_init(|| roots(count)).clone(),
+        None => roots(count),
+    }
+}
+
+fn roots(count: usize) -> Vec<Point> {
     let n = count as f64;
     let point = |i: usize| {
         let mut x = (std::f64::consts::PI * (i as f64 + 0.75) / (n + 0.5)).cos();

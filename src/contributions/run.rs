@@ -4,7 +4,8 @@
 use super::{
     kernel::{self, MOST_REGISTERS, Scratch},
     lanes::{self, Lanes, Work},
-    program::{Group, OutputProgram, Program, Test, TreeProgram},
+    lookup,
+    program::{Group, OutputProgram, Program, Split, Test, TreeProgram},
 };
 use crate::{
     cpu::{Read, Row, Rows},
@@ -124,9 +125,19 @@ impl<'a> RowBlock<'a> {
         let registers = self.registers::<V>(first);
         scratch.sums[..group.features.len()].fill([V::splat(0.0); MOST_REGISTERS]);
         for tree in &group.trees {
-            self.test_splits(tree, first, scratch);
-            for pass in &tree.passes {
-                kernel::run(tree, pass, registers, scratch);
+            match &tree.tables {
+                None => {
+                    self.test_splits(tree, first, scratch);
+                    for pass in &tree.passes {
+                        kernel::run(tree, pass, registers, scratch);
+                    }
+                }
+                Some(tables) => {
+                    for (left, split) in scratch.left.iter_mut().zip(&tables.tests) {
+                        self.test_split(&tree.splits[*split as usize], first, &mut left[..registers]);
+                    }
+                    lookup::run(tables, registers, &scratch.left, &mut scratch.sums);
+                }
             }
         }
         for (feature, added) in group.features.iter().zip(&scratch.sums) {
@@ -139,58 +150,57 @@ impl<'a> RowBlock<'a> {
     #[inline(always)]
     pub(super) fn test_splits<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
         let registers = self.registers::<V>(first);
-        for (s, split) in tree.splits.iter().enumerate() {
-            let at = split.column as usize * self.room + first;
-            for (r, left) in scratch.left[s][..registers].iter_mut().enumerate() {
-                let at = at + r * V::WIDTH;
-                *left = match (split.test, &self.values) {
-                    (Test::Less { threshold, missing_left: false }, Values::Singles(values)) => {
-                        V::load(&values[at..]).less(V::splat(threshold))
-                    }
-                    (Test::Less { threshold, missing_left: true }, Values::Singles(values)) => {
-                        V::load(&values[at..]).less_or_nan(V::splat(threshold))
-                    }
-                    (test, Values::Singles(values)) => self.test_each(test, &values[at..]),
-                    (test, Values::Doubles(values)) => self.test_each(test, &values[at..]),
-                };
-            }
-            if let Some((above, side)) = split.above {
-                let above = above as usize;
-                let (before, here) = scratch.reached.split_at_mut(s);
-                for (r, reached) in here[0][..registers].iter_mut().enumerate() {
-                    let left = scratch.left[above][r];
-                    // If no split above that one has its feature, all rows count.
-                    let all = match tree.splits[above].above {
-                        Some(_) => before[above][r],
-                        None => V::splat(f32::from_bits(u32::MAX)),
-                    };
-                    *reached = match side {
-                        Side::Left => all.and(left),
-                        Side::Right => all.and_not(left),
-                    };
+        for (split, left) in tree.splits.iter().zip(&mut scratch.left) {
+            self.test_split(split, first, &mut left[..registers]);
+        }
+        scratch.find_reached(tree, registers);
+    }
+
+    /// Finds the rows of some registers that go left at a split. The first register begins at row `first`.
+    #[inline(always)]
+    fn test_split<V: Lanes>(&self, split: &Split, first: usize, registers: &mut [V]) {
+        let at = split.column as usize * self.room + first;
+        let rows = registers.len() * V::WIDTH;
+        match (split.test, &self.values) {
+            (Test::Less { threshold, missing_left: false }, Values::Singles(values)) => {
+                let threshold = V::splat(threshold);
+                for (left, values) in registers.iter_mut().zip(values[at..][..rows].chunks_exact(V::WIDTH)) {
+                    *left = V::load(values).less(threshold);
                 }
             }
+            (Test::Less { threshold, missing_left: true }, Values::Singles(values)) => {
+                let threshold = V::splat(threshold);
+                for (left, values) in registers.iter_mut().zip(values[at..][..rows].chunks_exact(V::WIDTH)) {
+                    *left = V::load(values).less_or_nan(threshold);
+                }
+            }
+            (test, Values::Singles(values)) => self.test_each(test, &values[at..][..rows], registers),
+            (test, Values::Doubles(values)) => self.test_each(test, &values[at..][..rows], registers),
         }
     }
 
-    /// Evaluates a split row by row.
+    /// Evaluates a split row by row, on the rows of some registers.
     #[inline(always)]
-    fn test_each<V: Lanes>(&self, test: Test, values: &[impl Copy + Into<f64>]) -> V {
-        let mut left = [0f32; 16];
-        for (left, x) in left[..V::WIDTH].iter_mut().zip(values) {
-            let x: f64 = (*x).into();
-            let goes_left = match test {
-                Test::Less { threshold, missing_left } => {
-                    x < f64::from(threshold) || missing_left && x.is_nan()
-                }
-                Test::LessDouble { threshold, missing_left } => x < threshold || missing_left && x.is_nan(),
-                Test::Any { predicate, missing } => {
-                    reference::side_of_cast(&self.program.sets, predicate, missing, x) == Side::Left
-                }
-            };
-            *left = f32::from_bits(if goes_left { u32::MAX } else { 0 });
+    fn test_each<V: Lanes>(&self, test: Test, values: &[impl Copy + Into<f64>], registers: &mut [V]) {
+        for (register, values) in registers.iter_mut().zip(values.chunks_exact(V::WIDTH)) {
+            let mut left = [0f32; 16];
+            for (left, x) in left.iter_mut().zip(values) {
+                let x: f64 = (*x).into();
+                let goes_left = match test {
+                    Test::Less { threshold, missing_left } => {
+                        x < f64::from(threshold) || missing_left && x.is_nan()
+                    }
+                    Test::LessDouble { threshold, missing_left } => {
+                        x < threshold || missing_left && x.is_nan()
+                    }
+                    Test::Any { predicate, missing } => {
+                        reference::side_of_cast(&self.program.sets, predicate, missing, x) == Side::Left
+                    }
+                };
+                *left = f32::from_bits(if goes_left { u32::MAX } else { 0 });
+            }
+            *register = V::load(&left);
         }
-        V::load(&left)
     }
 
     /// Writes the contributions to output `o`.

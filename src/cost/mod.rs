@@ -7,6 +7,7 @@
 //! - the groups that blends make of a tree's splits,
 //! - how a column block becomes ranks,
 //! - how many threads a batch is worth,
+//! - whether a tree's contributions come from pattern tables or from a quadrature,
 //! - in a graph, whether a product skips zeros, the type that it is computed in, and whether a forest becomes matrix
 //!   products.
 //!
@@ -128,6 +129,8 @@ pub struct Machine {
     pub blend: Blend,
     /// Costs of turning a row block into ranks.
     pub ranking: Ranking,
+    /// Costs of the algorithms for contributions.
+    pub contributions: ContributionCosts,
     /// Seconds of work for which it is worth waking a thread.
     pub thread: f64,
 }
@@ -274,6 +277,83 @@ pub struct ColumnBlock {
     pub search: f64,
     /// Seconds of one level of a search of a column's thresholds.
     pub level: f64,
+}
+
+/// Costs of path-dependent contributions, in seconds of one row. Rows lie side by side in full registers.
+///
+/// `fangorn-benches fit` times both algorithms on drawn forests and fits these numbers to the times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContributionCosts {
+    /// Seconds of a test of a column's value.
+    pub test: f64,
+    /// Seconds of a split of a quadrature, besides its test and its points.
+    pub split: f64,
+    /// Seconds of a split at one point of a quadrature.
+    pub point: f64,
+    /// Seconds of one bit of a pattern.
+    pub bit: f64,
+    /// Seconds of adding a number from a table, besides the reads.
+    pub lookup: f64,
+    /// Seconds of reading a register or a cache line of entries from a table.
+    pub read: f64,
+}
+
+/// What the contributions of a row take: how often there is each of the [costs](ContributionCosts).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContributionWork {
+    /// Tests of a column's value.
+    pub tests: usize,
+    /// Splits of quadratures.
+    pub splits: usize,
+    /// Splits of quadratures, each times its number of points.
+    pub points: usize,
+    /// Bits of patterns.
+    pub bits: usize,
+    /// Numbers that are added from tables.
+    pub lookups: usize,
+    /// Reads of a register or a cache line of entries from tables.
+    pub reads: usize,
+}
+
+impl ContributionWork {
+    /// Returns the counts in the order of [`ContributionCosts::all`].
+    pub fn all(&self) -> [usize; 6] {
+        [self.tests, self.splits, self.points, self.bits, self.lookups, self.reads]
+    }
+}
+
+impl std::ops::Add for ContributionWork {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            tests: self.tests + other.tests,
+            splits: self.splits + other.splits,
+            points: self.points + other.points,
+            bits: self.bits + other.bits,
+            lookups: self.lookups + other.lookups,
+            reads: self.reads + other.reads,
+        }
+    }
+}
+
+impl ContributionCosts {
+    /// Returns the costs, with their names.
+    pub fn all(&self) -> [(&'static str, f64); 6] {
+        [
+            ("test", self.test),
+            ("split", self.split),
+            ("point", self.point),
+            ("bit", self.bit),
+            ("lookup", self.lookup),
+            ("read", self.read),
+        ]
+    }
+
+    /// Returns the estimated seconds of a row.
+    pub fn seconds(&self, work: &ContributionWork) -> f64 {
+        self.all().iter().zip(work.all()).map(|((_, cost), count)| cost * count as f64).sum()
+    }
 }
 
 impl Machine {

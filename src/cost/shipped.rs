@@ -7,7 +7,7 @@
 //! for it. Where they differ, the shipped costs chose better on trained models: see "One unit for costs" in the
 //! notebook.
 
-use super::{Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk, Ways};
+use super::{Blend, ColumnBlock, ContributionCosts, Hardware, Machine, Ranking, Registers, Walk, Ways};
 
 /// Seconds of a cycle. They are whole picoseconds, because sums of the costs of blend groups have to
 /// tie.
@@ -68,6 +68,34 @@ const WAYS_PORTABLE: Ways = Ways {
     row_step: 2.51e-9,
 };
 
+// Fitted by `fangorn-benches fit` on an Intel Xeon (Sapphire Rapids), 28 November 2026.
+const CONTRIBUTIONS_AVX512: ContributionCosts = ContributionCosts {
+    test: 4.0e-10,
+    split: 2.5e-10,
+    point: 2.0e-11,
+    bit: 0.0,
+    lookup: 2.1e-11,
+    read: 9.6e-11,
+};
+
+const CONTRIBUTIONS_AVX2: ContributionCosts = ContributionCosts {
+    test: 5.7e-10,
+    split: 6.0e-10,
+    point: 8.0e-11,
+    bit: 0.0,
+    lookup: 1.55e-10,
+    read: 8.1e-11,
+};
+
+const CONTRIBUTIONS_PORTABLE: ContributionCosts = ContributionCosts {
+    test: 3.3e-10,
+    split: 1.05e-9,
+    point: 2.5e-10,
+    bit: 4.0e-10,
+    lookup: 6.6e-10,
+    read: 6.0e-11,
+};
+
 /// Costs of a row in registers. Only AVX-512 has a kernel for that.
 const REGISTERS: Registers = Registers {
     tile: [cycles(11.0), cycles(13.0), cycles(15.0), cycles(18.0)],
@@ -115,6 +143,7 @@ pub(super) const AVX512: Machine = Machine {
             level: cycles(6.0),
         }),
     ),
+    contributions: CONTRIBUTIONS_AVX512,
     thread: cycles(100000.0),
 };
 
@@ -142,6 +171,7 @@ pub(super) const AVX2: Machine = Machine {
             level: cycles(16.0),
         }),
     ),
+    contributions: CONTRIBUTIONS_AVX2,
     thread: cycles(100000.0),
 };
 
@@ -160,6 +190,7 @@ pub(super) const PORTABLE: Machine = Machine {
     registers: REGISTERS,
     blend: blend(6.0),
     ranking: ranking(10, None),
+    contributions: CONTRIBUTIONS_PORTABLE,
     thread: cycles(100000.0),
 };
 

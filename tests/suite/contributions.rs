@@ -11,7 +11,7 @@ use crate::{
 
 use fangorn::{
     Forest, Predictor,
-    contributions::{Explainer, Interventional, reference},
+    contributions::{Algorithm, Explainer, Interventional, reference},
     cpu::{Row, Rows},
     forest::{Aggregate, CategoryRule, CompareType, Predicate, Side, TreeBuilder, reference as interpreter},
 };
@@ -63,6 +63,139 @@ fn the_kernel_gives_what_tree_shap_gives() {
             of(&of_doubles, &reference::tree_shap(&forest, &doubles[r * features..][..features]));
         }
     }
+}
+
+/// A forest of shallow trees in which tests repeat: complete trees up to eight levels deep, oblivious trees, and trees that
+/// grew on one side.
+fn shallow_forest(draws: &mut Seeded, features: usize) -> Forest {
+    let mut builder = Forest::builder(features, 2).base_score([0.5, -1.0]);
+    let set = builder.set([0, 2, 3], CategoryRule::NotNegative);
+    for t in 0..1 + draws.below(12) {
+        let depth = draws.below(9);
+        let oblivious = draws.below(3) == 0;
+        let predicate = |draws: &mut Seeded| {
+            let threshold = ((draws.below(9) as f32 - 4.0) / 2.0).into();
+            let predicate = match draws.below(9) {
+                0 => Predicate::Equal { value: threshold },
+                1 => Predicate::InSet { set, inside: Side::Right },
+                _ => Predicate::Less { threshold },
+            };
+            let missing = if draws.below(2) == 0 { Side::Left } else { Side::Right };
+            (draws.below(features) as u32, predicate, missing)
+        };
+        let of_level: Vec<_> = (0..depth).map(|_| predicate(draws)).collect();
+        // The children of each split, and the depths of all nodes.
+        let mut depths = vec![0];
+        let mut children = Vec::new();
+        for n in 0.. {
+            let Some(level) = depths.get(n).copied() else { break };
+            let grows = level < depth && (oblivious || level < 2 || draws.below(8) < 6);
+            children.push(grows.then(|| (depths.len() as u32, depths.len() as u32 + 1)));
+            depths.extend(std::iter::repeat_n(level + 1, if grows { 2 } else { 0 }));
+        }
+        let mut tree = builder.tree(t as u32 % 2);
+        let mut covers = vec![0.0; depths.len()];
+        let mut leaves = 0;
+        for (n, of) in children.iter().enumerate() {
+            match of {
+                Some((left, right)) => {
+                    let (feature, predicate, missing) =
+                        if oblivious { of_level[depths[n]] } else { predicate(draws) };
+                    tree.split(feature, predicate, missing, *left, *right);
+                }
+                None => {
+                    tree.leaf(leaves, &[draws.below(2000) as f64 / 1000.0 - 1.0]);
+                    leaves += 1;
+                    covers[n] = draws.below(50) as f64;
+                }
+            }
+        }
+        for (n, of) in children.iter().enumerate().rev() {
+            if let Some((left, right)) = of {
+                covers[n] = covers[*left as usize] + covers[*right as usize];
+            }
+        }
+        tree.covers(covers);
+    }
+    builder.build().expect("a forest")
+}
+
+#[test]
+fn pattern_tables_give_what_tree_shap_gives() {
+    let mut draws = Seeded(37);
+    let (mut all, mut some) = (0, 0);
+    for case in 0..150 {
+        let features = [2, 5, 12, 40][case % 4];
+        let forest = match case % 3 {
+            // Trees with tables beside trees that are too deep for them.
+            0 => forest(&mut draws, features, 16, case % 2 == 0, case % 5 == 0),
+            _ => shallow_forest(&mut draws, features),
+        };
+        let count = [1, 7, 16, 33, 64, 65, 300][case % 7];
+        let explainer = Explainer::with_algorithm(&forest, Algorithm::PatternTables).expect("an explainer");
+        let text = explainer.algorithm();
+        all += usize::from(text.starts_with("pattern tables,"));
+        some += usize::from(text.starts_with("pattern tables in "));
+        let width = explainer.width();
+        let singles = rows::<f32>(&mut draws, count, features);
+        let doubles = rows::<f64>(&mut draws, count, features);
+        let of_singles =
+            explainer.contributions(&Rows::new(&singles, features).expect("rows")).expect("singles");
+        let of_doubles =
+            explainer.contributions(&Rows::new(&doubles, features).expect("rows")).expect("doubles");
+        for r in (0..count).filter(|r| r % 11 == 0 || *r + 1 == count) {
+            let of = |found: &[f32], expected: &[f64]| {
+                assert_close(&format!("case {case}, row {r}"), &found[r * width..][..width], expected);
+            };
+            of(&of_singles, &reference::tree_shap(&forest, &singles[r * features..][..features]));
+            of(&of_doubles, &reference::tree_shap(&forest, &doubles[r * features..][..features]));
+        }
+    }
+    assert!(all > 50 && some > 10, "{all} and {some} forests with tables");
+}
+
+#[test]
+fn pattern_tables_of_a_background_give_what_the_definition_gives() {
+    let mut draws = Seeded(41);
+    let (mut all, mut some) = (0, 0);
+    for case in 0..120 {
+        let features = [2, 5, 12, 40][case % 4];
+        let mut forest = match case % 3 {
+            0 => forest(&mut draws, features, 16, case % 2 == 0, case % 5 == 0),
+            _ => shallow_forest(&mut draws, features),
+        };
+        // An offset must not cost digits.
+        if case % 7 == 3 {
+            forest.leaf_values.iter_mut().for_each(|value| value.0 += 1e4);
+        }
+        let (count, known) = ([1, 7, 16, 33, 65][case % 5], [1, 2, 9, 40][case % 4]);
+        let background = rows::<f64>(&mut draws, known, features);
+        let of_background = Rows::new(&background, features).expect("rows");
+        let explainer = Interventional::new(&forest, &of_background).expect("an explainer");
+        let text = explainer.algorithm();
+        all += usize::from(text == "pattern tables of the background");
+        some += usize::from(text.contains("pattern tables of the background in "));
+        let width = explainer.width();
+        let doubles = rows::<f64>(&mut draws, count, features);
+        let singles: Vec<f32> = doubles.iter().map(|value| *value as f32).collect();
+        let of_doubles =
+            explainer.contributions(&Rows::new(&doubles, features).expect("rows")).expect("doubles");
+        let of_singles =
+            explainer.contributions(&Rows::new(&singles, features).expect("rows")).expect("singles");
+        // All values are numbers of `f32`.
+        assert_eq!(of_doubles, of_singles, "case {case}");
+        for r in (0..count).filter(|r| r % 11 == 0 || *r + 1 == count) {
+            let background: Vec<&[f64]> = background.chunks_exact(features).collect();
+            let exact = reference::interventional(&forest, &doubles[r * features..][..features], &background);
+            // The bias is large beside contributions if there is an offset.
+            for (output, exact) in exact.chunks_exact(features + 1).enumerate() {
+                let found = &of_doubles[r * width + output * (features + 1)..][..features + 1];
+                assert_close(&format!("case {case}, row {r}"), &found[..features], &exact[..features]);
+                assert_close(&format!("case {case}, row {r}"), &found[features..], &exact[features..]);
+            }
+        }
+    }
+    assert!(all > 50 && some > 10, "{all} and {some} forests with tables");
 }
 
 /// LightGBM puts the mean of the target into the leaves of its first tree. Contributions have digits of their own all the

@@ -4,6 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use super::program::{LEAST_PATTERNS, MOST_BITS};
 use crate::{arrays, isa};
 
 /// One `f32` of each of `WIDTH` rows.
@@ -27,6 +28,14 @@ pub(super) trait Lanes: Copy {
     fn and_not(self, mask: Self) -> Self;
     /// Returns `yes` in the mask's lanes, and `no` elsewhere.
     fn select(mask: Self, yes: Self, no: Self) -> Self;
+    /// Returns the bits that are set in one of two vectors.
+    fn or(self, other: Self) -> Self;
+    /// Returns an entry of a table for each lane. A table has `2^BITS` entries, and at least [`LEAST_PATTERNS`]. `index`
+    /// has an integer in each lane, whose bits from `BITS` on are 0. `bits` has each bit of the index as a mask.
+    fn lookup<const BITS: usize>(table: &[f32], index: Self, bits: &[Self; MOST_BITS]) -> Self;
+    /// Returns how many registers or cache lines of entries [`lookup`](Self::lookup) reads from a table of `2^bits`
+    /// entries, over all lanes.
+    fn table_reads(bits: usize) -> usize;
     /// Returns the mask of the lanes that are less than `other`.
     fn less(self, other: Self) -> Self;
     /// Returns the mask of the lanes that are less than `other` or NaN, for an `other` that is not NaN.
@@ -98,12 +107,38 @@ impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
         Self(arrays::from_fn(|i| one(mask.0[i].to_bits(), yes.0[i].to_bits(), no.0[i].to_bits())))
     }
     #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        self.each(other, |a, b| f32::from_bits(a.to_bits() | b.to_bits()))
+    }
+    #[inline(always)]
+    fn lookup<const BITS: usize>(table: &[f32], index: Self, _: &[Self; MOST_BITS]) -> Self {
+        let table = &table[..(1 << BITS).max(LEAST_PATTERNS)];
+        // The mask leaves an index as it is, and spares a test.
+        Self(arrays::from_fn(|i| table[index.0[i].to_bits() as usize & ((1 << BITS) - 1)]))
+    }
+    #[inline(always)]
+    fn table_reads(bits: usize) -> usize {
+        // Different lanes read different lines of a cache, which hold 16 entries.
+        1 << bits.saturating_sub(4)
+    }
+    #[inline(always)]
     fn less(self, other: Self) -> Self {
         self.mask(other, |a, b| a < b)
     }
     #[inline(always)]
     fn less_or_nan(self, other: Self) -> Self {
         self.mask(other, |a, b| a < b || a.is_nan() || b.is_nan())
+    }
+}
+
+/// Returns [`Lanes::table_reads`] of the registers that [`run`] takes on this machine.
+pub(super) fn table_reads(bits: usize) -> usize {
+    match isa::isa() {
+        #[cfg(target_arch = "x86_64")]
+        isa::Isa::Avx512 if isa::fma() => x86::Avx512::table_reads(bits),
+        #[cfg(target_arch = "x86_64")]
+        isa::Isa::Avx2 if isa::fma() => x86::Avx2::table_reads(bits),
+        _ => Array::<8, false>::table_reads(bits),
     }
 }
 
@@ -156,7 +191,7 @@ mod tests {
     struct Operations([Vec<f32>; 3]);
 
     /// The operations of [`Operations`].
-    const OPERATIONS: usize = 13;
+    const OPERATIONS: usize = 14;
 
     impl Work for Operations {
         #[inline(always)]
@@ -178,6 +213,7 @@ mod tests {
                     less.and(b.less(c)),
                     less.and_not(b.less(c)),
                     V::select(less, b, c),
+                    less.and(V::splat(1.0)).or(b.less(c).and(V::splat(2.0))),
                     V::splat(2.5),
                     a,
                 ];
@@ -210,5 +246,52 @@ mod tests {
                 i % 64
             );
         }
+    }
+
+    /// The entries of a table of `2^BITS` entries at some indices.
+    struct Lookup<'a, const BITS: usize> {
+        table: &'a [f32],
+        indices: &'a [u32],
+    }
+
+    impl<const BITS: usize> Work for Lookup<'_, BITS> {
+        #[inline(always)]
+        fn run<V: Lanes>(&self, out: &mut [f32]) {
+            for (indices, out) in self.indices.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
+                for first in (0..16).step_by(V::WIDTH) {
+                    let of = |lane: &dyn Fn(u32) -> u32| {
+                        let values: Vec<f32> =
+                            indices[first..].iter().map(|i| f32::from_bits(lane(*i))).collect();
+                        V::load(&values)
+                    };
+                    let bits = arrays::from_fn(|bit| of(&|i| if i >> bit & 1 == 1 { u32::MAX } else { 0 }));
+                    V::lookup::<BITS>(self.table, of(&|i| i), &bits).store(&mut out[first..]);
+                }
+            }
+        }
+    }
+
+    fn every_index_is_found<const BITS: usize>() {
+        let length = (1usize << BITS).max(LEAST_PATTERNS);
+        let table: Vec<f32> = (0..length).map(|i| (i % (1 << BITS)) as f32 + 0.5).collect();
+        // Each index in several lanes, beside others.
+        let indices: Vec<u32> = (0..4096u32).map(|i| (i * 37 + i / 256) % (1 << BITS)).collect();
+        let mut found = vec![0.0; indices.len()];
+        run(&Lookup::<BITS> { table: &table, indices: &indices }, &mut found);
+        for (found, index) in found.iter().zip(&indices) {
+            assert_eq!(*found, *index as f32 + 0.5, "{BITS} bits");
+        }
+    }
+
+    #[test]
+    fn lookups_find_the_entry_of_each_lane() {
+        every_index_is_found::<1>();
+        every_index_is_found::<2>();
+        every_index_is_found::<3>();
+        every_index_is_found::<4>();
+        every_index_is_found::<5>();
+        every_index_is_found::<6>();
+        every_index_is_found::<7>();
+        every_index_is_found::<8>();
     }
 }

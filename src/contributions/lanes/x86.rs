@@ -5,11 +5,40 @@
 
 use std::arch::x86_64::*;
 
-use super::Lanes;
+use super::{Lanes, MOST_BITS};
+
+/// Chooses an entry of `2^levels` parts of a table, for each lane: `$part` chooses within the part that begins at `$at`,
+/// by the lowest `$low` bits of the index, and each level of this macro by one bit more. The macro is no loop, so that
+/// everything stays in registers.
+macro_rules! entries {
+    (0, $part:expr, $source:ident, $at:expr, $bits:ident, $low:literal) => { $part($source, $at) };
+    (1, $($rest:tt)*) => { entries!(@ 0, 0, $($rest)*) };
+    (2, $($rest:tt)*) => { entries!(@ 1, 1, $($rest)*) };
+    (3, $($rest:tt)*) => { entries!(@ 2, 2, $($rest)*) };
+    (4, $($rest:tt)*) => { entries!(@ 3, 3, $($rest)*) };
+    (5, $($rest:tt)*) => { entries!(@ 4, 4, $($rest)*) };
+    (@ $below:tt, $level:literal, $part:expr, $source:ident, $at:expr, $bits:ident, $low:literal) => {
+        Self::select(
+            $bits[$low + $level],
+            entries!($below, $part, $source, $at + (1 << ($low + $level)), $bits, $low),
+            entries!($below, $part, $source, $at, $bits, $low),
+        )
+    };
+}
 
 /// Eight rows in a register of AVX2, with FMA.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256);
+
+impl Avx2 {
+    /// Chooses among eight entries of a table, from `at` on, by the lowest three bits of each lane's index.
+    #[inline(always)]
+    fn of_8((table, index): (&[f32], __m256), at: usize) -> Self {
+        let entries = Self::load(&table[at..]);
+        // SAFETY: the machine has AVX2.
+        Self(unsafe { _mm256_permutevar8x32_ps(entries.0, _mm256_castps_si256(index)) })
+    }
+}
 
 impl Lanes for Avx2 {
     const WIDTH: usize = 8;
@@ -67,6 +96,27 @@ impl Lanes for Avx2 {
         Self(unsafe { _mm256_blendv_ps(no.0, yes.0, mask.0) })
     }
     #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        // SAFETY: the machine has AVX2.
+        Self(unsafe { _mm256_or_ps(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn lookup<const BITS: usize>(table: &[f32], index: Self, bits: &[Self; MOST_BITS]) -> Self {
+        let source = (table, index.0);
+        match BITS {
+            ..=3 => entries!(0, Self::of_8, source, 0, bits, 3),
+            4 => entries!(1, Self::of_8, source, 0, bits, 3),
+            5 => entries!(2, Self::of_8, source, 0, bits, 3),
+            6 => entries!(3, Self::of_8, source, 0, bits, 3),
+            7 => entries!(4, Self::of_8, source, 0, bits, 3),
+            _ => entries!(5, Self::of_8, source, 0, bits, 3),
+        }
+    }
+    #[inline(always)]
+    fn table_reads(bits: usize) -> usize {
+        1 << bits.saturating_sub(3)
+    }
+    #[inline(always)]
     fn less(self, other: Self) -> Self {
         // SAFETY: the machine has AVX2.
         Self(unsafe { _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0) })
@@ -83,6 +133,14 @@ impl Lanes for Avx2 {
 pub(super) struct Avx512(__m512);
 
 impl Avx512 {
+    /// Chooses among 32 entries of a table, from `at` on, by the lowest five bits of each lane's index.
+    #[inline(always)]
+    fn of_32((table, index): (&[f32], __m512), at: usize) -> Self {
+        let (low, high) = (Self::load(&table[at..]), Self::load(&table[at + Self::WIDTH..]));
+        // SAFETY: the machine has AVX-512 F.
+        Self(unsafe { _mm512_permutex2var_ps(low.0, _mm512_castps_si512(index), high.0) })
+    }
+
     /// Returns a mask register as a mask of lanes.
     #[inline(always)]
     fn mask(mask: __mmask16) -> Self {
@@ -152,6 +210,29 @@ impl Lanes for Avx512 {
                 _mm512_castps_si512(no.0),
             ))
         })
+    }
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        // SAFETY: the machine has AVX-512 F and DQ.
+        Self(unsafe { _mm512_or_ps(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn lookup<const BITS: usize>(table: &[f32], index: Self, bits: &[Self; MOST_BITS]) -> Self {
+        let source = (table, index.0);
+        match BITS {
+            ..=4 => {
+                // SAFETY: the machine has AVX-512 F. The permutation reads the lowest four bits of each lane's index.
+                Self(unsafe { _mm512_permutexvar_ps(_mm512_castps_si512(index.0), Self::load(table).0) })
+            }
+            5 => entries!(0, Self::of_32, source, 0, bits, 5),
+            6 => entries!(1, Self::of_32, source, 0, bits, 5),
+            7 => entries!(2, Self::of_32, source, 0, bits, 5),
+            _ => entries!(3, Self::of_32, source, 0, bits, 5),
+        }
+    }
+    #[inline(always)]
+    fn table_reads(bits: usize) -> usize {
+        1 << bits.saturating_sub(5)
     }
     #[inline(always)]
     fn less(self, other: Self) -> Self {
