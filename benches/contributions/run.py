@@ -14,8 +14,8 @@ device; XGBoost's rows do, and its contributions come back to the host, as it ha
 With --output interactions a model takes as many rows as keep the result under 256 MB. With --background N
 contributions are against the first N of the rows (interventional); the peer is then shap's TreeExplainer.
 
-Peers are packages of the Python that runs this file, or of the one that --python names for a peer: xgboost 3.2 and
-lightgbm; woodelf_explainer and fasttreeshap where they install; xgboost-new is another XGBoost in an environment of
+Peers are packages of the Python that runs this file, or of the one that --python names for a peer: xgboost 3.2,
+lightgbm and catboost; woodelf_explainer and fasttreeshap where they install; xgboost-new is another XGBoost in an environment of
 its own. A peer that is not there, or does not take a model, is left out and named.
 
 Example:
@@ -39,9 +39,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = (
-    "xgb-higgs xgb-airline xgb-airline-ohe xgb-year xgb-bosch xgb-epsilon xgb-letters xgb-covtype lgb-higgs"
+    "xgb-higgs xgb-airline xgb-airline-ohe xgb-year xgb-bosch xgb-epsilon xgb-letters xgb-covtype lgb-higgs cat-higgs"
 ).split()
-PEERS = ["xgboost", "xgboost-new", "lightgbm", "woodelf", "fasttreeshap", "shap"]
+PEERS = ["xgboost", "xgboost-new", "lightgbm", "catboost", "woodelf", "fasttreeshap", "shap"]
 TOLERANCE = {"contributions": 1e-5, "interactions": 1e-4}
 # What computes: cpu, or the backend of a GPU.
 BACKEND = "cpu"
@@ -100,6 +100,23 @@ def lightgbm_call(file, rows, output, background):
     return lightgbm.__version__, lambda: booster.predict(rows, pred_contrib=True, num_threads=1)
 
 
+def catboost_call(file, rows, output, background):
+    import catboost
+
+    model = catboost.CatBoost()
+    model.load_model(str(file), format="json")
+    pool = catboost.Pool(rows)
+    return catboost.__version__, lambda: model.get_feature_importance(pool, type="ShapValues", thread_count=1)
+
+
+def is_of_catboost(file):
+    """Whether a model file is CatBoost's JSON."""
+    if file.suffix != ".json":
+        return False
+    with open(file, encoding="utf-8") as text:
+        return "oblivious_trees" in (model := json.load(text)) or "trees" in model and "learner" not in model
+
+
 def own_model(file):
     """The model as its library's own object."""
     if file.suffix == ".txt":
@@ -146,6 +163,7 @@ CALLS = {
     "xgboost": (xgboost_call, (".json", ".ubj"), ("contributions", "interactions")),
     "xgboost-new": (xgboost_call, (".json", ".ubj"), ("contributions", "interactions")),
     "lightgbm": (lightgbm_call, (".txt",), ("contributions",)),
+    "catboost": (catboost_call, (".json",), ("contributions",)),
     "woodelf": (woodelf_call, (".json", ".ubj", ".txt"), ("contributions",)),
     "fasttreeshap": (fasttreeshap_call, (".json", ".ubj", ".txt"), ("contributions",)),
     "shap": (shap_call, (".json", ".ubj", ".txt"), ("background",)),
@@ -245,7 +263,7 @@ def time_model(args, name, scratch):
     folder = args.models / name
     file = model_file(folder)
     if file is None:
-        note(f"{name}: no model of XGBoost or LightGBM in {folder}; left out")
+        note(f"{name}: no model of XGBoost, LightGBM or CatBoost in {folder}; left out")
         return None
     rows, expected = scratch / "rows.npy", scratch / "expected.npy"
     made = make_rows(folder, args.rows)
@@ -268,6 +286,8 @@ def time_model(args, name, scratch):
     for peer in args.peers:
         asked = "background" if args.background else args.output
         if file.suffix not in CALLS[peer][1] or asked not in CALLS[peer][2]:
+            continue
+        if is_of_catboost(file) != (peer == "catboost"):
             continue
         if args.backend != "cpu" and peer not in ON_GPU:
             continue
@@ -310,10 +330,12 @@ def table(results, peers):
         ratios = [found["peers"][peer]["ratio"] for found in results if peer in found["peers"]]
         cells += ["", f"{math.exp(statistics.fmean(map(math.log, ratios))):.1f}" if ratios else "-"]
     lines.append("| " + " | ".join(cells) + " |")
-    producers = [f["peers"][p]["ratio"] for f in results for p in ("xgboost", "lightgbm") if p in f["peers"]]
+    producers = [
+        f["peers"][p]["ratio"] for f in results for p in ("xgboost", "lightgbm", "catboost") if p in f["peers"]
+    ]
     if producers:
         mean = math.exp(statistics.fmean(map(math.log, producers)))
-        lines.append(f"\nBeside the models' own libraries (xgboost, lightgbm): {mean:.1f} times, geometric mean.")
+        lines.append(f"\nBeside the models' own libraries (xgboost, lightgbm, catboost): {mean:.1f} times, geometric mean.")
     for found in results:
         for peer, timed in found["peers"].items():
             if not timed["agrees"]:

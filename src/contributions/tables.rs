@@ -149,7 +149,7 @@ impl Division {
     /// Divides a tree into the subtrees with the least estimated time. Returns `None` if the tree has too many splits,
     /// or a path has more than a pattern has bits.
     pub(super) fn new(nodes: &[Node], costs: &ContributionCosts) -> Option<Self> {
-        if nodes.len() >= 2 * MOST_SPLITS {
+        if nodes.len() >= 2 * MOST_SPLITS || is_too_deep(nodes) {
             return None;
         }
         let splits = splits_of(nodes, &[]);
@@ -164,7 +164,7 @@ impl Division {
             numbered.push((n, number as u32));
         }
         let mut divider = Divider { nodes, tests: &tests, costs, subtrees: Vec::new() };
-        divider.divide(0, 0, Tests::default())?;
+        divider.divide(0, Tests::default());
         Some(Self { splits: numbered, tests: numbers.len(), subtrees: divider.subtrees })
     }
 
@@ -201,16 +201,15 @@ struct Divider<'a> {
 }
 
 impl Divider<'_> {
-    /// Divides the tree below a node, whose path has `depth` splits with the tests `path`. Returns the seconds of the
-    /// best division, and the tests of the splits below; or `None` if a path has too many splits.
-    fn divide(&mut self, n: u32, depth: usize, path: Tests) -> Option<(f64, Tests)> {
+    /// Divides the tree below a node, whose path has the tests `path`. Returns the seconds of the best division, and the
+    /// tests of the splits below.
+    fn divide(&mut self, n: u32, path: Tests) -> (f64, Tests) {
         let before = self.subtrees.len();
         let (apart, below) = match self.nodes[n as usize] {
-            Node::Split { .. } if depth == MOST_BITS => return None,
             Node::Split { left, right, .. } => {
                 let own = self.tests[n as usize];
-                let (of_left, left) = self.divide(left, depth + 1, path.union(own))?;
-                let (of_right, right) = self.divide(right, depth + 1, path.union(own))?;
+                let (of_left, left) = self.divide(left, path.union(own));
+                let (of_right, right) = self.divide(right, path.union(own));
                 (of_left + of_right, own.union(left).union(right))
             }
             Node::Leaf { .. } => (f64::INFINITY, Tests::default()),
@@ -224,8 +223,22 @@ impl Divider<'_> {
             self.subtrees.truncate(before);
             self.subtrees.push(Subtree { root: n, tests });
         }
-        Some((whole.min(apart), below))
+        (whole.min(apart), below)
     }
+}
+
+/// Returns whether a path of a tree has more splits than a pattern has bits.
+fn is_too_deep(nodes: &[Node]) -> bool {
+    let mut open = vec![(0u32, 0)];
+    while let Some((n, depth)) = open.pop() {
+        if let Node::Split { left, right, .. } = nodes[n as usize] {
+            if depth == MOST_BITS {
+                return true;
+            }
+            open.extend([(left, depth + 1), (right, depth + 1)]);
+        }
+    }
+    false
 }
 
 /// Returns the splits of a tree in the order of [`TreeProgram::splits`]: each before those below it, those on its left

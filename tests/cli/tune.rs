@@ -255,6 +255,13 @@ fn explain_names_the_schedule_its_terms_and_the_runner_up() {
         assert!((sum / first["us_per_row"].as_f64().expect("a time") - 1.0).abs() < 1e-9);
     }
     prints(&["explain", &self::model("no-trees")]);
+    // Oblivious trees are explained by tables, deep trees by quadratures alone.
+    let oblivious = prints(&["explain", &self::model("catboost-logloss")]);
+    let line = |text: &str| text.lines().find(|line| line.starts_with("Contributions: ")).map(str::to_owned);
+    let of_tables = line(&oblivious).expect("a line");
+    assert!(of_tables.contains("pattern tables, ") && of_tables.contains(", by quadratures alone "), "{of_tables}");
+    let of_quadrature = line(&prints(&["explain", &self::model("deep-lossguide")])).expect("a line");
+    assert!(of_quadrature.contains("quadrature TreeSHAP, ") && !of_quadrature.contains("alone"), "{of_quadrature}");
     refuses(&["explain", &model, "--backend", "reference"], &["--backend reference", "tahoe_direct"]);
     refuses(&["explain", &model, "--batch", "0"], &["--batch"]);
 }

@@ -4,9 +4,9 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use clap::Args;
 use fangorn::{
-    Predictor,
+    Forest, Predictor,
     auto::{Explanation, Way},
-    contributions::Explainer,
+    contributions::{Algorithm, Explainer},
     cost::{BLENDED_ROWS, Machine, Term},
 };
 use serde::Serialize;
@@ -139,10 +139,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
         columns_of_thresholds: why.facts.rank_columns.0,
         other_choice_at_columns: why.rank_columns,
-        contributions: match Explainer::new(&forest) {
-            Ok(explainer) => explainer.algorithm(),
-            Err(error) => error.to_string(),
-        },
+        contributions: contributions(&forest).unwrap_or_else(|error| error.to_string()),
         choice_by_machine: why.by_machine.iter().map(|(name, work)| (*name, work.name())).collect(),
     };
     let text = match args.json {
@@ -151,6 +148,19 @@ pub fn run(args: &Explain) -> Result<Outcome> {
     };
     output::print(&text)?;
     Ok(Outcome::Done)
+}
+
+/// Returns the algorithms for contributions that were chosen, and the estimates that chose them.
+fn contributions(forest: &Forest) -> fangorn::Result<String> {
+    let costs = &Machine::here().contributions;
+    let us = |explainer: &Explainer| costs.seconds(&explainer.work()) * 1e6;
+    let explainer = Explainer::new(forest)?;
+    let quadrature = Explainer::with_algorithm(forest, Algorithm::Quadrature)?;
+    let text = format!("{}; estimated {:.2} us a row", explainer.algorithm(), us(&explainer));
+    Ok(match explainer.work() == quadrature.work() {
+        true => text,
+        false => format!("{text}, by quadratures alone {:.2}", us(&quadrature)),
+    })
 }
 
 fn table(report: &Report) -> String {
