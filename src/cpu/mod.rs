@@ -37,7 +37,7 @@ mod window;
 use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
 pub use engines::{Engine, Engines, Ranking};
-pub(crate) use large_pages::prefer_large_pages;
+pub use large_pages::prefer_large_pages;
 pub use plans::NamedPlan;
 pub(crate) use plans::{Plans, SchedulePrograms};
 pub(crate) use product::product;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes of a fixed number become vectors")]
 
+use fangorn::cpu::prefer_large_pages;
+
 use super::{
     narrow::multiply,
     widest::{Loops, widest},
@@ -377,6 +379,7 @@ pub(super) fn transpose(matrix: &Matrix) -> Matrix {
     let made = match matrix {
         Matrix::Dense(dense) => {
             let mut out = vec![0.0; rows * columns];
+            prefer_large_pages(&mut out);
             // Blocks, so that the cache lines of both matrices stay in the cache.
             for top in (0..rows).step_by(32) {
                 for left in (0..columns).step_by(32) {

@@ -1,5 +1,6 @@
 //! Programs over tiles of rows.
 
+use fangorn::cpu::prefer_large_pages;
 use rayon::prelude::*;
 
 use super::{
@@ -192,6 +193,7 @@ impl<'a> Tiles<'a> {
     fn rows(&self, root: NodeId, height: usize) -> Vec<f64> {
         let width = self.dag.shape(root).1;
         let mut out = vec![0.0; self.rows * width];
+        prefer_large_pages(&mut out);
         let last = self.operator.covered.len() - 1;
         out.par_chunks_mut(height * width).enumerate().for_each_init(
             || self.registers(height),
