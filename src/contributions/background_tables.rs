@@ -3,7 +3,7 @@
 //! The mean over the background of a row's contributions from a subtree depends only on the row's pattern. So a table
 //! replaces the background, and a row takes as long as a row of path-dependent contributions, however many background
 //! rows there are (Nadel, Wettenstein: *From Decision Trees to Boolean Logic: A Fast and Unified SHAP Algorithm*, 2025,
-//! section 4, with tables of single leaves).
+//! which has tables for each leaf).
 //!
 //! Of a leaf's path, a row satisfies some features and a background row satisfies some. The leaf counts only if each
 //! feature is satisfied by one of them. So with a set `b` of features that a background row satisfies, the rows that

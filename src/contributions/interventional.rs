@@ -51,9 +51,9 @@ const MOST_FEATURES_OF_TABLE: usize = 12;
 /// A tree with at most eight splits on a path has [pattern tables](super::Algorithm::PatternTables), which take at most
 /// 256 MB for all trees. A row then takes the same time whatever the number of background rows, and the preparation of a
 /// tree takes `leaves x 3^depth` at most. The cost of another tree is `nodes x (rows + background rows)`, and at each leaf
-/// the product of the numbers of different patterns of rows and background rows. If a path has more than 64 features, its tree costs
-/// `rows x background rows x nodes` at most: a walk for each pair, which enters both children of a split only if the
-/// two rows take different sides. A few hundred background rows are usual.
+/// the product of the numbers of different patterns of rows and background rows. If a path has more than 64 features,
+/// its tree costs `rows x background rows x nodes` at most: a walk for each pair, which enters both children of a split
+/// only if the two rows take different sides. A few hundred background rows are usual.
 ///
 /// ```
 /// use fangorn::{Predictor, contributions::Interventional, cpu::Rows, import};

@@ -259,9 +259,15 @@ fn explain_names_the_schedule_its_terms_and_the_runner_up() {
     let oblivious = prints(&["explain", &self::model("catboost-logloss")]);
     let line = |text: &str| text.lines().find(|line| line.starts_with("Contributions: ")).map(str::to_owned);
     let of_tables = line(&oblivious).expect("a line");
-    assert!(of_tables.contains("pattern tables, ") && of_tables.contains(", by quadratures alone "), "{of_tables}");
+    assert!(
+        of_tables.contains("pattern tables, ") && of_tables.contains(", by quadratures alone "),
+        "{of_tables}"
+    );
     let of_quadrature = line(&prints(&["explain", &self::model("deep-lossguide")])).expect("a line");
-    assert!(of_quadrature.contains("quadrature TreeSHAP, ") && !of_quadrature.contains("alone"), "{of_quadrature}");
+    assert!(
+        of_quadrature.contains("quadrature TreeSHAP, ") && !of_quadrature.contains("alone"),
+        "{of_quadrature}"
+    );
     refuses(&["explain", &model, "--backend", "reference"], &["--backend reference", "tahoe_direct"]);
     refuses(&["explain", &model, "--batch", "0"], &["--batch"]);
 }
