@@ -62,12 +62,16 @@ impl TabledTrees {
             return None;
         }
         let mut singles = Program::new(forest, CompareType::F32);
-        let mut trees: Vec<&mut TreeProgram> = singles.trees_mut().collect();
-        parallel::each_chunk(&mut trees, 1, &|_, trees| {
-            for tree in trees {
-                let division = divisions[tree.source.0].as_ref();
-                tree.tables = division.map(|division| Arc::new(background.tables(forest, division, tree)));
-            }
+        // The programs of each tree, one for each value of its leaves.
+        let mut trees: Vec<Vec<&mut TreeProgram>> = divisions.iter().map(|_| Vec::new()).collect();
+        singles.trees_mut().for_each(|tree| trees[tree.source.0].push(tree));
+        parallel::each_chunk(&mut trees, 1, &|t, trees| {
+            let (Some(division), Some(programs)) = (&divisions[t], trees.first_mut()) else { return };
+            let tables = background.tables(forest, division, programs);
+            programs
+                .iter_mut()
+                .zip(tables)
+                .for_each(|(program, tables)| program.tables = Some(Arc::new(tables)));
         });
         let mut doubles =
             (forest.compare == CompareType::F64).then(|| Program::new(forest, CompareType::F64));
@@ -99,46 +103,55 @@ struct Step {
 }
 
 impl Background<'_> {
-    /// Computes the tables of a divided tree, whose leaves' expected value is subtracted: a constant of the tree changes
-    /// no contribution, and without it the tables of its subtrees do not cancel each other.
-    fn tables(&self, forest: &Forest, division: &Division, tree: &TreeProgram) -> PatternTables {
-        let (index, value) = tree.source;
-        let nodes = &forest.trees[index].nodes;
+    /// Computes the tables of a divided tree, for each of its programs. The programs differ in the value of the leaves
+    /// that they explain.
+    ///
+    /// The mean over the background is subtracted from the leaves. A constant of the tree changes no contribution, but
+    /// without it the tables of different subtrees would cancel each other, and lose digits.
+    fn tables(
+        &self,
+        forest: &Forest,
+        division: &Division,
+        programs: &[&mut TreeProgram],
+    ) -> Vec<PatternTables> {
+        let Some(tree) = programs.first() else { return Vec::new() };
+        let nodes = &forest.trees[tree.source.0].nodes;
         let paths = Paths::new(division, nodes);
         let tests = division.first_splits();
+        let column_of = |test: u32| tree.splits[tests[test as usize] as usize].column;
         let goes_left: Vec<Vec<bool>> = tests
             .iter()
             .map(|s| self.goes_left(forest, nodes[division.splits[*s as usize].0 as usize]))
             .collect();
-        let numbers = feature_numbers(tree);
-        let (mut subtrees, mut values) = (Vec::new(), Vec::new());
+        let means = self.means(forest, nodes, &paths, &goes_left);
+        let numbers: Vec<_> = programs.iter().map(|program| feature_numbers(program)).collect();
+        let mut made: Vec<PatternTables> = programs
+            .iter()
+            .map(|_| PatternTables { tests: tests.clone(), subtrees: Vec::new(), values: Vec::new() })
+            .collect();
         for subtree in &division.subtrees {
             let own_tests = subtree.tests.list();
-            let mut columns: Vec<u32> =
-                own_tests.iter().map(|test| tree.splits[tests[*test as usize] as usize].column).collect();
+            let mut columns: Vec<u32> = own_tests.iter().map(|test| column_of(*test)).collect();
             columns.sort_unstable();
             columns.dedup();
             let step = |n: u32, side| {
                 let test = paths.tests[n as usize];
-                Step {
-                    bit: own_tests.binary_search(&test).unwrap_or(0) as u32,
-                    column: tree.splits[tests[test as usize] as usize].column,
-                    side,
-                }
+                let bit = own_tests.binary_search(&test).unwrap_or(0) as u32;
+                Step { bit, column: column_of(test), side }
             };
             let mut patterns = vec![0usize; self.count];
             for (bit, test) in own_tests.iter().enumerate() {
                 let sides = &goes_left[*test as usize];
-                patterns
-                    .iter_mut()
-                    .zip(sides)
-                    .for_each(|(pattern, left)| *pattern |= usize::from(*left) << bit);
+                let sides = sides.iter().map(|left| usize::from(*left) << bit);
+                patterns.iter_mut().zip(sides).for_each(|(pattern, side)| *pattern |= side);
             }
             // How many background rows have each pattern.
             let mut counts = vec![0u32; 1 << own_tests.len()];
             patterns.iter().for_each(|pattern| counts[*pattern] += 1);
+            // The tables of each program, one after the other, each with its columns.
+            let length = columns.len() * counts.len();
+            let mut sums = vec![0f64; programs.len() * length];
             let path: Vec<Step> = paths.to(subtree.root).map(|(n, side)| step(n, side)).collect();
-            let mut sums = vec![0f64; columns.len() * counts.len()];
             let mut open = vec![(subtree.root, path)];
             while let Some((n, path)) = open.pop() {
                 if let Node::Split { left, right, .. } = nodes[n as usize] {
@@ -148,18 +161,43 @@ impl Background<'_> {
                         open.push((child, path));
                     }
                 } else if let Some(slot) = nodes[n as usize].slot() {
-                    let value = forest.leaf(slot)[value].0 - tree.expected;
-                    self.add_leaf(&path, value, &counts, &columns, &mut sums);
+                    let shares = self.leaf_shares(&path, &counts);
+                    let leaf = forest.leaf(slot);
+                    for (program, sums) in programs.iter().zip(sums.chunks_exact_mut(length.max(1))) {
+                        let value = program.source.1;
+                        shares.add(leaf[value].0 - means[value], &columns, sums);
+                    }
                 }
             }
-            let features = columns.iter().map(|column| numbers.get(column).copied().unwrap_or(0)).collect();
-            let tables = SubtreeTables { tests: own_tests, features, first: values.len() };
-            for table in sums.chunks_exact(counts.len()) {
-                values.extend(table.iter().cycle().take(tables.patterns()).map(|sum| *sum as f32));
+            for ((made, numbers), sums) in made.iter_mut().zip(&numbers).zip(sums.chunks_exact(length.max(1)))
+            {
+                let features =
+                    columns.iter().map(|column| numbers.get(column).copied().unwrap_or(0)).collect();
+                let tables = SubtreeTables { tests: own_tests.clone(), features, first: made.values.len() };
+                for table in sums.chunks_exact(counts.len()) {
+                    let table = table.iter().cycle().take(tables.patterns());
+                    made.values.extend(table.map(|sum| *sum as f32));
+                }
+                made.subtrees.push(tables);
             }
-            subtrees.push(tables);
         }
-        PatternTables { tests, subtrees, values }
+        made
+    }
+
+    /// Returns the mean over the background of each value of a tree's leaves. `goes_left` has the sides of all background
+    /// rows, for each test.
+    fn means(&self, forest: &Forest, nodes: &[Node], paths: &Paths, goes_left: &[Vec<bool>]) -> Vec<f64> {
+        let mut means: Vec<f64> = Vec::new();
+        for row in 0..self.count {
+            let mut n = 0;
+            while let Node::Split { left, right, .. } = nodes[n as usize] {
+                n = if goes_left[paths.tests[n as usize] as usize][row] { left } else { right };
+            }
+            let leaf = forest.leaf(nodes[n as usize].slot().unwrap_or(0));
+            means.resize(leaf.len(), 0.0);
+            means.iter_mut().zip(leaf).for_each(|(mean, value)| *mean += value.0 / self.count as f64);
+        }
+        means
     }
 
     /// Returns for each background row whether it goes left at a split.
@@ -171,8 +209,9 @@ impl Background<'_> {
         values.iter().map(|x| side(&forest.sets, predicate, missing, *x) == Side::Left).collect()
     }
 
-    /// Adds the contributions of a leaf to the tables of `columns`, a number for each pattern.
-    fn add_leaf(&self, path: &[Step], value: f64, counts: &[u32], columns: &[u32], sums: &mut [f64]) {
+    /// Returns what a leaf with the value 1 adds to the contributions, from the numbers of background rows with each
+    /// pattern.
+    fn leaf_shares(&self, path: &[Step], counts: &[u32]) -> LeafShares {
         // The path's features, each with the bits that are 1 and those that are 0 if a row satisfies it.
         let mut features: Vec<(u32, [usize; 2])> = Vec::new();
         for step in path {
@@ -182,51 +221,63 @@ impl Background<'_> {
             });
             features[at].1[usize::from(step.side == Side::Right)] |= 1 << step.bit;
         }
-        let satisfies =
-            |pattern: usize, [ones, zeros]: [usize; 2]| pattern & ones == ones && pattern & zeros == 0;
-        // The features that a row satisfies, as bits, for each of its patterns.
         let satisfied: Vec<u64> = (0..counts.len())
             .map(|pattern| {
-                let bits = features
-                    .iter()
-                    .enumerate()
-                    .map(|(f, (_, bits))| u64::from(satisfies(pattern, *bits)) << f);
-                bits.sum()
+                let satisfies = |[ones, zeros]: [usize; 2]| pattern & ones == ones && pattern & zeros == 0;
+                features.iter().enumerate().map(|(f, (_, bits))| u64::from(satisfies(*bits)) << f).sum()
             })
             .collect();
-        let mut of_background = vec![0u32; 1 << features.len()];
-        counts
-            .iter()
-            .zip(&satisfied)
-            .for_each(|(count, satisfied)| of_background[*satisfied as usize] += count);
-        // For each set of features that a row satisfies, what each feature gets.
         let count = features.len();
+        let mut of_background = vec![0u32; 1 << count];
+        for (rows, satisfied) in counts.iter().zip(&satisfied) {
+            of_background[*satisfied as usize] += rows;
+        }
+        let weights: Vec<f64> = (0..=count).flat_map(|a| (0..=count).map(move |b| orders(a, b))).collect();
         let mut shares = vec![0f64; count << count];
-        for (set, times) in of_background.iter().enumerate().filter(|(_, times)| **times > 0) {
-            let share = value * f64::from(*times) / self.count as f64;
-            let only_row = full(count) & !(set as u64);
+        for (set, rows) in of_background.iter().enumerate().filter(|(_, rows)| **rows > 0) {
+            let share = f64::from(*rows) / self.count as f64;
+            let set = set as u64;
+            let only_row = full(count) & !set;
             // All subsets of `set`.
-            let mut both = set as u64;
+            let mut both = set;
             loop {
-                let only_background = set as u64 & !both;
+                let only_background = set & !both;
                 let (a, b) = (only_row.count_ones() as usize, only_background.count_ones() as usize);
                 if a + b > 0 {
                     let of_row = &mut shares[(only_row | both) as usize * count..][..count];
-                    let orders = share * orders(a, b);
+                    let orders = share * weights[a * (count + 1) + b];
                     add_to(of_row, only_row, orders / a as f64);
                     add_to(of_row, only_background, -orders / b as f64);
                 }
                 if both == 0 {
                     break;
                 }
-                both = (both - 1) & set as u64;
+                both = (both - 1) & set;
             }
         }
-        for (f, (column, _)) in features.iter().enumerate() {
+        LeafShares { columns: features.iter().map(|(column, _)| *column).collect(), satisfied, shares }
+    }
+}
+
+/// What a leaf with the value 1 adds to the contributions of the features on its path.
+struct LeafShares {
+    /// The columns of the features.
+    columns: Vec<u32>,
+    /// The features that a row satisfies, a bit for each, for each of its patterns.
+    satisfied: Vec<u64>,
+    /// For each set of features that a row satisfies, what each feature gets.
+    shares: Vec<f64>,
+}
+
+impl LeafShares {
+    /// Adds the contributions of a leaf with a value to the tables of `columns`, each with a number for each pattern.
+    fn add(&self, value: f64, columns: &[u32], tables: &mut [f64]) {
+        let (patterns, count) = (self.satisfied.len(), self.columns.len());
+        for (f, column) in self.columns.iter().enumerate() {
+            // `columns` holds the columns of the leaf's path.
             let table = columns.binary_search(column).unwrap_or(0);
-            let table = &mut sums[table * counts.len()..][..counts.len()];
-            for (sum, satisfied) in table.iter_mut().zip(&satisfied) {
-                *sum += shares[*satisfied as usize * count + f];
+            for (sum, satisfied) in tables[table * patterns..][..patterns].iter_mut().zip(&self.satisfied) {
+                *sum += value * self.shares[*satisfied as usize * count + f];
             }
         }
     }

@@ -198,6 +198,48 @@ fn pattern_tables_of_a_background_give_what_the_definition_gives() {
     assert!(all > 50 && some > 10, "{all} and {some} forests with tables");
 }
 
+/// Leaves that neither the rows nor the background reach have no effect, however large they are.
+#[test]
+fn leaves_beyond_a_background_cost_no_digits() {
+    let mut draws = Seeded(43);
+    let features = 7;
+    for depth in 2..=8u32 {
+        let mut builder = Forest::builder(features, 1);
+        for _ in 0..5 {
+            let mut tree = builder.tree(0);
+            let splits = (1u32 << depth) - 1;
+            for n in 0..splits {
+                let column = if n == 0 { 0 } else { 1 + draws.below(features - 1) as u32 };
+                let threshold = if n == 0 { 0.0 } else { draws.below(9) as f32 / 2.0 - 2.0 };
+                let predicate = Predicate::Less { threshold: threshold.into() };
+                tree.split(column, predicate, Side::Left, 2 * n + 1, 2 * n + 2);
+            }
+            for leaf in 0..=splits {
+                // The right half of the tree is 1e6 above the left half.
+                let level = if leaf > splits / 2 { 1e6 } else { 0.0 };
+                tree.leaf(leaf, &[level + draws.below(2000) as f64 / 1000.0 - 1.0]);
+            }
+        }
+        let forest = builder.build().expect("a forest");
+        let mut left = |count: usize| {
+            let mut values = rows::<f64>(&mut draws, count, features);
+            values.iter_mut().step_by(features).for_each(|value| *value = -1.0);
+            values
+        };
+        let (background, values) = (left(30), left(40));
+        let of_background = Rows::new(&background, features).expect("rows");
+        let explainer = Interventional::new(&forest, &of_background).expect("an explainer");
+        assert_eq!(explainer.algorithm(), "pattern tables of the background");
+        let found =
+            explainer.contributions(&Rows::new(&values, features).expect("rows")).expect("contributions");
+        let background: Vec<&[f64]> = background.chunks_exact(features).collect();
+        for (row, found) in values.chunks_exact(features).zip(found.chunks_exact(features + 1)) {
+            let exact = reference::interventional(&forest, row, &background);
+            assert_close(&format!("depth {depth}"), &found[..features], &exact[..features]);
+        }
+    }
+}
+
 /// LightGBM puts the mean of the target into the leaves of its first tree. Contributions have digits of their own all the
 /// same: an error is compared with the largest contribution, and not with the bias.
 #[test]
