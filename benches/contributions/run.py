@@ -114,7 +114,8 @@ def is_of_catboost(file):
     if file.suffix != ".json":
         return False
     with open(file, encoding="utf-8") as text:
-        return "oblivious_trees" in (model := json.load(text)) or "trees" in model and "learner" not in model
+        model = json.load(text)
+    return "learner" not in model and ("oblivious_trees" in model or "trees" in model)
 
 
 def own_model(file):
@@ -282,12 +283,12 @@ def time_model(args, name, scratch):
         every, made = made, made[:1]
         made = every[: max(1, int(MOST_BYTES / predict()))]
     predict()
-    peers = {}
+    peers, of_catboost = {}, is_of_catboost(file)
     for peer in args.peers:
         asked = "background" if args.background else args.output
         if file.suffix not in CALLS[peer][1] or asked not in CALLS[peer][2]:
             continue
-        if is_of_catboost(file) != (peer == "catboost"):
+        if of_catboost != (peer == "catboost"):
             continue
         if args.backend != "cpu" and peer not in ON_GPU:
             continue

@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use super::{
-    interventional::{add_to, full, orders},
     program::{PatternTables, Program, SubtreeTables, TreeProgram},
+    shares::{add_to, full, orders},
     tables::{self, Division, MOST_BYTES, Paths, feature_numbers},
     two_rows::side,
 };
@@ -58,7 +58,9 @@ impl TabledTrees {
             Targets::All => forest.outputs as usize,
         };
         let bytes = divisions.iter().flatten().map(|division| division.bytes().saturating_mul(copies));
-        if bytes.fold(0, usize::saturating_add) > MOST_BYTES || !divisions.iter().any(Option::is_some) {
+        // A tree without splits has a division, but nothing in it.
+        let has_splits = |division: &Division| division.tests > 0;
+        if bytes.fold(0, usize::saturating_add) > MOST_BYTES || !divisions.iter().flatten().any(has_splits) {
             return None;
         }
         let mut singles = Program::new(forest, CompareType::F32);

@@ -11,14 +11,19 @@
 //!
 //! A row satisfies some of a path's features, which is a pattern of bits. Rows with the same pattern at a leaf get the
 //! same contributions from it, and background rows with the same pattern have the same effect. So a leaf is computed
-//! once for each pair of patterns. A tree with a path of more features than a pattern has bits is computed by
-//! [`two_rows`](super::two_rows).
+//! once for each pair of patterns. For many rows, trees with short paths have tables that replace the background
+//! ([`background_tables`](super::background_tables)). A tree with a path of more features than a pattern has bits is
+//! computed by [`two_rows`](super::two_rows).
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     background_tables::{Background, TabledTrees},
     run,
+    shares::{add_to, full, orders},
     two_rows::{LongTrees, Walks, by_row, side},
 };
 use crate::{
@@ -37,6 +42,9 @@ const MOST_ROWS: usize = 2048;
 const LEAST_ROWS: usize = 16;
 const BLOCK_BYTES: usize = 16 << 20;
 
+/// Calls with fewer rows do without pattern tables: for them the tables take longer to make than they save.
+const ROWS_OF_TABLES: usize = 64;
+
 /// A path with at most so many features has a table of patterns; a longer one has a map.
 const MOST_FEATURES_OF_TABLE: usize = 12;
 
@@ -48,12 +56,15 @@ const MOST_FEATURES_OF_TABLE: usize = 12;
 /// row. The bias is the mean margin of the background. They add up to the row's margin, before the forest's scale and
 /// transform. The forest needs no covers.
 ///
-/// A tree with at most eight splits on a path has [pattern tables](super::Algorithm::PatternTables), which take at most
-/// 256 MB for all trees. A row then takes the same time whatever the number of background rows, and the preparation of a
-/// tree takes `leaves x 3^depth` at most. The cost of another tree is `nodes x (rows + background rows)`, and at each leaf
-/// the product of the numbers of different patterns of rows and background rows. If a path has more than 64 features,
-/// its tree costs `rows x background rows x nodes` at most: a walk for each pair, which enters both children of a split
-/// only if the two rows take different sides. A few hundred background rows are usual.
+/// In calls of 64 and more rows, a tree with at most eight splits on a path has
+/// [pattern tables](super::Algorithm::PatternTables). They take at most 256 MB for all trees, and a row then takes the same
+/// time whatever the number of background rows. The first such call makes them: a tree takes `splits x background rows`,
+/// and at each leaf at most `3^depth` sets of features and, for each output, 256 patterns.
+///
+/// The cost of another tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of different
+/// patterns of rows and background rows. If a path has more than 64 features, its tree costs
+/// `rows x background rows x nodes` at most: a walk for each pair, which enters both children of a split only if the two
+/// rows take different sides. A few hundred background rows are usual.
 ///
 /// ```
 /// use fangorn::{Predictor, contributions::Interventional, cpu::Rows, import};
@@ -81,8 +92,8 @@ pub struct Interventional {
     count: usize,
     /// The mean margins of the background.
     bias: Vec<f64>,
-    /// The trees with pattern tables, if there are any.
-    tabled: Option<Box<TabledTrees>>,
+    /// The trees with pattern tables, if there are any. The first call with [`ROWS_OF_TABLES`] rows computes them.
+    tabled: OnceLock<Option<Arc<TabledTrees>>>,
     /// The trees with paths of too many features for patterns, if there are any.
     long: Option<Box<LongTrees>>,
 }
@@ -118,7 +129,7 @@ impl Interventional {
     /// Prepares a forest and the background's values of some columns, column after column.
     fn of_values(forest: &Forest, columns: Vec<u32>, background: Vec<f64>, count: usize) -> Self {
         let mut explainer = Self {
-            tabled: None,
+            tabled: OnceLock::new(),
             long: LongTrees::find(forest, &columns, &background, count).map(Box::new),
             background,
             count,
@@ -141,16 +152,24 @@ impl Interventional {
                 }),
             }
         }
-        let of_tables =
-            Background { columns: &explainer.columns, values: &explainer.background, count, bias: &bias };
-        explainer.tabled = TabledTrees::new(forest, &of_tables).map(Box::new);
         explainer.bias = bias;
         explainer
     }
 
-    /// Returns whether a tree has pattern tables.
-    fn has_tables(&self, t: usize) -> bool {
-        self.tabled.as_deref().is_some_and(|tabled| tabled.has(t))
+    /// Returns the trees with pattern tables, if there are any.
+    fn tabled(&self) -> Option<Arc<TabledTrees>> {
+        if let Some(tabled) = self.tabled.get() {
+            return tabled.clone();
+        }
+        // Outside of the lock, because the threads that compute tables may take up another call that waits for it.
+        let background = Background {
+            columns: &self.columns,
+            values: &self.background,
+            count: self.count,
+            bias: &self.bias,
+        };
+        let computed = TabledTrees::new(&self.forest, &background).map(Arc::new);
+        self.tabled.get_or_init(|| computed).clone()
     }
 
     /// Returns the long trees if tree `t` is one of them.
@@ -158,10 +177,15 @@ impl Interventional {
         self.long.as_deref().filter(|long| long.has(t))
     }
 
-    /// Returns a line that says how the contributions are computed: the algorithms, and how many trees each has.
+    /// Returns a line that says how the contributions of 64 and more rows are computed: the algorithms, and how many trees
+    /// each has.
     pub fn algorithm(&self) -> String {
         let trees = self.forest.trees.len();
-        let tabled = (0..trees).filter(|t| self.has_tables(*t)).count();
+        if trees == 0 {
+            return "a forest without trees".to_owned();
+        }
+        let with_tables = self.tabled();
+        let tabled = (0..trees).filter(|t| with_tables.as_ref().is_some_and(|trees| trees.has(*t))).count();
         let long = (0..trees).filter(|t| self.long_tree(*t).is_some()).count();
         let all = [
             (tabled, "pattern tables of the background"),
@@ -210,7 +234,9 @@ impl Interventional {
         if out.is_empty() {
             return Ok(());
         }
-        if let Some(tabled) = &self.tabled {
+        let tabled = if rows.len() >= ROWS_OF_TABLES { self.tabled() } else { None };
+        let tabled = tabled.as_deref();
+        if let Some(tabled) = tabled {
             match (T::doubles(rows), &tabled.doubles) {
                 (Some(rows), Some(program)) => run::run::<f64, f64>(program, rows, out),
                 _ => run::run::<T, f32>(&tabled.singles, rows, out),
@@ -228,21 +254,22 @@ impl Interventional {
         }
         parallel::each_chunk(out, count * self.width(), &|b, out| {
             let rows = rows.slice(b * count, count);
-            self.run(&values(&self.forest, &self.columns, &rows), rows.len(), out);
+            self.run(&values(&self.forest, &self.columns, &rows), rows.len(), tabled, out);
         });
         Ok(())
     }
 
     /// Writes the contributions of `rows` rows, whose values of [`columns`](Self::columns) are `values`, column after
-    /// column. If there are trees with tables, their contributions are in `out`, and those of the others are added.
-    fn run(&self, values: &[f64], rows: usize, out: &mut [f32]) {
+    /// column. Contributions of the trees in `tabled` are in `out`, and those of the others are added.
+    fn run(&self, values: &[f64], rows: usize, tabled: Option<&TabledTrees>, out: &mut [f32]) {
         let (outputs, columns) = (self.forest.outputs as usize, self.columns.len());
         let of_row = outputs * columns;
         let mut sums = vec![0f64; rows * of_row];
         let mut shares = Shares::default();
         let mut walks =
             self.long.as_deref().map(|long| (Walks::new(&self.forest, long), by_row(values, rows)));
-        for t in (0..self.forest.trees.len()).filter(|t| !self.has_tables(*t)) {
+        let is_left = |t: &usize| tabled.is_none_or(|tabled| !tabled.has(*t));
+        for t in (0..self.forest.trees.len()).filter(is_left) {
             if let (Some((walks, values)), Some(_)) = (&mut walks, self.long_tree(t)) {
                 // The outputs of a tree follow one another.
                 let first = output_of(&self.forest, t, 0) * columns;
@@ -270,7 +297,7 @@ impl Interventional {
         }
         let width = self.forest.features.len() + 1;
         for (r, out) in out.chunks_exact_mut(outputs * width).enumerate() {
-            if self.tabled.is_none() {
+            if tabled.is_none() {
                 out.fill(0.0);
                 out.iter_mut()
                     .skip(width - 1)
@@ -421,24 +448,6 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
         return NOTHING;
     }
     (first / features) as u32
-}
-
-/// Returns `a! b! / (a + b)!`.
-pub(super) fn orders(a: usize, b: usize) -> f64 {
-    (0..a).fold(1.0, |product, i| product * (i + 1) as f64 / (b + i + 1) as f64)
-}
-
-/// Adds a number to the shares of a pattern's features.
-pub(super) fn add_to(shares: &mut [f64], mut pattern: u64, added: f64) {
-    while pattern != 0 {
-        shares[pattern.trailing_zeros() as usize] += added;
-        pattern &= pattern - 1;
-    }
-}
-
-/// Returns the pattern of a row that satisfies all features.
-pub(super) fn full(features: usize) -> u64 {
-    if features >= 64 { u64::MAX } else { (1 << features) - 1 }
 }
 
 fn output_of(forest: &Forest, tree: usize, value: usize) -> usize {

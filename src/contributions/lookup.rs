@@ -15,10 +15,12 @@ pub(super) fn run<V: Lanes>(
     left: &[Registers<V>],
     sums: &mut [Registers<V>],
 ) {
+    const { assert!(MOST_BITS == 8, "the last arm below is of eight bits") };
     for subtree in &tables.subtrees {
         let values = &tables.values[subtree.first..][..subtree.features.len() * subtree.patterns()];
         match subtree.tests.len() {
-            ..=4 => add::<V, 4>(subtree, values, registers, left, sums),
+            ..=3 => add::<V, 3>(subtree, values, registers, left, sums),
+            4 => add::<V, 4>(subtree, values, registers, left, sums),
             5 => add::<V, 5>(subtree, values, registers, left, sums),
             6 => add::<V, 6>(subtree, values, registers, left, sums),
             7 => add::<V, 7>(subtree, values, registers, left, sums),
@@ -27,7 +29,7 @@ pub(super) fn run<V: Lanes>(
     }
 }
 
-/// Adds the contributions of a subtree, whose tables are `values`, each with `2^BITS` entries.
+/// Adds the contributions of a subtree with at most `BITS` tests, whose tables are `values`.
 #[inline(always)]
 fn add<V: Lanes, const BITS: usize>(
     subtree: &SubtreeTables,
@@ -43,7 +45,7 @@ fn add<V: Lanes, const BITS: usize>(
             *bit = left[*test as usize][r];
             index = index.or(bit.and(V::splat(f32::from_bits(1 << i))));
         }
-        for (feature, table) in subtree.features.iter().zip(values.chunks_exact(1 << BITS)) {
+        for (feature, table) in subtree.features.iter().zip(values.chunks_exact(subtree.patterns())) {
             let sum = &mut sums[*feature as usize][r];
             *sum = sum.add(V::lookup::<BITS>(table, index, &bits));
         }

@@ -13,6 +13,7 @@
 //! | `run` | row blocks, threads, sums over trees |
 //! | `pairs` | the features above each split, for interactions |
 //! | `background_tables` | makes the pattern tables of contributions against a background |
+//! | `shares` | how features share a leaf's value, for a row and a background row |
 //! | `interventional` | contributions against a background of rows |
 //! | `two_rows` | the same for trees whose paths have very many features |
 //! | `interactions` | the counterparts of `kernel` and `run` for interactions |
@@ -32,6 +33,7 @@ pub(crate) mod program;
 mod quadrature;
 pub mod reference;
 mod run;
+mod shares;
 mod tables;
 mod two_rows;
 
@@ -100,7 +102,8 @@ pub enum Algorithm {
     Estimated,
     /// Every tree by a quadrature.
     Quadrature,
-    /// Every tree by pattern tables that has at most eight splits on a path, and the others by a quadrature.
+    /// Every tree by pattern tables that has at most eight splits on a path, and the others by a quadrature. If the tables
+    /// would take more than 256 MB, all trees by a quadrature.
     PatternTables,
 }
 

@@ -68,7 +68,8 @@ const WAYS_PORTABLE: Ways = Ways {
     row_step: 2.51e-9,
 };
 
-// Fitted by `fangorn-benches fit` on an Intel Xeon (Sapphire Rapids), 28 November 2026.
+// Fitted by `fangorn-benches fit` on an Intel Xeon (Sapphire Rapids), 28 November 2026, with `FANGORN_ISA` for AVX2 and
+// portable code.
 const CONTRIBUTIONS_AVX512: ContributionCosts = ContributionCosts {
     test: 4.0e-10,
     split: 2.5e-10,

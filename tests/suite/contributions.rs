@@ -12,8 +12,11 @@ use crate::{
 use fangorn::{
     Forest, Predictor,
     contributions::{Algorithm, Explainer, Interventional, reference},
+    cost::Machine,
     cpu::{Row, Rows},
-    forest::{Aggregate, CategoryRule, CompareType, Predicate, Side, TreeBuilder, reference as interpreter},
+    forest::{
+        Aggregate, CategoryRule, CompareType, Predicate, Real, Side, TreeBuilder, reference as interpreter,
+    },
 };
 use support::{folders, specimen};
 
@@ -68,13 +71,17 @@ fn the_kernel_gives_what_tree_shap_gives() {
 /// A forest of shallow trees in which tests repeat: complete trees up to eight levels deep, oblivious trees, and trees that
 /// grew on one side.
 fn shallow_forest(draws: &mut Seeded, features: usize) -> Forest {
-    let mut builder = Forest::builder(features, 2).base_score([0.5, -1.0]);
+    let (vector, doubles) = (draws.below(3) == 0, draws.below(2) == 0);
+    let compare = if doubles { CompareType::F64 } else { CompareType::F32 };
+    let mut builder = Forest::builder(features, 2).compare(compare).base_score([0.5, -1.0]);
     let set = builder.set([0, 2, 3], CategoryRule::NotNegative);
     for t in 0..1 + draws.below(12) {
         let depth = draws.below(9);
         let oblivious = draws.below(3) == 0;
         let predicate = |draws: &mut Seeded| {
-            let threshold = ((draws.below(9) as f32 - 4.0) / 2.0).into();
+            let threshold = (draws.below(9) as f32 - 4.0) / 2.0;
+            // Thresholds that are no numbers of `f32`.
+            let threshold = Real(if doubles { f64::from(threshold) + 0.1 } else { threshold.into() });
             let predicate = match draws.below(9) {
                 0 => Predicate::Equal { value: threshold },
                 1 => Predicate::InSet { set, inside: Side::Right },
@@ -93,7 +100,7 @@ fn shallow_forest(draws: &mut Seeded, features: usize) -> Forest {
             children.push(grows.then(|| (depths.len() as u32, depths.len() as u32 + 1)));
             depths.extend(std::iter::repeat_n(level + 1, if grows { 2 } else { 0 }));
         }
-        let mut tree = builder.tree(t as u32 % 2);
+        let mut tree = if vector { builder.vector_tree() } else { builder.tree(t as u32 % 2) };
         let mut covers = vec![0.0; depths.len()];
         let mut leaves = 0;
         for (n, of) in children.iter().enumerate() {
@@ -104,7 +111,8 @@ fn shallow_forest(draws: &mut Seeded, features: usize) -> Forest {
                     tree.split(feature, predicate, missing, *left, *right);
                 }
                 None => {
-                    tree.leaf(leaves, &[draws.below(2000) as f64 / 1000.0 - 1.0]);
+                    let values = [(); 2].map(|()| draws.below(2000) as f64 / 1000.0 - 1.0);
+                    tree.leaf(leaves, if vector { &values } else { &values[..1] });
                     leaves += 1;
                     covers[n] = draws.below(50) as f64;
                 }
@@ -118,6 +126,21 @@ fn shallow_forest(draws: &mut Seeded, features: usize) -> Forest {
         tree.covers(covers);
     }
     builder.build().expect("a forest")
+}
+
+/// Rows of `f64`, some of whose values are thresholds of [`shallow_forest`] or next to one.
+fn rows_at_thresholds(draws: &mut Seeded, count: usize, features: usize) -> Vec<f64> {
+    let mut values = rows::<f64>(draws, count, features);
+    for value in &mut values {
+        let threshold = (draws.below(9) as f64 - 4.0) / 2.0 + 0.1;
+        match draws.below(6) {
+            0 => *value = threshold,
+            1 => *value = threshold.next_down(),
+            2 => *value = threshold.next_up(),
+            _ => {}
+        }
+    }
+    values
 }
 
 #[test]
@@ -138,7 +161,7 @@ fn pattern_tables_give_what_tree_shap_gives() {
         some += usize::from(text.starts_with("pattern tables in "));
         let width = explainer.width();
         let singles = rows::<f32>(&mut draws, count, features);
-        let doubles = rows::<f64>(&mut draws, count, features);
+        let doubles = rows_at_thresholds(&mut draws, count, features);
         let of_singles =
             explainer.contributions(&Rows::new(&singles, features).expect("rows")).expect("singles");
         let of_doubles =
@@ -168,31 +191,40 @@ fn pattern_tables_of_a_background_give_what_the_definition_gives() {
         if case % 7 == 3 {
             forest.leaf_values.iter_mut().for_each(|value| value.0 += 1e4);
         }
-        let (count, known) = ([1, 7, 16, 33, 65][case % 5], [1, 2, 9, 40][case % 4]);
-        let background = rows::<f64>(&mut draws, known, features);
+        let (count, known) = ([64, 65, 79, 130, 300][case % 5], [1, 2, 9, 40][case % 4]);
+        let background = rows_at_thresholds(&mut draws, known, features);
         let of_background = Rows::new(&background, features).expect("rows");
         let explainer = Interventional::new(&forest, &of_background).expect("an explainer");
         let text = explainer.algorithm();
         all += usize::from(text == "pattern tables of the background");
         some += usize::from(text.contains("pattern tables of the background in "));
         let width = explainer.width();
-        let doubles = rows::<f64>(&mut draws, count, features);
+        let doubles = rows_at_thresholds(&mut draws, count, features);
         let singles: Vec<f32> = doubles.iter().map(|value| *value as f32).collect();
         let of_doubles =
             explainer.contributions(&Rows::new(&doubles, features).expect("rows")).expect("doubles");
         let of_singles =
             explainer.contributions(&Rows::new(&singles, features).expect("rows")).expect("singles");
-        // All values are numbers of `f32`.
-        assert_eq!(of_doubles, of_singles, "case {case}");
-        for r in (0..count).filter(|r| r % 11 == 0 || *r + 1 == count) {
-            let background: Vec<&[f64]> = background.chunks_exact(features).collect();
-            let exact = reference::interventional(&forest, &doubles[r * features..][..features], &background);
-            // The bias is large beside contributions if there is an offset.
-            for (output, exact) in exact.chunks_exact(features + 1).enumerate() {
-                let found = &of_doubles[r * width + output * (features + 1)..][..features + 1];
-                assert_close(&format!("case {case}, row {r}"), &found[..features], &exact[..features]);
-                assert_close(&format!("case {case}, row {r}"), &found[features..], &exact[features..]);
+        let others: Vec<&[f64]> = background.chunks_exact(features).collect();
+        for r in (0..count).filter(|r| r % 23 == 0 || *r + 1 == count) {
+            let row = &doubles[r * features..][..features];
+            let of_single: Vec<f64> = row.iter().map(|value| f64::from(*value as f32)).collect();
+            for (found, row) in [(&of_doubles, row), (&of_singles, &of_single[..])] {
+                let exact = reference::interventional(&forest, row, &others);
+                // The bias is large beside contributions if there is an offset.
+                for (output, exact) in exact.chunks_exact(features + 1).enumerate() {
+                    let found = &found[r * width + output * (features + 1)..][..features + 1];
+                    assert_close(&format!("case {case}, row {r}"), &found[..features], &exact[..features]);
+                    assert_close(&format!("case {case}, row {r}"), &found[features..], &exact[features..]);
+                }
             }
+        }
+        // A few rows do without tables.
+        let few =
+            explainer.contributions(&Rows::new(&doubles[..features], features).expect("rows")).expect("few");
+        for (few, many) in few.chunks_exact(features + 1).zip(of_doubles.chunks_exact(features + 1)) {
+            let many: Vec<f64> = many[..features].iter().map(|value| f64::from(*value)).collect();
+            assert_close(&format!("case {case}, alone"), &few[..features], &many);
         }
     }
     assert!(all > 50 && some > 10, "{all} and {some} forests with tables");
@@ -226,7 +258,7 @@ fn leaves_beyond_a_background_cost_no_digits() {
             values.iter_mut().step_by(features).for_each(|value| *value = -1.0);
             values
         };
-        let (background, values) = (left(30), left(40));
+        let (background, values) = (left(30), left(70));
         let of_background = Rows::new(&background, features).expect("rows");
         let explainer = Interventional::new(&forest, &of_background).expect("an explainer");
         assert_eq!(explainer.algorithm(), "pattern tables of the background");
@@ -238,6 +270,62 @@ fn leaves_beyond_a_background_cost_no_digits() {
             assert_close(&format!("depth {depth}"), &found[..features], &exact[..features]);
         }
     }
+}
+
+/// Each tree takes the algorithm with the least estimated time, and interactions are the same with any.
+#[test]
+fn the_choice_of_algorithms_is_the_least_estimate() {
+    let mut draws = Seeded(47);
+    let costs = &Machine::here().contributions;
+    let mut kinds = [0; 3];
+    for case in 0..40 {
+        let features = [3, 9, 30][case % 3];
+        let forest = match case % 2 {
+            0 => shallow_forest(&mut draws, features),
+            _ => forest(&mut draws, features, 40, case % 4 == 1, false),
+        };
+        let all = [Algorithm::Estimated, Algorithm::Quadrature, Algorithm::PatternTables]
+            .map(|algorithm| Explainer::with_algorithm(&forest, algorithm).expect("an explainer"));
+        let [estimated, quadrature, tables] =
+            all.each_ref().map(|explainer| costs.seconds(&explainer.work()));
+        assert!(estimated <= quadrature.min(tables) * (1.0 + 1e-12), "{estimated}, {quadrature}, {tables}");
+        let text = all[0].algorithm();
+        let kind = match (text.contains("pattern tables"), text.contains("quadrature")) {
+            (true, true) => 0,
+            (true, false) => 1,
+            _ => 2,
+        };
+        kinds[kind] += 1;
+        let values = rows::<f32>(&mut draws, 20, features);
+        let rows = Rows::new(&values, features).expect("rows");
+        let [a, b, c] = all.each_ref().map(|explainer| explainer.interactions(&rows).expect("interactions"));
+        assert!(a == b && b == c, "case {case}");
+    }
+    assert!(kinds.iter().all(|count| *count > 2), "{kinds:?}");
+}
+
+/// Trees without splits, alone and beside trees that are too deep for tables.
+#[test]
+fn trees_without_splits_have_no_tables() {
+    let deep = chain(100);
+    let of = |forest: &Forest| {
+        let columns = forest.features.len();
+        let values = vec![0.5f32; 64 * columns];
+        let rows = Rows::new(&values, columns).expect("rows");
+        let explainer = Interventional::new(forest, &rows).expect("an explainer");
+        let found = explainer.contributions(&rows).expect("contributions");
+        // Rows and background are the same.
+        assert!(found.chunks_exact(columns + 1).all(|row| row[..columns].iter().all(|value| *value == 0.0)));
+        explainer.algorithm()
+    };
+    assert_eq!(of(&Forest::builder(3, 1).build().expect("a forest")), "a forest without trees");
+    let mut builder = Forest::builder(3, 1);
+    builder.tree(0).leaf(0, &[2.5]);
+    assert_eq!(
+        of(&builder.build().expect("a forest")),
+        "patterns of rows and of the background at each leaf"
+    );
+    assert!(!of(&deep).contains("tables"));
 }
 
 /// LightGBM puts the mean of the target into the leaves of its first tree. Contributions have digits of their own all the

@@ -1,7 +1,7 @@
 //! Registers of AVX2 and AVX-512.
 //!
-//! Only [`super::run`] names these types, in functions for machines that have the instructions. That is the invariant
-//! of every `unsafe` block here.
+//! Only [`super::run`] makes values of these types, in functions for machines that have the instructions. That is the
+//! invariant of every `unsafe` block here.
 
 use std::arch::x86_64::*;
 
