@@ -227,7 +227,7 @@ fn pattern_tables_of_a_background_give_what_the_definition_gives() {
             assert_close(&format!("case {case}, alone"), &few[..features], &many);
         }
     }
-    assert!(all > 50 && some > 10, "{all} and {some} forests with tables");
+    assert!(all > 50 && some > 5, "{all} and {some} forests with tables");
 }
 
 /// Leaves that neither the rows nor the background reach have no effect, however large they are.
@@ -282,7 +282,7 @@ fn the_choice_of_algorithms_is_the_least_estimate() {
         let features = [3, 9, 30][case % 3];
         let forest = match case % 2 {
             0 => shallow_forest(&mut draws, features),
-            _ => forest(&mut draws, features, 40, case % 4 == 1, false),
+            _ => forest(&mut draws, features, 40, case % 4 == 1, case % 8 < 4),
         };
         let all = [Algorithm::Estimated, Algorithm::Quadrature, Algorithm::PatternTables]
             .map(|algorithm| Explainer::with_algorithm(&forest, algorithm).expect("an explainer"));
