@@ -189,13 +189,15 @@ impl Background<'_> {
     /// Returns the mean over the background of each value of a tree's leaves. `goes_left` has the sides of all background
     /// rows, for each test.
     fn means(&self, forest: &Forest, nodes: &[Node], paths: &Paths, goes_left: &[Vec<bool>]) -> Vec<f64> {
-        let mut means: Vec<f64> = Vec::new();
-        for row in 0..self.count {
+        let leaf_of = |row: usize| {
             let mut n = 0;
             while let Node::Split { left, right, .. } = nodes[n as usize] {
                 n = if goes_left[paths.tests[n as usize] as usize][row] { left } else { right };
             }
-            let leaf = forest.leaf(nodes[n as usize].slot().unwrap_or(0));
+            forest.leaf(nodes[n as usize].slot().unwrap_or(0))
+        };
+        let mut means: Vec<f64> = Vec::new();
+        for leaf in (0..self.count).map(leaf_of) {
             means.resize(leaf.len(), 0.0);
             means.iter_mut().zip(leaf).for_each(|(mean, value)| *mean += value.0 / self.count as f64);
         }

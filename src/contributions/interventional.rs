@@ -87,7 +87,7 @@ pub struct Interventional {
     /// The columns that some split reads, in ascending order.
     columns: Vec<u32>,
     /// The background's values of these columns, column after column.
-    background: Vec<f64>,
+    background: Box<[f64]>,
     /// Number of background rows.
     count: usize,
     /// The mean margins of the background.
@@ -131,7 +131,7 @@ impl Interventional {
         let mut explainer = Self {
             tabled: OnceLock::new(),
             long: LongTrees::find(forest, &columns, &background, count).map(Box::new),
-            background,
+            background: background.into(),
             count,
             bias: forest.base_score.iter().map(|base| base.0).collect(),
             columns,

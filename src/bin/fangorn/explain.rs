@@ -156,7 +156,7 @@ fn contributions(forest: &Forest) -> fangorn::Result<String> {
     let us = |explainer: &Explainer| costs.seconds(&explainer.work()) * 1e6;
     let explainer = Explainer::new(forest)?;
     let quadrature = Explainer::with_algorithm(forest, Algorithm::Quadrature)?;
-    let text = format!("{}; estimated {:.2} us a row", explainer.algorithm(), us(&explainer));
+    let text = format!("{}; estimated {:.2} µs a row", explainer.algorithm(), us(&explainer));
     Ok(match explainer.work() == quadrature.work() {
         true => text,
         false => format!("{text}, by quadratures alone {:.2}", us(&quadrature)),
