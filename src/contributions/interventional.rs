@@ -177,8 +177,9 @@ impl Interventional {
         self.long.as_deref().filter(|long| long.has(t))
     }
 
-    /// Returns a line that says how the contributions of 64 and more rows are computed: the algorithms, and how many trees
-    /// each has.
+    /// Returns a line that says how the contributions are computed: the algorithms, and how many trees each has. It makes
+    /// the pattern tables if no call has made them. Fewer rows than those that the line names take the patterns at each
+    /// leaf in place of tables.
     pub fn algorithm(&self) -> String {
         let trees = self.forest.trees.len();
         if trees == 0 {
@@ -188,15 +189,15 @@ impl Interventional {
         let tabled = (0..trees).filter(|t| with_tables.as_ref().is_some_and(|trees| trees.has(*t))).count();
         let long = (0..trees).filter(|t| self.long_tree(*t).is_some()).count();
         let all = [
-            (tabled, "pattern tables of the background"),
-            (trees - tabled - long, "patterns of rows and of the background at each leaf"),
-            (long, "walks of each row with each background row"),
+            (tabled, format!("pattern tables of the background from {ROWS_OF_TABLES} rows on")),
+            (trees - tabled - long, "patterns of rows and of the background at each leaf".to_owned()),
+            (long, "walks of each row with each background row".to_owned()),
         ];
         let all: Vec<String> = all
             .into_iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, algorithm)| match count == trees {
-                true => algorithm.to_owned(),
+                true => algorithm,
                 false => format!("{algorithm} in {count} of {trees} trees"),
             })
             .collect();

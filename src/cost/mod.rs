@@ -341,12 +341,12 @@ impl ContributionCosts {
     /// Returns the costs, with their names.
     pub fn all(&self) -> [(&'static str, f64); 6] {
         [
-            ("test", self.test),
-            ("split", self.split),
-            ("point", self.point),
-            ("bit", self.bit),
-            ("lookup", self.lookup),
-            ("read", self.read),
+            ("contributions.test", self.test),
+            ("contributions.split", self.split),
+            ("contributions.point", self.point),
+            ("contributions.bit", self.bit),
+            ("contributions.lookup", self.lookup),
+            ("contributions.read", self.read),
         ]
     }
 

@@ -196,8 +196,8 @@ fn pattern_tables_of_a_background_give_what_the_definition_gives() {
         let of_background = Rows::new(&background, features).expect("rows");
         let explainer = Interventional::new(&forest, &of_background).expect("an explainer");
         let text = explainer.algorithm();
-        all += usize::from(text == "pattern tables of the background");
-        some += usize::from(text.contains("pattern tables of the background in "));
+        all += usize::from(text == "pattern tables of the background from 64 rows on");
+        some += usize::from(text.contains("pattern tables of the background from 64 rows on in "));
         let width = explainer.width();
         let doubles = rows_at_thresholds(&mut draws, count, features);
         let singles: Vec<f32> = doubles.iter().map(|value| *value as f32).collect();
@@ -261,7 +261,7 @@ fn leaves_beyond_a_background_cost_no_digits() {
         let (background, values) = (left(30), left(70));
         let of_background = Rows::new(&background, features).expect("rows");
         let explainer = Interventional::new(&forest, &of_background).expect("an explainer");
-        assert_eq!(explainer.algorithm(), "pattern tables of the background");
+        assert_eq!(explainer.algorithm(), "pattern tables of the background from 64 rows on");
         let found =
             explainer.contributions(&Rows::new(&values, features).expect("rows")).expect("contributions");
         let background: Vec<&[f64]> = background.chunks_exact(features).collect();
