@@ -49,6 +49,7 @@ use pairs::Pairs;
 use program::Program;
 
 pub use interventional::Interventional;
+pub use tables::Algorithm;
 
 /// Explains a forest's margins: path-dependent SHAP values, as XGBoost's `pred_contribs` and LightGBM's `pred_contrib`
 /// compute them. It is immutable and `Send + Sync`.
@@ -91,20 +92,6 @@ pub struct Explainer {
     pairs: OnceLock<Arc<Pairs>>,
     columns: usize,
     outputs: usize,
-}
-
-/// How path-dependent contributions of a tree are computed. The results differ by rounding only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Algorithm {
-    /// By pattern tables where they are estimated to take less time
-    /// ([`ContributionCosts`](crate::cost::ContributionCosts)), and by a quadrature elsewhere.
-    #[default]
-    Estimated,
-    /// Every tree by a quadrature.
-    Quadrature,
-    /// Every tree by pattern tables that has at most eight splits on a path, and the others by a quadrature. If the tables
-    /// would take more than 256 MB, all trees by a quadrature.
-    PatternTables,
 }
 
 impl Explainer {

@@ -10,7 +10,6 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    Algorithm,
     kernel::{self, MOST_REGISTERS, Scratch},
     lanes::{self, Lanes, Work},
     program::{
@@ -25,6 +24,20 @@ use crate::{
 
 /// The maximum bytes of the tables of a program. A forest whose tables would take more has none.
 pub(super) const MOST_BYTES: usize = 256 << 20;
+
+/// How path-dependent contributions of a tree are computed. The results differ by rounding only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// By pattern tables where they are estimated to take less time
+    /// ([`ContributionCosts`](crate::cost::ContributionCosts)), and by a quadrature elsewhere.
+    #[default]
+    Estimated,
+    /// Every tree by a quadrature.
+    Quadrature,
+    /// Every tree by pattern tables that has at most eight splits on a path, and the others by a quadrature. If the tables
+    /// would take more than 256 MB, all trees by a quadrature.
+    PatternTables,
+}
 
 /// Gives tables to trees of a forest's program: where they pay, or where [`Algorithm::PatternTables`] asks for them.
 pub(super) fn add(program: &mut Program, forest: &Forest, algorithm: Algorithm) {
