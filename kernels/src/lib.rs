@@ -11,8 +11,7 @@
 //! cubes and rows a launch has.
 
 mod compile;
-pub mod contribution_encoding;
-mod contributions;
+pub mod contributions;
 mod device;
 mod double;
 mod epilogue_kernel;
@@ -36,7 +35,7 @@ mod transform;
 mod walk;
 
 pub use compile::compile;
-pub use contributions::{ContributionProgram, contributions, most_contributions};
+pub use contributions::ContributionProgram;
 pub use device::{Buffer, Job, Model, Rows};
 pub use epilogue_steps::EpilogueInputs;
 pub use gradient::{GRADIENT_ROWS, GradientSources, leaf_gradients};

@@ -25,9 +25,9 @@ use crate::{
 
 /// The programs of the trees with tables.
 #[derive(Clone, Debug)]
-pub(super) struct TabledTrees {
+pub(crate) struct TabledTrees {
     /// The program for rows that are compared in `f32`.
-    pub(super) singles: Program,
+    pub(crate) singles: Program,
     /// The program for `f64` rows, if the forest compares in `f64`.
     pub(super) doubles: Option<Program>,
     /// For each tree of the forest, whether it has tables.
@@ -86,7 +86,7 @@ impl TabledTrees {
     }
 
     /// Returns whether a tree of the forest has tables.
-    pub(super) fn has(&self, tree: usize) -> bool {
+    pub(crate) fn has(&self, tree: usize) -> bool {
         self.has[tree]
     }
 
@@ -205,7 +205,7 @@ impl Background<'_> {
     }
 
     /// Returns for each background row whether it goes left at a split.
-    fn goes_left(&self, forest: &Forest, split: Node) -> Vec<bool> {
+    pub(super) fn goes_left(&self, forest: &Forest, split: Node) -> Vec<bool> {
         let Node::Split { feature, predicate, missing, .. } = split else { return Vec::new() };
         // `columns` holds every column that a split reads.
         let column = self.columns.binary_search(&feature).unwrap_or(0);

@@ -156,19 +156,49 @@ impl Interventional {
         explainer
     }
 
+    /// Returns the numbers of margins and of columns of a row.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.forest.outputs as usize, self.forest.features.len()]
+    }
+
+    /// Returns the forest.
+    #[cfg(feature = "cube")]
+    pub(crate) fn forest(&self) -> &Forest {
+        &self.forest
+    }
+
+    /// Returns the mean margins of the background.
+    #[cfg(feature = "cube")]
+    pub(crate) fn bias(&self) -> &[f64] {
+        &self.bias
+    }
+
+    /// Returns the number of background rows.
+    #[cfg(feature = "cube")]
+    pub(crate) fn background_rows(&self) -> usize {
+        self.count
+    }
+
+    /// Returns whether each background row goes left, for each split of a tree in the order of its program's splits.
+    #[cfg(feature = "cube")]
+    pub(crate) fn sides_of_background(&self, tree: usize) -> impl Iterator<Item = Vec<bool>> {
+        let nodes = &self.forest.trees[tree].nodes;
+        let background = self.background();
+        let splits = super::tables::splits_of(nodes, &[]);
+        splits.into_iter().map(move |n| background.goes_left(&self.forest, nodes[n as usize]))
+    }
+
+    fn background(&self) -> Background<'_> {
+        Background { columns: &self.columns, values: &self.background, count: self.count, bias: &self.bias }
+    }
+
     /// Returns the trees with pattern tables, if there are any.
-    fn tabled(&self) -> Option<Arc<TabledTrees>> {
+    pub(crate) fn tabled(&self) -> Option<Arc<TabledTrees>> {
         if let Some(tabled) = self.tabled.get() {
             return tabled.clone();
         }
         // Outside of the lock, because the threads that compute tables may take up another call that waits for it.
-        let background = Background {
-            columns: &self.columns,
-            values: &self.background,
-            count: self.count,
-            bias: &self.bias,
-        };
-        let computed = TabledTrees::new(&self.forest, &background).map(Arc::new);
+        let computed = TabledTrees::new(&self.forest, &self.background()).map(Arc::new);
         self.tabled.get_or_init(|| computed).clone()
     }
 

@@ -28,7 +28,7 @@ mod kernel;
 mod lanes;
 mod lookup;
 mod oblivious;
-mod pairs;
+pub(crate) mod pairs;
 pub(crate) mod program;
 mod quadrature;
 pub mod reference;
@@ -128,6 +128,11 @@ impl Explainer {
         })
     }
 
+    /// Returns the numbers of margins and of columns of a row.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.outputs, self.columns]
+    }
+
     /// Returns the number of values of a row: `outputs x (features + 1)`.
     pub fn width(&self) -> usize {
         self.outputs * (self.columns + 1)
@@ -209,18 +214,28 @@ impl Explainer {
     /// [`Error::Contributions`]: the paths of the forest's trees have too many features.
     pub fn interactions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.check(rows, out, self.interactions_width(), "interactions")?;
-        let pairs = match self.pairs.get() {
-            Some(pairs) => pairs.clone(),
-            None => {
-                let computed = Arc::new(Pairs::new(&self.singles)?);
-                self.pairs.get_or_init(|| computed).clone()
-            }
-        };
+        let pairs = self.pairs()?;
         match (T::doubles(rows), &self.doubles) {
             (Some(rows), Some(program)) => interactions::run::<f64, f64>(program, &pairs, rows, out),
             _ => interactions::run::<T, f32>(&self.singles, &pairs, rows, out),
         }
         Ok(())
+    }
+
+    /// Returns the data that interactions need besides a program.
+    fn pairs(&self) -> Result<Arc<Pairs>> {
+        if let Some(pairs) = self.pairs.get() {
+            return Ok(pairs.clone());
+        }
+        let computed = Arc::new(Pairs::new(&self.singles)?);
+        Ok(self.pairs.get_or_init(|| computed).clone())
+    }
+
+    /// Prepares interactions, and checks that there is memory for those of `rows` rows.
+    #[cfg(feature = "burn")]
+    pub(crate) fn prepare_interactions(&self, rows: usize) -> Result<()> {
+        self.pairs()?;
+        reserve(rows, self.interactions_width(), "interactions").map(drop)
     }
 
     /// Checks the rows' number of columns, and that `out` has room for `width` values of each row.
@@ -275,15 +290,22 @@ pub(crate) fn prepare(forest: &Forest) -> Result<std::borrow::Cow<'_, Forest>> {
 
 /// Returns zeros for `width` values of each row.
 fn room(rows: usize, width: Option<usize>, what: &str) -> Result<Vec<f32>> {
+    let mut out = reserve(rows, width, what)?;
+    // The product does not overflow, because there is memory for it.
+    out.resize(rows * width.unwrap_or(0), 0.0);
+    Ok(out)
+}
+
+/// Returns memory for `width` values of each row.
+fn reserve(rows: usize, width: Option<usize>, what: &str) -> Result<Vec<f32>> {
     let mut out = Vec::new();
     let length = width.and_then(|width| rows.checked_mul(width));
-    let Some(length) = length.filter(|length| out.try_reserve_exact(*length).is_ok()) else {
+    if length.is_none_or(|length| out.try_reserve_exact(length).is_err()) {
         let width = width.unwrap_or(usize::MAX);
         return Err(Error::Rows(format!(
             "no memory for {rows} rows of {width} {what}; explain fewer at a time"
         )));
-    };
-    out.resize(length, 0.0);
+    }
     Ok(out)
 }
 

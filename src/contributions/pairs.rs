@@ -17,50 +17,50 @@ const MOST_NUMBERS: usize = 1 << 28;
 
 /// The data for interactions of a forest's program, output by output.
 #[derive(Debug)]
-pub(super) struct Pairs {
-    pub(super) outputs: Vec<OutputPairs>,
+pub(crate) struct Pairs {
+    pub(crate) outputs: Vec<OutputPairs>,
     /// The greatest number of pairs of a group.
-    pub(super) most_pairs: usize,
+    pub(crate) most_pairs: usize,
 }
 
 /// The pairs of features that lie on one path of some tree of an output.
 #[derive(Debug)]
-pub(super) struct OutputPairs {
+pub(crate) struct OutputPairs {
     /// Each pair once, as two indices into [`OutputProgram::columns`].
-    pub(super) pairs: Vec<[u32; 2]>,
+    pub(crate) pairs: Vec<[u32; 2]>,
     /// The pairs of each of [`OutputProgram::groups`].
-    pub(super) groups: Vec<GroupPairs>,
+    pub(crate) groups: Vec<GroupPairs>,
 }
 
 /// The pairs of a group of trees.
 #[derive(Debug)]
-pub(super) struct GroupPairs {
-    pub(super) trees: Vec<TreePairs>,
+pub(crate) struct GroupPairs {
+    pub(crate) trees: Vec<TreePairs>,
     /// The index of each of the group's pairs in [`OutputPairs::pairs`].
-    pub(super) indices: Vec<u32>,
+    pub(crate) indices: Vec<u32>,
 }
 
 /// The pairs of a tree.
 #[derive(Debug)]
-pub(super) struct TreePairs {
+pub(crate) struct TreePairs {
     /// The features above each split. Splits come in the order in which they end.
-    pub(super) ancestors: Vec<Ancestor>,
+    pub(crate) ancestors: Vec<Ancestor>,
     /// For each split, the index in `ancestors` after its last feature.
-    pub(super) ends: Vec<u32>,
+    pub(crate) ends: Vec<u32>,
     /// For each pass, a number for each point and edge: `g` for rows that took the path's sides at all splits on the
     /// edge's feature.
-    pub(super) edge_terms: Vec<Vec<f32>>,
+    pub(crate) edge_terms: Vec<Vec<f32>>,
 }
 
 /// A feature on the path to a split.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ancestor {
+pub(crate) struct Ancestor {
     /// The level of the feature's nearest split above: its index on the stack of paths.
-    pub(super) level: u32,
+    pub(crate) level: u32,
     /// The edge that leads from that split towards this one.
-    pub(super) edge: u32,
+    pub(crate) edge: u32,
     /// The pair, as an index into [`GroupPairs::indices`].
-    pub(super) pair: u32,
+    pub(crate) pair: u32,
 }
 
 impl Pairs {
@@ -68,7 +68,7 @@ impl Pairs {
     ///
     /// # Errors
     /// The forest's paths have so many features that their pairs take more than [`MOST_NUMBERS`] numbers.
-    pub(super) fn new(program: &Program) -> Result<Self> {
+    pub(crate) fn new(program: &Program) -> Result<Self> {
         let mut budget = MOST_NUMBERS;
         let outputs = program.outputs.iter().map(|output| output_pairs(output, &mut budget));
         let outputs = outputs.collect::<Option<Vec<_>>>().ok_or_else(|| {

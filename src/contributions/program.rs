@@ -264,6 +264,16 @@ impl Program {
         self.outputs.iter_mut().flat_map(|output| &mut output.groups).flat_map(|group| &mut group.trees)
     }
 
+    /// Leaves out trees of the forest. `keeps` takes the index of a tree among the forest's.
+    #[cfg(feature = "cube")]
+    pub(crate) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
+        for group in self.outputs.iter_mut().flat_map(|output| &mut output.groups) {
+            group.trees.retain(|tree| keeps(tree.source.0));
+        }
+        self.most_splits = self.trees().map(|tree| tree.splits.len()).max().unwrap_or(0);
+        self.deepest = self.trees().map(TreeProgram::deepest).max().unwrap_or(0);
+    }
+
     /// Leaves out the trees without tables, and the instructions of the others.
     pub(super) fn keep_tables_only(&mut self) {
         (self.most_splits, self.deepest) = (0, 0);
@@ -298,6 +308,20 @@ impl TreeProgram {
     /// Returns the number of points of the tree's quadrature.
     pub(crate) fn points(&self) -> usize {
         self.passes.iter().map(|pass| pass.at.len()).sum()
+    }
+
+    /// Returns the number of splits on the longest path.
+    #[cfg(feature = "cube")]
+    fn deepest(&self) -> usize {
+        let (mut level, mut deepest) = (0, 0);
+        for instruction in &self.instructions {
+            match instruction.opcode {
+                Opcode::Left | Opcode::Right => level += 1,
+                Opcode::Back => level -= 1,
+                _ => deepest = deepest.max(level + 1),
+            }
+        }
+        deepest
     }
 
     /// Gives each column a number in `numbers`, in the order of the instructions, and writes the numbers into them.

@@ -256,7 +256,7 @@ fn is_too_deep(nodes: &[Node]) -> bool {
 
 /// Returns the splits of a tree in the order of [`TreeProgram::splits`]: each before those below it, those on its left
 /// first. Nodes of `outside` are taken for leaves.
-fn splits_of(nodes: &[Node], outside: &[bool]) -> Vec<u32> {
+pub(super) fn splits_of(nodes: &[Node], outside: &[bool]) -> Vec<u32> {
     let mut splits = Vec::new();
     let mut open = vec![0u32];
     while let Some(n) = open.pop() {

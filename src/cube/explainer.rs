@@ -1,21 +1,21 @@
-//! Contributions on one device: a forest's instructions as words.
+//! Contributions and interactions on one device: a forest's instructions as words.
+
+use std::sync::OnceLock;
 
 use cubecl::client::Client;
 use fangorn_kernels::{
-    Buffer, ContributionProgram, Rows, contribution_encoding as encoding,
-    contribution_encoding::{INSTRUCTION_WORDS, PASS_WORDS},
-    most_contributions,
+    Buffer, ContributionProgram, Rows,
+    contributions::{self as kernels, Explained, encoding},
 };
 
-use super::{executable::upload, words::asked};
+use super::{
+    contribution_words::{Beside, ProgramWords, encode},
+    executable::upload,
+};
 use crate::{
-    contributions::{
-        self,
-        program::{FIRST, Opcode, Pass, Program, Split, Test, TreeProgram},
-    },
+    contributions::{self, pairs::Pairs, program::Program},
     error::{Error, Result},
-    forest::{CompareType, Forest, Predicate, Side},
-    layout::Questions,
+    forest::{CompareType, Forest},
     plan::RowType,
 };
 
@@ -24,7 +24,11 @@ use crate::{
 #[derive(Clone)]
 pub struct Explainer {
     client: Client,
+    /// The instructions as the CPU has them.
+    instructions: Program,
     program: ContributionProgram,
+    /// The program for interactions. The first call for interactions makes it.
+    interactions: OnceLock<ContributionProgram>,
     /// Maximum number of rows of a launch, if it is smaller than the device allows.
     most_rows: u32,
 }
@@ -44,47 +48,21 @@ impl Explainer {
     ///
     /// # Errors
     /// The errors of [`contributions::Explainer::new`]. [`Error::Contributions`]: a path of the forest is too long for
-    /// a unit's memory, or a row has too many contributions. [`Error::Device`]: the device has no memory for the
-    /// instructions.
+    /// a unit's memory, a row has too many contributions, or the instructions are more than the device binds.
     pub fn new(client: &Client, forest: &Forest) -> Result<Self> {
         let explained = contributions::prepare(forest)?;
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
-        let program = Program::new(&explained, CompareType::F32);
-        let most_points = encoding::points_for(program.deepest).ok_or_else(|| {
-            Error::Contributions(format!(
-                "a path of the model has {} splits, a GPU's units have room for {}; explain it on the CPU, with \
-                 contributions::Explainer",
-                program.deepest,
-                encoding::deepest_path()
-            ))
-        })?;
-        let points = most_points.min(needed_points(&program));
-        let most = most_contributions(client);
-        let width = program.outputs.len() * (program.width + 1);
-        if width as u64 > most {
-            return Err(Error::Contributions(format!(
-                "a row of the model has {width} contributions, the device has room for {most}; explain it on the CPU, \
-                 with contributions::Explainer"
-            )));
-        }
-        let encoded = encode(&program, points as usize).ok_or_else(|| {
-            Error::Contributions(
-                "the model's instructions need more than 2^32 words; explain it on the CPU, with \
-                 contributions::Explainer"
-                    .into(),
-            )
-        })?;
-        let program = ContributionProgram {
-            words: upload(client, &encoded.words)?,
-            passes: encoded.passes,
-            questions_at: encoded.questions_at,
-            biases_at: encoded.biases_at,
-            columns: program.width as u32,
-            outputs: program.outputs.len() as u32,
-            points,
-            deepest: program.deepest as u32,
-        };
-        Ok(Self { client: client.clone(), program, most_rows: u32::MAX })
+        let instructions = Program::new(&explained, CompareType::F32);
+        let biases: Vec<f64> = instructions.outputs.iter().map(|output| output.bias).collect();
+        let program = Uploads { client, instructions: &instructions, tables: None, biases: &biases }
+            .upload(Beside::Nothing, 1)?;
+        Ok(Self {
+            client: client.clone(),
+            instructions,
+            program,
+            interactions: OnceLock::new(),
+            most_rows: u32::MAX,
+        })
     }
 
     /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
@@ -93,7 +71,7 @@ impl Explainer {
         Self { most_rows: rows, ..self }
     }
 
-    /// Returns the number of values of a row: `outputs x (features + 1)`.
+    /// Returns the number of contributions of a row: `outputs x (features + 1)`.
     pub fn width(&self) -> usize {
         self.program.outputs as usize * (self.program.columns as usize + 1)
     }
@@ -101,7 +79,128 @@ impl Explainer {
     /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)` numbers of f32, the bias last.
     /// `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is read back.
     pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
-        fangorn_kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
+        kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
+    }
+
+    /// Prepares interactions, and uploads their instructions. [`run_interactions`](Self::run_interactions) does so
+    /// at its first call.
+    ///
+    /// # Errors
+    /// [`Error::Contributions`]: the paths of the forest's trees have too many features, a row has too many
+    /// interactions, or the instructions are more than the device binds.
+    pub fn prepare_interactions(&self) -> Result<()> {
+        self.interactions().map(drop)
+    }
+
+    /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)` numbers of f32, the
+    /// numbers of [`contributions::Explainer::interactions`]. `rows` are those of [`run`](Self::run). Nothing is read
+    /// back.
+    ///
+    /// # Errors
+    /// Those of [`prepare_interactions`](Self::prepare_interactions).
+    pub fn run_interactions(&self, rows: &Rows, of: RowType, out: &Buffer) -> Result<()> {
+        kernels::contributions(&self.client, self.interactions()?, rows, of, self.most_rows, out);
+        Ok(())
+    }
+
+    fn interactions(&self) -> Result<&ContributionProgram> {
+        if let Some(program) = self.interactions.get() {
+            return Ok(program);
+        }
+        let pairs = Pairs::new(&self.instructions)?;
+        let biases: Vec<f64> = self.instructions.outputs.iter().map(|output| output.bias).collect();
+        let uploads =
+            Uploads { client: &self.client, instructions: &self.instructions, tables: None, biases: &biases };
+        let program = uploads.upload(Beside::Pairs(&pairs), 1)?;
+        Ok(self.interactions.get_or_init(|| program))
+    }
+}
+
+/// What is uploaded to a device.
+pub(super) struct Uploads<'a> {
+    pub(super) client: &'a Client,
+    /// The trees that are explained by instructions.
+    pub(super) instructions: &'a Program,
+    /// The trees that are explained by pattern tables.
+    pub(super) tables: Option<&'a Program>,
+    pub(super) biases: &'a [f64],
+}
+
+impl Uploads<'_> {
+    /// Encodes the programs and uploads them. `others` is the number of background rows, or 1.
+    pub(super) fn upload(&self, beside: Beside<'_>, others: u32) -> Result<ContributionProgram> {
+        let Self { client, instructions, tables, biases } = *self;
+        let on_cpu = |what: String| Error::Contributions(format!("{what}; explain it on the CPU"));
+        let deepest = instructions.deepest;
+        let most_points = encoding::points_for(deepest).ok_or_else(|| {
+            on_cpu(format!(
+                "a path of the model has {deepest} splits, a GPU's units have room for {}",
+                encoding::deepest_path()
+            ))
+        })?;
+        let points = most_points.min(needed_points(instructions));
+        let explained = match beside {
+            Beside::Nothing => Explained::Contributions,
+            Beside::Pairs(_) => Explained::Interactions,
+            Beside::Sides(_) => Explained::AgainstBackground,
+        };
+        let (outputs, side) = (instructions.outputs.len() as u64, instructions.width as u64 + 1);
+        let (width, most, what) = match explained {
+            Explained::Interactions => {
+                let width = outputs.saturating_mul(side).saturating_mul(side);
+                (width, kernels::most_interactions(client), "interactions")
+            }
+            // Instructions and tables have partial sums of their own.
+            Explained::AgainstBackground => {
+                (outputs * side, kernels::most_contributions(client) / 2, "contributions")
+            }
+            Explained::Contributions => {
+                (outputs * side, kernels::most_contributions(client), "contributions")
+            }
+        };
+        let too_many = |count: u64, most| {
+            on_cpu(format!("a row of the model has {count} {what}, the device has room for {most}"))
+        };
+        if width > most {
+            return Err(too_many(width, most));
+        }
+        let encoded = encode(instructions, tables, beside, points as usize, biases);
+        let ProgramWords {
+            words,
+            passes,
+            subtrees,
+            beside_at,
+            subtrees_at,
+            questions_at,
+            matrices_at,
+            biases_at,
+            sums,
+        } = encoded.ok_or_else(|| on_cpu("the model's instructions need more than 2^32 words".into()))?;
+        let most = kernels::most_contributions(client);
+        if u64::from(sums) > most {
+            return Err(too_many(u64::from(sums), most));
+        }
+        let (bytes, most) = (4 * words.len() as u64, client.properties().memory.max_page_size);
+        if bytes > most {
+            return Err(on_cpu(format!("the model's {what} take {bytes} bytes, the device binds {most}")));
+        }
+        Ok(ContributionProgram {
+            words: upload(client, &words)?,
+            explained,
+            passes,
+            subtrees,
+            beside_at,
+            subtrees_at,
+            questions_at,
+            matrices_at,
+            biases_at,
+            columns: instructions.width as u32,
+            outputs: outputs as u32,
+            sums,
+            points,
+            deepest: deepest as u32,
+            others,
+        })
     }
 }
 
@@ -110,154 +209,4 @@ fn needed_points(program: &Program) -> u32 {
     let trees = program.outputs.iter().flat_map(|output| &output.groups).flat_map(|group| &group.trees);
     let points = trees.map(|tree| tree.passes.iter().map(|pass| pass.at.len()).sum::<usize>());
     points.max().unwrap_or(1).max(1) as u32
-}
-
-/// The words of a program, and the indices where their sections begin.
-struct ProgramWords {
-    words: Vec<u32>,
-    passes: u32,
-    questions_at: u32,
-    biases_at: u32,
-}
-
-/// Encodes a program for passes of `points` points. Returns `None` if it needs more words than 32 bits can count.
-fn encode(program: &Program, points: usize) -> Option<ProgramWords> {
-    let mut questions = Questions::of_sets(&program.sets);
-    let mut words_of_instructions: Vec<u32> = Vec::new();
-    let mut numbers: Vec<f32> = Vec::new();
-    // Of each pass: where its instructions begin, their number, and where its numbers begin.
-    let mut passes: Vec<[usize; PASS_WORDS as usize]> = Vec::new();
-    for (o, output) in program.outputs.iter().enumerate() {
-        for group in &output.groups {
-            // Returns the index of a feature of the group among the contributions of a row.
-            let index_of = |feature: u32| {
-                let column = output.columns[group.features[feature as usize] as usize];
-                (o * (program.width + 1)) as u32 + program.columns[column as usize]
-            };
-            for tree in &group.trees {
-                let first = words_of_instructions.len();
-                encode_instructions(
-                    tree,
-                    &program.columns,
-                    &mut questions,
-                    index_of,
-                    &mut words_of_instructions,
-                );
-                for pass in regrouped(&tree.passes, points) {
-                    passes.push([first, tree.instructions.len(), numbers.len()]);
-                    numbers.extend(pass);
-                }
-            }
-        }
-    }
-    let instructions_at = passes.len() * PASS_WORDS as usize;
-    let numbers_at = instructions_at + words_of_instructions.len();
-    let mut words = Vec::with_capacity(numbers_at + numbers.len());
-    for [first, count, numbers] in &passes {
-        words.extend([(instructions_at + first) as u32, *count as u32, (numbers_at + numbers) as u32]);
-    }
-    words.extend(words_of_instructions);
-    words.extend(numbers.iter().map(|number| number.to_bits()));
-    let questions_at = words.len();
-    words.extend(questions.words);
-    // A lookup past the end of a set reads the set's first word, which an empty last set must have, too.
-    words.push(0);
-    let biases_at = words.len();
-    words.extend(program.outputs.iter().map(|output| (output.bias as f32).to_bits()));
-    u32::try_from(words.len()).ok()?;
-    Some(ProgramWords {
-        passes: passes.len() as u32,
-        questions_at: questions_at as u32,
-        biases_at: biases_at as u32,
-        words,
-    })
-}
-
-/// Adds the words of a tree's instructions. `index_of` returns the index of a feature among the contributions of a
-/// row.
-fn encode_instructions(
-    tree: &TreeProgram,
-    columns: &[u32],
-    questions: &mut Questions,
-    index_of: impl Fn(u32) -> u32,
-    words: &mut Vec<u32>,
-) {
-    // The level of each split that the instructions have entered.
-    let mut levels: Vec<Option<u32>> = vec![None; tree.splits.len()];
-    let mut level = 0;
-    for instruction in &tree.instructions {
-        let opcode = match instruction.opcode {
-            Opcode::Left => encoding::LEFT,
-            Opcode::Right => encoding::RIGHT,
-            Opcode::Back => encoding::BACK,
-            Opcode::Leaves => encoding::LEAVES,
-            Opcode::RightLeaf => encoding::RIGHT_LEAF,
-            Opcode::LeftLeaf => encoding::LEFT_LEAF,
-            Opcode::Join => encoding::JOIN,
-        };
-        if instruction.opcode == Opcode::Back {
-            level -= 1;
-            words.extend([opcode; INSTRUCTION_WORDS as usize]);
-            continue;
-        }
-        let Split { test, column, above } = tree.splits[instruction.split as usize];
-        let enters = levels[instruction.split as usize].replace(level).is_none();
-        let mut flags = opcode | if enters { encoding::ENTERS } else { 0 };
-        let mut lists = 0;
-        if let (Some((split, side)), true) = (above, instruction.lists != FIRST) {
-            // A split above on the path has been entered before.
-            let above_level = levels[split as usize].unwrap_or(0);
-            let side = if side == Side::Left { encoding::ABOVE_LEFT } else { 0 };
-            flags |= encoding::REPEATED | side | above_level << encoding::ABOVE_SHIFT;
-            lists = instruction.lists;
-        }
-        let (predicate, missing) = match test {
-            Test::Less { threshold, missing_left } => {
-                let missing = if missing_left { Side::Left } else { Side::Right };
-                (Predicate::Less { threshold: f64::from(threshold).into() }, missing)
-            }
-            Test::LessDouble { threshold, missing_left } => {
-                let missing = if missing_left { Side::Left } else { Side::Right };
-                (Predicate::Less { threshold: threshold.into() }, missing)
-            }
-            Test::Any { predicate, missing } => (predicate, missing),
-        };
-        let (asked, meta) = asked(questions, predicate, missing);
-        let [left, right] = instruction.leaves.map(f32::to_bits);
-        let share = instruction.share.to_bits();
-        words.extend([
-            flags,
-            columns[column as usize],
-            asked,
-            meta,
-            lists,
-            share,
-            left,
-            right,
-            index_of(instruction.feature),
-        ]);
-        level += u32::from(matches!(instruction.opcode, Opcode::Left | Opcode::Right));
-    }
-}
-
-/// Returns the numbers of a tree's passes, in passes of `count` points: the points, their weights, and then for each
-/// split with a split above on the same feature the four lists of [`Pass::lists`]. The last pass is filled up with
-/// points without weight.
-fn regrouped(passes: &[Pass], count: usize) -> impl Iterator<Item = Vec<f32>> + '_ {
-    let each = passes.first().map_or(1, |pass| pass.at.len());
-    let all = passes.len() * each;
-    let lists = passes.first().map_or(0, |pass| pass.lists.len() / each);
-    (0..all).step_by(count).map(move |first| {
-        // An index past the last point repeats it.
-        let points: Vec<(&Pass, usize)> =
-            (first..first + count).map(|p| p.min(all - 1)).map(|p| (&passes[p / each], p % each)).collect();
-        let at = points.iter().map(|(pass, q)| pass.at[*q]);
-        let weights = points.iter().enumerate().map(|(i, (pass, q))| match first + i < all {
-            true => pass.weights[*q],
-            false => 0.0,
-        });
-        let numbers =
-            (0..lists).flat_map(|list| points.iter().map(move |(pass, q)| pass.lists[list * each + q]));
-        at.chain(weights).chain(numbers).collect()
-    })
 }

@@ -2,15 +2,17 @@
 //!
 //! The kernels are in `fangorn-kernels`. This module encodes a forest for them (its nodes, the tables that
 //! turn rows into [ranks](crate::ranks), its leaf values in the form that the [contract of sums](crate::sum)
-//! needs) and reads the capabilities of a device. [`Explainer`] does the same for
+//! needs) and reads the capabilities of a device. [`Explainer`] and [`Interventional`] do the same for
 //! [contributions](crate::contributions). [`offline`] compiles kernels for GPUs that this machine
 //! does not have.
 
 mod builder;
 mod check;
+mod contribution_words;
 mod device;
 mod executable;
 mod explainer;
+mod interventional;
 pub mod offline;
 mod words;
 
@@ -19,3 +21,4 @@ pub use device::device;
 pub use executable::Executable;
 pub use explainer::Explainer;
 pub use fangorn_kernels::{Buffer, EpilogueInputs, Rows};
+pub use interventional::Interventional;

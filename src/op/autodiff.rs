@@ -16,7 +16,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
+use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 
 impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
     fn forest_margins(
@@ -80,6 +80,15 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
 
     fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
         <Self as AutodiffBackend>::from_inner(B::forest_contributions(x.primitive().clone(), op))
+    }
+
+    fn forest_interactions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        <Self as AutodiffBackend>::from_inner(B::forest_interactions(x.primitive().clone(), op))
+    }
+
+    fn forest_contributions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        let rows = x.primitive().clone();
+        <Self as AutodiffBackend>::from_inner(B::forest_contributions_against(rows, background))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {

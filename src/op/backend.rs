@@ -10,7 +10,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-use super::{Epilogue, EpilogueTensors, ForestOp};
+use super::{Background, Epilogue, EpilogueTensors, ForestOp};
 
 /// A backend that runs forests. These methods take input that has been checked. Callers want
 /// [`super::forest`] and [`ForestOp`], which check their input.
@@ -69,6 +69,22 @@ pub trait ForestBackend: Backend {
         shape = burn::tensor::Shape::from(vec![x[0], op.outputs(), op.features() + 1])
     )]
     fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self>;
+
+    /// Computes interactions: `[rows, features]` to `[rows, outputs, features + 1, features + 1]`, f32. They have no
+    /// gradient.
+    #[fusion(
+        dtype = burn::tensor::DType::F32,
+        shape = burn::tensor::Shape::from(vec![x[0], op.outputs(), op.features() + 1, op.features() + 1])
+    )]
+    fn forest_interactions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self>;
+
+    /// Computes contributions against a background: `[rows, features]` to `[rows, outputs, features + 1]`, f32. They have
+    /// no gradient.
+    #[fusion(
+        dtype = burn::tensor::DType::F32,
+        shape = burn::tensor::Shape::from(vec![x[0], background.outputs(), background.features() + 1])
+    )]
+    fn forest_contributions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self>;
 
     /// Computes leaf slots: `[rows, features]` to `[rows, trees]`, i32.
     #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]

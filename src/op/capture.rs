@@ -12,7 +12,7 @@ use burn::{
 };
 use burn_router::RouterClient;
 
-use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
+use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 
 impl ForestBackend for Capture {
     fn forest_margins(
@@ -57,6 +57,17 @@ impl ForestBackend for Capture {
     fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.outputs(), op.features() + 1]);
         record("forest_contributions", x, [], shape, DType::F32)
+    }
+
+    fn forest_interactions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        let side = op.features() + 1;
+        let shape = Shape::from(vec![x.shape()[0], op.outputs(), side, side]);
+        record("forest_interactions", x, [], shape, DType::F32)
+    }
+
+    fn forest_contributions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        let shape = Shape::from(vec![x.shape()[0], background.outputs(), background.features() + 1]);
+        record("forest_contributions_against", x, [], shape, DType::F32)
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {

@@ -13,7 +13,7 @@ use burn_cubecl::{CubeBackend, CubeDevice, kernel::into_contiguous, tensor::Cube
 use cubecl::client::Client;
 use fangorn_kernels::{Buffer, GRADIENT_ROWS, GradientSources, Rows, leaf_gradients, pieces};
 
-use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
+use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::{
     check::{Strictness, Warning},
     cube::{Executable, Explainer},
@@ -242,9 +242,23 @@ impl ForestBackend for CubeBackend {
 
     fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
         let explainer = op.explainer_on(&x.device).expect("prepared by the caller");
-        let shape = Shape::from(vec![x.shape()[0], op.outputs(), op.features() + 1]);
-        let handle = x.client.empty(shape.num_elements() * 4);
-        let out = CubeTensor::new_contiguous(x.client.clone(), x.device.clone(), shape, handle, DType::F32);
+        let out = floats(&x, vec![x.shape()[0], op.outputs(), op.features() + 1]);
+        explainer.run(&rows_of(&x), row_type(x.dtype), &buffer(&out));
+        out
+    }
+
+    fn forest_interactions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        let explainer = op.explainer_on(&x.device).expect("prepared by the caller");
+        let side = op.features() + 1;
+        let out = floats(&x, vec![x.shape()[0], op.outputs(), side, side]);
+        let run = explainer.run_interactions(&rows_of(&x), row_type(x.dtype), &buffer(&out));
+        run.expect("prepared by the caller");
+        out
+    }
+
+    fn forest_contributions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        let explainer = background.on_device(&x.device).expect("prepared by the caller");
+        let out = floats(&x, vec![x.shape()[0], background.outputs(), background.features() + 1]);
         explainer.run(&rows_of(&x), row_type(x.dtype), &buffer(&out));
         out
     }
@@ -265,8 +279,17 @@ fn sums(x: CubeTensor, leaves: CubeTensor, op: &ForestOp, emit: Emit) -> CubeTen
     out
 }
 
+/// Returns room for f32 results of this shape.
+fn floats(x: &CubeTensor, shape: Vec<usize>) -> CubeTensor {
+    room(x, Shape::from(shape), DType::F32)
+}
+
+/// Returns room for `width` results of each row.
 fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
-    let shape = Shape::from(vec![x.shape()[0], width]);
+    room(x, Shape::from(vec![x.shape()[0], width]), dtype)
+}
+
+fn room(x: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
     let handle = x.client.empty(shape.num_elements() * dtype.size());
     CubeTensor::new_contiguous(x.client.clone(), x.device.clone(), shape, handle, dtype)
 }

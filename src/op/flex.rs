@@ -12,7 +12,7 @@ use burn::{
     tensor::{DType, FloatDType},
 };
 
-use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
+use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::cpu::Rows;
 
 impl ForestBackend for Flex {
@@ -61,6 +61,14 @@ impl ForestBackend for Flex {
 
     fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_contributions(rows)))
+    }
+
+    fn forest_interactions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_interactions(rows)))
+    }
+
+    fn forest_contributions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        FlexTensor::from_data(with_rows(x, |rows| background.on_cpu(rows)))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {

@@ -22,6 +22,7 @@
 
 mod autodiff;
 mod backend;
+mod background;
 mod builder;
 mod capture;
 #[cfg(feature = "cube")]
@@ -47,6 +48,7 @@ use burn::{
 };
 
 pub use backend::ForestBackend;
+pub use background::Background;
 pub use builder::ForestOpBuilder;
 pub use epilogue::{Epilogue, EpilogueStep, MOST_TENSORS};
 pub use gradient::GRADIENT_ROWS;
@@ -317,6 +319,48 @@ impl ForestOp {
         Ok(Tensor::from_dispatch(contributions))
     }
 
+    /// Computes interactions, the SHAP interaction values: `[rows, features]` to
+    /// `[rows, outputs, features + 1, features + 1]`, f32, the bias last. Each row of a matrix adds up to a feature's
+    /// [contribution](Self::contributions); [`Explainer::interactions`] says what the elements mean.
+    ///
+    /// Like contributions, they have no gradient. The result of a row grows with the square of the number of features.
+    ///
+    /// ```
+    /// # #[cfg(feature = "flex")] {
+    /// use std::sync::Arc;
+    /// use burn::tensor::{Device, Tensor};
+    /// use fangorn::{import, op::ForestOp};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let model = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let op = Arc::new(ForestOp::new(model)?);
+    /// let x = Tensor::<2>::zeros([4, op.features()], &Device::flex());
+    /// let of_features = op.interactions(x.clone())?.sum_dim(3).reshape([4, 1, op.features() + 1]);
+    /// let off = of_features - op.contributions(x)?;
+    /// assert!(off.abs().max().into_scalar::<f32>() < 1e-5);
+    /// # }
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`contributions`](Self::contributions). [`Error::Contributions`]: the paths of the forest's trees
+    /// have too many features, or a row has too many interactions for the device. [`Error::Rows`]: there is no memory
+    /// for the results on the CPU.
+    pub fn interactions(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<4>> {
+        self.check_rows(&x)?;
+        let (rows, side) = (x.dims()[0], self.features() + 1);
+        match innermost(x.device().as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => self.explainer_on(device)?.prepare_interactions()?,
+            _ => self.explainer()?.prepare_interactions(rows)?,
+        }
+        if rows == 0 {
+            return Ok(Tensor::zeros([0, self.outputs(), side, side], &x.device()));
+        }
+        let interactions = <Dispatch as ForestBackend>::forest_interactions(x.into_dispatch(), self.clone());
+        Ok(Tensor::from_dispatch(interactions))
+    }
+
     /// Returns the CPU's explainer. It is made at its first use.
     fn explainer(&self) -> Result<&Explainer> {
         if let Some(explainer) = self.explainer.get() {
@@ -327,16 +371,7 @@ impl ForestOp {
     }
 
     fn check_rows(&self, x: &Tensor<2>) -> Result<()> {
-        let [_, columns] = x.dims();
-        if columns != self.forest.features.len() {
-            return Err(Error::Columns { found: columns, expected: self.forest.features.len() });
-        }
-        match x.dtype() {
-            DType::F32 | DType::F16 | DType::BF16 => Ok(()),
-            other => Err(Error::Device(format!(
-                "{other:?} rows are not read; cast them to f32, x.cast(DType::F32)"
-            ))),
-        }
+        check_rows(x, self.features())
     }
 
     fn check_leaves(&self, x: &Tensor<2>, leaves: &Tensor<1>) -> Result<()> {
@@ -436,6 +471,16 @@ impl ForestOp {
         TensorData::new(out, [rows.len(), self.outputs(), self.features() + 1])
     }
 
+    /// Computes interactions of rows in the CPU's memory. The operator must have an [`explainer`](Self::explainer) that is
+    /// prepared for them.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn cpu_interactions(&self, rows: &crate::cpu::Rows<'_>) -> TensorData {
+        let explainer = self.explainer().expect("prepared by the caller");
+        let out = explainer.interactions(rows).expect("checked by the caller");
+        let side = self.features() + 1;
+        TensorData::new(out, [rows.len(), self.outputs(), side, side])
+    }
+
     /// Computes leaf slots of rows in the CPU's memory. The operator must be [prepared](ForestOp::prepare).
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn cpu_slots(&self, rows: &crate::cpu::Rows<'_>) -> TensorData {
@@ -464,6 +509,20 @@ pub fn init() -> Result<()> {
     #[cfg(feature = "cube")]
     fuser::register()?;
     Ok(())
+}
+
+/// Checks the number of columns of rows, and their type.
+fn check_rows(x: &Tensor<2>, expected: usize) -> Result<()> {
+    let [_, found] = x.dims();
+    if found != expected {
+        return Err(Error::Columns { found, expected });
+    }
+    match x.dtype() {
+        DType::F32 | DType::F16 | DType::BF16 => Ok(()),
+        other => {
+            Err(Error::Device(format!("{other:?} rows are not read; cast them to f32, x.cast(DType::F32)")))
+        }
+    }
 }
 
 fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {

@@ -16,7 +16,7 @@ use burn::{
     tensor::FloatDType,
 };
 
-use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
+use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::cpu::Rows;
 
 impl ForestBackend for NdArray {
@@ -66,6 +66,14 @@ impl ForestBackend for NdArray {
 
     fn forest_contributions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_contributions(rows)))
+    }
+
+    fn forest_interactions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_interactions(rows)))
+    }
+
+    fn forest_contributions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        NdArrayTensor::from_data(with_rows(x, |rows| background.on_cpu(rows)))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Predictor, RowTypes};
+use super::{Predictor, RowExplainer, RowTypes};
 use crate::{
     check::{Check, Difference, SelfCheck, Strictness, Warning},
     cpu::{Engines, Plans, Program, SchedulePrograms, SumMethod},
@@ -46,6 +46,7 @@ pub struct PredictorBuilder<'f> {
     check: SelfCheck,
     engines: Engines,
     pool: Option<Arc<rayon::ThreadPool>>,
+    explainer: Option<RowExplainer>,
     types: RowTypes,
 }
 
@@ -60,6 +61,7 @@ impl<'f> PredictorBuilder<'f> {
             check: SelfCheck::Quick,
             engines: Engines::default(),
             pool: None,
+            explainer: None,
             types: RowTypes::Both,
         }
     }
@@ -162,6 +164,14 @@ impl<'f> PredictorBuilder<'f> {
         self
     }
 
+    /// Sets what explains rows, for [`Predictor::contributions`] and [`Predictor::interactions`]: a
+    /// [`contributions::Explainer`](crate::contributions::Explainer) of the forest, or a
+    /// [`contributions::Interventional`](crate::contributions::Interventional) for contributions against a background.
+    pub fn explainer(mut self, explainer: impl Into<RowExplainer>) -> Self {
+        self.explainer = Some(explainer.into());
+        self
+    }
+
     /// Limits the predictor to `f32` rows, so that one set of nodes is enough.
     #[cfg(feature = "burn")]
     pub(crate) fn f32_rows(mut self) -> Self {
@@ -175,8 +185,8 @@ impl<'f> PredictorBuilder<'f> {
     /// # Errors
     /// The forest does not verify; the schedule's directives contradict each other; the layout or
     /// [`FixedPoint`](crate::sum::FixedPoint) sums can't hold the forest; the profile is of another forest;
-    /// an environment variable that selects kernels or checks has an unknown value; or plain walks fail their
-    /// check too, which is [`Error::SelfCheck`].
+    /// an environment variable that selects kernels or checks has an unknown value; the explainer is of a forest of
+    /// another shape; or plain walks fail their check too, which is [`Error::SelfCheck`].
     pub fn build(self) -> Result<Predictor> {
         let strictness = Strictness::from_environment()?;
         self.build_checked_by(strictness, |predictor, check| self.first_difference(predictor, check))
@@ -218,6 +228,16 @@ impl<'f> PredictorBuilder<'f> {
     fn compile(&self) -> Result<Predictor> {
         let forest = self.forest;
         forest.verify()?;
+        let shape = [forest.outputs as usize, forest.features.len()];
+        if let Some(found) = self.explainer.as_ref().map(RowExplainer::shape).filter(|found| *found != shape)
+        {
+            let [outputs, columns] = found;
+            return Err(Error::Contributions(format!(
+                "the explainer is of a forest with {outputs} outputs and {columns} features, this one has {} and {}; make \
+                 the explainer of this forest",
+                shape[0], shape[1]
+            )));
+        }
         let of_pool =
             || self.pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
         let threads = self.threads.unwrap_or_else(of_pool).clamp(1, 1 << 16) as u32;
@@ -266,6 +286,7 @@ impl<'f> PredictorBuilder<'f> {
             compare: forest.compare,
             ids: forest.leaf_ids(),
             pool: self.pool.clone(),
+            explainer: self.explainer.clone(),
             warnings: Vec::new(),
         })
     }

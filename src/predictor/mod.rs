@@ -4,6 +4,7 @@ mod blocks;
 mod builder;
 mod classes;
 mod columns;
+mod explained;
 mod sparse;
 
 use std::{cell::RefCell, sync::Arc};
@@ -20,6 +21,7 @@ use crate::{
 
 pub use builder::PredictorBuilder;
 pub(crate) use classes::ClassDecision;
+pub use explained::RowExplainer;
 
 /// A forest ready to predict on the CPU. It is immutable and `Send + Sync`. A prediction takes no lock and
 /// allocates nothing but its output and scratch that each thread keeps. The scratch holds margins if a row has
@@ -54,6 +56,8 @@ pub struct Predictor {
     ids: Vec<u32>,
     /// The pool that runs large batches; `None` for the current rayon pool of each call.
     pool: Option<Arc<rayon::ThreadPool>>,
+    /// What explains rows, if the builder was given it.
+    explainer: Option<RowExplainer>,
     warnings: Vec<Warning>,
 }
 

@@ -109,26 +109,32 @@ fn lines_of_interactions_add_up_to_contributions() {
 #[test]
 fn every_backend_explains() {
     let rows = zoo("churn", "rows.csv");
-    let of = |backend| {
-        let model = model("churn");
-        let run = ["predict", &model, "--rows", &rows, "--output", "contributions", "--backend", backend];
-        let text = prints(&run);
-        csv::<f64>(text.split_once('\n').expect("a header").1)
-    };
-    let expected = of("cpu");
     let gpu = std::env::var_os("FANGORN_REQUIRE_GPU").is_some();
     let built_in =
         [("reference", true), ("flex", cfg!(feature = "flex")), ("wgpu", gpu && cfg!(feature = "wgpu"))];
-    for (backend, _) in built_in.into_iter().filter(|(_, built_in)| *built_in) {
-        let found = of(backend);
-        assert_eq!(found.len(), expected.len(), "{backend}");
-        for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
-            assert!((found - expected).abs() < 1e-5, "{backend}: {found} for {expected}");
+    let outputs: [&[&str]; 3] =
+        [&["contributions"], &["interactions"], &["contributions", "--background", &rows]];
+    for output in outputs {
+        let of = |backend| {
+            let model = model("churn");
+            let run = ["predict", &model, "--rows", &rows, "--backend", backend, "--output"];
+            let text = prints(&[&run[..], output].concat());
+            csv::<f64>(text.split_once('\n').expect("a header").1)
+        };
+        let expected = of("cpu");
+        for (backend, _) in built_in.into_iter().filter(|(_, built_in)| *built_in) {
+            if backend == "reference" && output.len() > 1 {
+                continue;
+            }
+            let found = of(backend);
+            assert_eq!(found.len(), expected.len(), "{output:?} on {backend}");
+            for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+                assert!((found - expected).abs() < 1e-5, "{output:?} on {backend}: {found} for {expected}");
+            }
         }
     }
     let (model, without) = (model("churn"), model("onnx-logistic"));
     let run = ["predict", &model, "--rows", &rows, "--backend", "reference"];
-    refuses(&[&run[..], &["--output", "interactions"]].concat(), &["--backend", "interactions", "CPU"]);
     let run = [&run[..], &["--output", "contributions", "--background", &rows]].concat();
     refuses(&run, &["--backend", "background", "CPU"]);
     let rows = zoo("onnx-logistic", "rows.npy");
@@ -150,4 +156,9 @@ fn contributions_are_timed() {
     assert!(found.contains("background"), "{found}");
     refuses(&[&of_pairs[..], &["--background", &rows]].concat(), &["--background", "--output contributions"]);
     refuses(&[&bench[..], &["--backend", "reference"]].concat(), &["contributions", "--backend"]);
+    if cfg!(feature = "flex") {
+        for run in [&of_pairs[..], &[&bench[..], &["--background", &rows, "--json"]].concat()] {
+            assert!(prints(&[run, &["--backend", "flex"]].concat()).contains("cpu_us_per_row_median"));
+        }
+    }
 }

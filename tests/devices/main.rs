@@ -7,6 +7,7 @@ mod epilogue;
 mod gpu;
 mod gpu_properties;
 mod gpu_sums;
+mod interactions;
 mod op;
 
 #[path = "../generate/mod.rs"]

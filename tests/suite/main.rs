@@ -27,6 +27,7 @@ mod linear_leaves;
 mod papers;
 mod pipelines;
 mod plans;
+mod predictor_explainer;
 mod prologue;
 mod properties;
 mod proto;

@@ -4,7 +4,10 @@ use fangorn::{
     Forest, Predictor,
     auto::{RowPool, ScheduleKey},
     check::Warning,
-    contributions::{Explainer, reference::tree_shap},
+    contributions::{
+        Explainer, Interventional,
+        reference::{interactions, tree_shap},
+    },
     cpu,
     forest::reference,
     schedule::Device,
@@ -197,13 +200,44 @@ enum Runs {
     Burn(on_burn::Op),
 }
 
+/// What explains the rows of a forest on a backend.
+#[derive(Clone, Debug)]
+pub enum Explanation {
+    /// Path-dependent contributions, `rows x outputs x (features + 1)`, the bias last.
+    Contributions,
+    /// Interactions, `rows x outputs x (features + 1) x (features + 1)`, the bias last.
+    Interactions,
+    /// Contributions against a background, `rows x outputs x (features + 1)`, the bias last.
+    #[cfg(feature = "burn")]
+    Background(std::sync::Arc<fangorn::op::Background>),
+}
+
+impl Explanation {
+    /// Returns contributions against a background, for one of burn's backends.
+    ///
+    /// # Errors
+    /// The backend is another one.
+    pub fn against(backend: Backend, explainer: Interventional) -> Result<Self> {
+        #[cfg(feature = "burn")]
+        if backend.is_of_burn() {
+            return Ok(Self::Background(std::sync::Arc::new(fangorn::op::Background::new(explainer))));
+        }
+        drop(explainer);
+        Err(Error::Request(format!(
+            "--backend {}: contributions against a background are computed on the CPU and on burn's backends; give \
+             another one",
+            backend.name()
+        )))
+    }
+}
+
 /// The output of a forest that [`CompiledForest::rerun`] computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum TimedOutput {
     /// Margins.
     Margins,
-    /// Path-dependent contributions.
-    Contributions,
+    /// Contributions or interactions.
+    Explained(Explanation),
 }
 
 /// Runs the same rows once more.
@@ -287,24 +321,32 @@ impl<'f> CompiledForest<'f> {
         }
     }
 
-    /// Returns contributions, `rows x outputs x (features + 1)`, the bias last.
+    /// Returns contributions or interactions.
     ///
     /// # Errors
     /// The forest can't be explained, or the backend refuses the rows.
-    pub fn contributions<T: Element>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
+    pub fn explain<T: Element>(&self, rows: &Matrix<T>, explanation: &Explanation) -> Result<Vec<f32>> {
         let explainer = || Explainer::new(self.forest).map_err(|e| self.choice.blame(e));
-        match &self.runs {
-            Runs::Reference => {
+        match (&self.runs, explanation) {
+            (Runs::Reference, Explanation::Interactions) => {
                 // It says what can't be explained.
+                explainer()?;
+                Ok(each(rows, |row| interactions(self.forest, row), |v| v as f32))
+            }
+            (Runs::Reference, _) => {
                 explainer()?;
                 Ok(each(rows, |row| tree_shap(self.forest, row), |v| v as f32))
             }
-            Runs::Cpu(_) => {
+            (Runs::Cpu(_), explanation) => {
                 let explainer = explainer()?;
-                view(rows).and_then(|rows| explainer.contributions(&rows)).map_err(|e| self.choice.blame(e))
+                let explain = |rows: cpu::Rows<'_, T>| match explanation {
+                    Explanation::Interactions => explainer.interactions(&rows),
+                    _ => explainer.contributions(&rows),
+                };
+                view(rows).and_then(explain).map_err(|e| self.choice.blame(e))
             }
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.contributions(&T::narrowed(rows), &self.choice),
+            (Runs::Burn(op), _) => op.explain(&T::narrowed(rows), explanation, &self.choice),
         }
     }
 
@@ -326,11 +368,11 @@ impl<'f> CompiledForest<'f> {
     ///
     /// # Errors
     /// The backend refuses the rows or the forest, or its contributions are not timed here.
-    pub fn rerun<'a>(&'a self, pool: &'a RowPool, of: TimedOutput) -> Result<Rerun<'a>> {
+    pub fn rerun<'a>(&'a self, pool: &'a RowPool, of: &'a TimedOutput) -> Result<Rerun<'a>> {
         let mut batches = (0..pool.batches()).cycle().map(|n| pool.batch(n));
         let mut next = move || batches.next().unwrap_or_default();
         match &self.runs {
-            Runs::Reference | Runs::Cpu(_) if of == TimedOutput::Contributions => {
+            Runs::Reference | Runs::Cpu(_) if matches!(of, TimedOutput::Explained(_)) => {
                 let what =
                     "contributions are timed on the CPU and on burn's backends; give another --backend";
                 Err(Error::Request(what.into()))
@@ -385,7 +427,7 @@ mod on_burn {
     use burn::tensor::{Device, Tensor, TensorData};
     use fangorn::{Forest, auto::RowPool, op::ForestOp, sum::Contract};
 
-    use super::{Backend, Rerun, TimedOutput};
+    use super::{Backend, Explanation, Rerun, TimedOutput};
     use crate::{
         error::{Error, Result, catch_panic},
         rows::Matrix,
@@ -394,6 +436,9 @@ mod on_burn {
 
     /// The maximum number of rows of one tensor.
     const ROWS_A_TENSOR: usize = 1 << 16;
+
+    /// The maximum number of results of the rows of one tensor, if it has more than one row.
+    const RESULTS_A_TENSOR: usize = 1024 * ROWS_A_TENSOR;
 
     /// burn's forest operator with the device that runs it.
     pub struct Op {
@@ -510,36 +555,60 @@ mod on_burn {
             Error::Device { name: self.backend.name(), cause: format!("{cause:?}") }
         }
 
-        /// Copies the rows to the device, as tensors of at most [`ROWS_A_TENSOR`] rows.
-        fn tensors(&self, values: &[f32], [rows, columns]: [usize; 2]) -> Vec<Tensor<2>> {
+        /// Copies the rows to the device, as tensors of at most [`ROWS_A_TENSOR`] rows, and of fewer if a row has more
+        /// than 1024 results.
+        fn tensors(&self, values: &[f32], [rows, columns]: [usize; 2], width: usize) -> Vec<Tensor<2>> {
+            let most = (RESULTS_A_TENSOR / width.max(1)).clamp(1, ROWS_A_TENSOR);
             let tensor = |first: usize| {
-                let count = ROWS_A_TENSOR.min(rows - first);
+                let count = most.min(rows - first);
                 let values = values[first * columns..][..count * columns].to_vec();
                 Tensor::from_data(TensorData::new(values, [count, columns]), &self.device)
             };
-            (0..rows).step_by(ROWS_A_TENSOR).map(tensor).collect()
+            (0..rows).step_by(most).map(tensor).collect()
         }
 
         pub fn margins(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
-            self.floats(rows, |x| Ok(self.op.margins(x).map_err(|e| choice.blame(e))?.into_data()))
+            self.floats(rows, 1, |x| Ok(self.op.margins(x).map_err(|e| choice.blame(e))?.into_data()))
         }
 
         pub fn values(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
-            self.floats(rows, |x| Ok(self.op.values(x).map_err(|e| choice.blame(e))?.into_data()))
+            self.floats(rows, 1, |x| Ok(self.op.values(x).map_err(|e| choice.blame(e))?.into_data()))
         }
 
-        pub fn contributions(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
-            self.floats(rows, |x| Ok(self.op.contributions(x).map_err(|e| choice.blame(e))?.into_data()))
+        /// Returns contributions or interactions.
+        pub fn explain(
+            &self,
+            rows: &Matrix<f32>,
+            explanation: &Explanation,
+            choice: &Choice,
+        ) -> Result<Vec<f32>> {
+            let blame = |e| choice.blame(e);
+            self.floats(rows, self.width(explanation), |x| match explanation {
+                Explanation::Contributions => Ok(self.op.contributions(x).map_err(blame)?.into_data()),
+                Explanation::Interactions => Ok(self.op.interactions(x).map_err(blame)?.into_data()),
+                Explanation::Background(of) => Ok(of.contributions(x).map_err(blame)?.into_data()),
+            })
+        }
+
+        /// Returns the number of results of a row.
+        fn width(&self, explanation: &Explanation) -> usize {
+            let side = self.op.features() + 1;
+            let of_output = match explanation {
+                Explanation::Interactions => side.saturating_mul(side),
+                _ => side,
+            };
+            self.op.outputs().saturating_mul(of_output)
         }
 
         fn floats(
             &self,
             rows: &Matrix<f32>,
+            width: usize,
             run: impl Fn(Tensor<2>) -> Result<TensorData>,
         ) -> Result<Vec<f32>> {
             guard(self.backend, || {
                 let mut out = Vec::new();
-                for x in self.tensors(&rows.values, [rows.rows, rows.columns]) {
+                for x in self.tensors(&rows.values, [rows.rows, rows.columns], width) {
                     out.extend(run(x)?.try_to_vec::<f32>().map_err(|e| self.error(&e))?);
                 }
                 Ok(out)
@@ -549,7 +618,7 @@ mod on_burn {
         pub fn leaf_slots(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<u32>> {
             guard(self.backend, || {
                 let mut out = Vec::new();
-                for x in self.tensors(&rows.values, [rows.rows, rows.columns]) {
+                for x in self.tensors(&rows.values, [rows.rows, rows.columns], 1) {
                     let data =
                         self.op.leaf_slots(x).map_err(|e| choice.blame(e))?.into_data().convert::<i32>();
                     let slots = data.try_to_vec::<i32>().map_err(|e| self.error(&e))?;
@@ -574,9 +643,18 @@ mod on_burn {
             Ok(())
         }
 
-        pub fn rerun<'a>(&'a self, pool: &RowPool, of: TimedOutput, choice: &'a Choice) -> Result<Rerun<'a>> {
-            let batches =
-                (0..pool.batches()).map(|n| self.tensors(pool.batch(n), [pool.rows(), pool.columns()]));
+        pub fn rerun<'a>(
+            &'a self,
+            pool: &RowPool,
+            of: &'a TimedOutput,
+            choice: &'a Choice,
+        ) -> Result<Rerun<'a>> {
+            let width = match of {
+                TimedOutput::Margins => 1,
+                TimedOutput::Explained(explanation) => self.width(explanation),
+            };
+            let shape = [pool.rows(), pool.columns()];
+            let batches = (0..pool.batches()).map(|n| self.tensors(pool.batch(n), shape, width));
             let batches: Vec<_> = guard(self.backend, || Ok(batches.collect()))?;
             let mut next = 0;
             Ok(Box::new(move || {
@@ -584,7 +662,15 @@ mod on_burn {
                 next = (next + 1) % batches.len();
                 guard(self.backend, || match of {
                     TimedOutput::Margins => self.all(tensors, |x| self.op.margins(x), choice),
-                    TimedOutput::Contributions => self.all(tensors, |x| self.op.contributions(x), choice),
+                    TimedOutput::Explained(Explanation::Contributions) => {
+                        self.all(tensors, |x| self.op.contributions(x), choice)
+                    }
+                    TimedOutput::Explained(Explanation::Interactions) => {
+                        self.all(tensors, |x| self.op.interactions(x), choice)
+                    }
+                    TimedOutput::Explained(Explanation::Background(of)) => {
+                        self.all(tensors, |x| of.contributions(x), choice)
+                    }
                 })
             }))
         }

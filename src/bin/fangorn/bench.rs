@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{
     Outcome,
     answer::MissingChoice,
-    backend::{Backend, CompiledForest, Rerun, TimedOutput},
+    backend::{Backend, CompiledForest, Explanation, Rerun, TimedOutput},
     bench_graph::GraphBench,
     error::{Error, Result, one_line, say},
     graph,
@@ -25,7 +25,7 @@ use crate::{
     predict::Output,
     predict_graph::{self, GraphInputs},
     profile::ProfileChoice,
-    row_explainer::RowExplainer,
+    row_explainer::{RowExplainer, background_of},
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
     sum::SumChoice,
@@ -139,10 +139,10 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     }
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
-    let explainer = match args.output {
-        Some(Output::Contributions) if args.background.is_none() && backend.is_of_burn() => None,
-        Some(Output::Contributions | Output::Interactions) => Some(explainer(args, forest, backend)?),
-        _ => None,
+    let explained = matches!(args.output, Some(Output::Contributions | Output::Interactions));
+    let explainer = match explained && !backend.is_of_burn() {
+        true => Some(explainer(args, forest, backend)?),
+        false => None,
     };
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let choice = Choice::new(&args.schedule, forest, (backend, backend.device()), args.sum.sum)?
@@ -169,8 +169,8 @@ fn pool_of(threads: u16) -> Result<rayon::ThreadPool> {
 /// Prepares contributions or interactions, and returns the milliseconds that this took.
 fn explainer(args: &Bench, forest: &Forest, backend: Backend) -> Result<(RowExplainer, f64)> {
     if backend != Backend::Cpu || args.schedule != "default" {
-        let what = "interactions, and contributions against a background, are timed on the CPU, and without a schedule; \
-                    leave out --backend and --schedule";
+        let what = "contributions and interactions are timed on the CPU and on burn's backends, and without a schedule; \
+                    give another --backend, and leave out --schedule";
         return Err(Error::Request(what.into()));
     }
     let start = Instant::now();
@@ -252,11 +252,18 @@ fn time_all(
     choice: &Choice,
     rows: &Matrix<f32>,
 ) -> Result<(f64, Vec<Timing>)> {
-    let of = match args.output {
-        Some(Output::Contributions) => TimedOutput::Contributions,
+    let of = match (args.output, &args.background) {
+        (Some(Output::Contributions), Some(file)) => {
+            let missing = MissingChoice::default();
+            let explainer = background_of(&args.model, forest, file, args.table, missing)?;
+            TimedOutput::Explained(Explanation::against(backend, explainer)?)
+        }
+        (Some(Output::Contributions), None) => TimedOutput::Explained(Explanation::Contributions),
+        (Some(Output::Interactions), _) => TimedOutput::Explained(Explanation::Interactions),
         _ => TimedOutput::Margins,
     };
-    if of == TimedOutput::Contributions && (args.schedule != "default" || args.sum.sum != Contract::Any) {
+    let explained = matches!(of, TimedOutput::Explained(_));
+    if explained && (args.schedule != "default" || args.sum.sum != Contract::Any) {
         let what =
             "contributions have no schedule and keep no contract of sums; leave out --schedule and --sum";
         return Err(Error::Request(what.into()));
@@ -265,9 +272,9 @@ fn time_all(
     let compiled = CompiledForest::open(backend, forest, choice, args.sum.sum)?;
     compiled.say_warnings();
     // Devices compile at the first call.
-    match of {
+    match &of {
         TimedOutput::Margins => compiled.margins(&rows.slice(0, 1))?,
-        TimedOutput::Contributions => compiled.contributions(&rows.slice(0, 1))?,
+        TimedOutput::Explained(explanation) => compiled.explain(&rows.slice(0, 1), explanation)?,
     };
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;
     let results = each_batch(args, |batch, time| {
@@ -275,11 +282,8 @@ fn time_all(
             say(&text);
         }
         let pool = RowPool::of_rows(forest, &rows.values, batch)?;
-        let schedule = match of {
-            TimedOutput::Margins => choice.line(batch),
-            TimedOutput::Contributions => "none".to_owned(),
-        };
-        Ok((time(compiled.rerun(&pool, of)?)?, schedule))
+        let schedule = if explained { "none".to_owned() } else { choice.line(batch) };
+        Ok((time(compiled.rerun(&pool, &of)?)?, schedule))
     })?;
     Ok((compile_ms, results))
 }

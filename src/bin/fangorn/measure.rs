@@ -157,7 +157,7 @@ fn call(
     let compiled = CompiledForest::open(backend, forest, &Choice::of(schedule), args.sum.sum)?;
     let mut rerun = match job.from_host {
         true => compiled.rerun_from_host(pool),
-        false => compiled.rerun(pool, TimedOutput::Margins)?,
+        false => compiled.rerun(pool, &TimedOutput::Margins)?,
     };
     // The first call compiles the kernel and checks it. Later calls use it.
     rerun()?;

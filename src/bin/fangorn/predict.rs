@@ -6,7 +6,6 @@ use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
     auto::ScheduleKey,
-    contributions,
     forest::{ClassRule, Classes, CompareType, reference},
     graph::Graph,
     sum::Contract,
@@ -16,15 +15,14 @@ use crate::{
     Outcome,
     answer::PredictionArgs,
     auto_backend::{self, AUTO},
-    backend::{Backend, CompiledForest},
+    backend::{Backend, CompiledForest, Explanation},
     compare,
     error::{Error, Result},
-    library_error,
     limits::LimitsChoice,
     output::{Sink, Table, Values},
     predict_graph::{self, GraphInputs, GraphScorer},
     profile::ProfileChoice,
-    row_explainer::{MOST_NAMED_COLUMNS, RowExplainer},
+    row_explainer::{ExplainedBy, MOST_NAMED_COLUMNS},
     rows::{self, Element, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
     schedule::Choice,
     score::{self, TakesParts},
@@ -240,7 +238,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         false => (asked, &args.schedule[..]),
     };
     let explainer = match args.output {
-        Output::Contributions | Output::Interactions => RowExplainer::new(args, forest, backend, &sink)?,
+        Output::Contributions | Output::Interactions => Some(ExplainedBy::new(args, forest, backend, &sink)?),
         _ => None,
     };
     let explainer = explainer.as_ref();
@@ -351,12 +349,13 @@ fn predict_part<T: Element>(
     args: &Predict,
     forest: &Forest,
     compiled: &CompiledForest<'_>,
-    explainer: Option<&RowExplainer>,
+    explainer: Option<&ExplainedBy>,
     matrix: &mut Matrix<T>,
 ) -> Result<Table> {
     args.answer.missing.to_nan(forest, matrix);
     match explainer {
-        Some(explainer) => explainer.table(matrix, args.output),
+        Some(ExplainedBy::Cpu(explainer)) => explainer.table(matrix, args.output),
+        Some(ExplainedBy::Backend(explanation)) => explain(forest, compiled, matrix, explanation),
         None => predict(forest, compiled, matrix, None, args.output),
     }
 }
@@ -539,17 +538,18 @@ fn read_and_predict<'f, T: Element>(
     args: &Predict,
     forest: &Forest,
     open: impl FnOnce() -> Result<CompiledForest<'f>>,
-    explainer: Option<&RowExplainer>,
+    explainer: Option<&ExplainedBy>,
 ) -> Result<Table> {
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
     args.answer.missing.to_nan(forest, &mut rows);
-    if let Some(explainer) = explainer {
+    if let Some(ExplainedBy::Cpu(explainer)) = explainer {
         return explainer.table(&rows, args.output);
     }
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let compiled = open()?;
-    let table = match &starts {
-        Some(starts) if args.output != Output::Class => {
+    let table = match (explainer, &starts) {
+        (Some(ExplainedBy::Backend(explanation)), _) => explain(forest, &compiled, &rows, explanation),
+        (_, Some(starts)) if args.output != Output::Class => {
             predict_from_margins(forest, &compiled, &rows, starts, args.output)
         }
         _ => predict(forest, &compiled, &rows, starts.as_ref(), args.output),
@@ -646,6 +646,19 @@ fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     }
 }
 
+/// Returns contributions or interactions that the backend computes.
+fn explain<T: Element>(
+    forest: &Forest,
+    compiled: &CompiledForest<'_>,
+    rows: &Matrix<T>,
+    explanation: &Explanation,
+) -> Result<Table> {
+    let side = forest.features.len() + 1;
+    let of_output = if matches!(explanation, Explanation::Interactions) { side * side } else { side };
+    let values = Values::Floats(compiled.explain(rows, explanation)?);
+    Ok(Table { rows: rows.rows, columns: forest.outputs as usize * of_output, values })
+}
+
 fn predict<T: Element>(
     forest: &Forest,
     compiled: &CompiledForest<'_>,
@@ -674,12 +687,8 @@ fn predict<T: Element>(
             let leaf = |slot: u32| forest.leaf(slot).iter().map(|v| v.0 as f32);
             (trees * width, Values::Floats(compiled.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
-        Output::Contributions => {
-            (outputs * (forest.features.len() + 1), Values::Floats(compiled.contributions(rows)?))
-        }
-        Output::Interactions => {
-            let paths = contributions::Explainer::new(forest).map_err(library_error)?;
-            return RowExplainer::Paths(paths).table(rows, output);
+        Output::Contributions | Output::Interactions => {
+            return Err(Error::Defect("contributions are asked for without an explainer".into()));
         }
     };
     Ok(Table { rows: rows.rows, columns, values })

@@ -12,7 +12,7 @@ use fangorn::{
 
 use crate::{
     answer::MissingChoice,
-    backend::Backend,
+    backend::{Backend, Explanation},
     error::{Error, Result},
     library_error,
     output::{Sink, Table, Values},
@@ -23,29 +23,25 @@ use crate::{
 /// The maximum number of columns of interactions in a table, whose columns have names.
 pub const MOST_NAMED_COLUMNS: usize = 1 << 16;
 
-/// An explainer of rows.
-pub enum RowExplainer {
-    /// The covers of the nodes say what to expect of a feature that is not known.
-    Paths(Explainer),
-    /// The rows of a background say what to expect of a feature that is not known.
-    Background(Interventional),
+/// What explains the rows of a prediction.
+pub enum ExplainedBy {
+    /// An explainer on the CPU.
+    Cpu(Box<RowExplainer>),
+    /// The backend that runs the forest.
+    Backend(Explanation),
 }
 
-impl RowExplainer {
-    /// Prepares contributions or interactions. Returns `None` for contributions that the backend computes.
+impl ExplainedBy {
+    /// Prepares contributions or interactions.
     ///
     /// # Errors
     /// An option does not apply to contributions, the model can't be explained, or the background can't be read.
-    pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Option<Self>> {
+    pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Self> {
         let what = match args.background {
             Some(_) => "contributions against a background".to_owned(),
             None => format!("{}s", args.output.name()),
         };
         let refused = |why: String| Err(Error::Request(format!("{why}; leave the option out")));
-        let of_backend = args.output == Output::Contributions && args.background.is_none();
-        if backend != Backend::Cpu && !of_backend {
-            return refused(format!("--backend: {what} are computed on the CPU"));
-        }
         if args.schedule != "default" {
             return refused(format!("--schedule: {what} need all leaves, so no schedule applies"));
         }
@@ -54,8 +50,13 @@ impl RowExplainer {
         }
         let of_model = |error: fangorn::Error| Error::file(&args.model, error.to_string());
         if let Some(background) = &args.background {
-            return Self::against(&args.model, forest, background, args.table, args.answer.missing).map(Some);
+            let explainer = background_of(&args.model, forest, background, args.table, args.answer.missing)?;
+            return match backend {
+                Backend::Cpu => Ok(Self::Cpu(Box::new(RowExplainer::Background(explainer)))),
+                _ => Explanation::against(backend, explainer).map(Self::Backend),
+            };
         }
+        // For another backend it says what can't be explained.
         let explainer = Explainer::new(forest).map_err(|error| match args.output {
             // With a background, contributions need no covers.
             Output::Contributions if forest.covers.is_none() && forest.aggregate == Aggregate::Sum => {
@@ -72,9 +73,23 @@ impl RowExplainer {
                 forest.features.len()
             )));
         }
-        Ok((backend == Backend::Cpu).then_some(Self::Paths(explainer)))
+        Ok(match (backend, args.output) {
+            (Backend::Cpu, _) => Self::Cpu(Box::new(RowExplainer::Paths(explainer))),
+            (_, Output::Interactions) => Self::Backend(Explanation::Interactions),
+            _ => Self::Backend(Explanation::Contributions),
+        })
     }
+}
 
+/// An explainer of rows on the CPU.
+pub enum RowExplainer {
+    /// The covers of the nodes say what to expect of a feature that is not known.
+    Paths(Explainer),
+    /// The rows of a background say what to expect of a feature that is not known.
+    Background(Interventional),
+}
+
+impl RowExplainer {
     /// Prepares contributions against a background file, which marks missing values like the file of rows.
     ///
     /// # Errors
@@ -86,11 +101,7 @@ impl RowExplainer {
         table: TableChoice,
         missing: MissingChoice,
     ) -> Result<Self> {
-        let explainer = match forest.compare {
-            CompareType::F64 => against_rows::<f64>(model, forest, background, table, missing),
-            CompareType::F32 => against_rows::<f32>(model, forest, background, table, missing),
-        };
-        explainer.map(Self::Background)
+        background_of(model, forest, background, table, missing).map(Self::Background)
     }
 
     /// Returns the number of contributions of a row: `outputs x (features + 1)`.
@@ -175,6 +186,23 @@ impl RowExplainer {
         };
         let values = values.map_err(library_error)?;
         Ok(Table { rows: rows.rows, columns, values: Values::Floats(values) })
+    }
+}
+
+/// Prepares contributions against a background file, which marks missing values like the file of rows.
+///
+/// # Errors
+/// The background can't be read, or the model can't be explained.
+pub fn background_of(
+    model: &Path,
+    forest: &Forest,
+    background: &Path,
+    table: TableChoice,
+    missing: MissingChoice,
+) -> Result<Interventional> {
+    match forest.compare {
+        CompareType::F64 => against_rows::<f64>(model, forest, background, table, missing),
+        CompareType::F32 => against_rows::<f32>(model, forest, background, table, missing),
     }
 }
 

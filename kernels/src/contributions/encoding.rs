@@ -1,4 +1,4 @@
-//! The words of a forest's contributions, which a host encodes and the kernels of `contributions` read.
+//! The words of a forest's contributions, which a host encodes and the kernels read.
 //!
 //! | word of an instruction | content |
 //! |---|---|
@@ -7,10 +7,46 @@
 //! | 4 | the index of the split's lists in its pass, if a split above has the same feature |
 //! | 5 | the share of the left child in the cover |
 //! | 6, 7 | the values of children that are leaves |
-//! | 8 | the index of the feature among the contributions of a row |
+//! | 8 | the index of the feature among the sums of a row |
+//! | 9, 10 | for interactions: the index of the first of the split's ancestors, and their number |
+//!
+//! Against a background, two words are others:
+//!
+//! | word of an instruction | content |
+//! |---|---|
+//! | 4 | of an instruction that goes to a child: where the instruction after those of the child begins, in words from the tree's first one |
+//! | 5 | the index of the split's sides: a bit for each background row, set if the row goes left |
+//!
+//! | word of an ancestor | content |
+//! |---|---|
+//! | 0 | the level of the feature's nearest split above; the highest bit is set if the path goes left there |
+//! | 1 | the index, from the pass's points on, of its `g` at each point for rows that took the path's sides |
+//! | 2 | the index of the pair among the sums of a row |
+//!
+//! | word of a subtree with tables | content |
+//! |---|---|
+//! | 0, 1 | the index of its first test, and the number of tests |
+//! | 2, 3 | the index of its first feature, and the number of features |
+//! | 4 | the index of its first table |
+//!
+//! A test is the words 1 to 3 of an instruction. A feature is its index among the sums of a row. A table has a number for
+//! each pattern of answers, in which bit `i` is set if a row goes left at test `i`.
 
 /// Words of an instruction.
 pub const INSTRUCTION_WORDS: u32 = 9;
+/// Words of an instruction with its ancestors, for interactions.
+pub const INTERACTION_WORDS: u32 = INSTRUCTION_WORDS + 2;
+/// The word of an instruction that goes to a child with the index of the instruction after those of the child, counted
+/// in words from the tree's first instruction on. Only instructions against a background have it.
+pub const AFTER_WORD: u32 = 4;
+/// Words of an ancestor.
+pub const ANCESTOR_WORDS: u32 = 3;
+/// Flag of an ancestor's level: the path goes left there.
+pub const PATH_LEFT: u32 = 1 << 31;
+/// Words of a subtree with tables.
+pub const SUBTREE_WORDS: u32 = 5;
+/// Words of a test.
+pub const TEST_WORDS: u32 = 3;
 /// Words of a pass: the index of its first instruction, the number of its instructions, and the index of its points.
 /// The points come first, then their weights, then the lists.
 pub const PASS_WORDS: u32 = 3;

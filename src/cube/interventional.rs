@@ -1,0 +1,110 @@
+//! Contributions against a background on one device.
+
+use cubecl::client::Client;
+use fangorn_kernels::{Buffer, ContributionProgram, Rows, contributions as kernels};
+
+use super::{
+    contribution_words::{Beside, Sides},
+    explainer::Uploads,
+};
+use crate::{
+    contributions::{self, program::Program},
+    error::{Error, Result},
+    forest::CompareType,
+    plan::RowType,
+};
+
+/// The maximum number of words for the sides that the background's rows take.
+const MOST_SIDES: usize = 1 << 28;
+
+/// Explains a forest's margins against a background of rows on a device: the numbers of
+/// [`contributions::Interventional`], in f32 sums. It is immutable, and launches take no lock.
+///
+/// Trees with at most eight splits on a path are looked up in pattern tables, in a time that does not depend on the
+/// background. For other trees, each unit follows its row and every background row through the tree.
+#[derive(Clone)]
+pub struct Interventional {
+    client: Client,
+    program: ContributionProgram,
+    /// Maximum number of rows of a launch, if it is smaller than the device allows.
+    most_rows: u32,
+}
+
+impl std::fmt::Debug for Interventional {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interventional")
+            .field("device", &self.client.name())
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Interventional {
+    /// Prepares the device behind `client` for what `explainer` computes on the CPU, and uploads pattern tables and
+    /// instructions. This makes the explainer's tables if no call has made them.
+    ///
+    /// # Errors
+    /// [`Error::Contributions`]: a path of a tree without tables is too long for a unit's memory, a row has too many
+    /// contributions, the background has too many rows, or tables and instructions are more than the device binds.
+    pub fn new(client: &Client, explainer: &contributions::Interventional) -> Result<Self> {
+        let tabled = explainer.tabled();
+        let has_tables = |tree: usize| tabled.as_ref().is_some_and(|tabled| tabled.has(tree));
+        // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
+        let mut instructions = Program::new(explainer.forest(), CompareType::F32);
+        instructions.retain(|tree| !has_tables(tree));
+        let sides = sides(explainer, &instructions)?;
+        let tables = tabled.as_ref().map(|tabled| &tabled.singles);
+        let uploads = Uploads { client, instructions: &instructions, tables, biases: explainer.bias() };
+        let program = uploads.upload(Beside::Sides(&sides), explainer.background_rows() as u32)?;
+        Ok(Self { client: client.clone(), program, most_rows: u32::MAX })
+    }
+
+    /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
+    #[must_use]
+    pub fn with_most_rows(self, rows: u32) -> Self {
+        Self { most_rows: rows, ..self }
+    }
+
+    /// Returns the number of values of a row: `outputs x (features + 1)`.
+    pub fn width(&self) -> usize {
+        self.program.width() as usize
+    }
+
+    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)` numbers of f32, the bias last.
+    /// `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is read back.
+    pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
+        kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
+    }
+}
+
+/// Returns the sides that the background's rows take at the splits of a program's trees.
+fn sides(explainer: &contributions::Interventional, program: &Program) -> Result<Sides> {
+    let rows = explainer.background_rows();
+    let of_split = rows.div_ceil(32);
+    let mut sides = Sides {
+        words: Vec::new(),
+        trees: vec![0; explainer.forest().trees.len()],
+        of_split: of_split as u32,
+    };
+    let mut is_done = vec![false; sides.trees.len()];
+    for tree in program.trees() {
+        // Trees of vector leaves have a program for each output.
+        if std::mem::replace(&mut is_done[tree.source.0], true) {
+            continue;
+        }
+        let first = sides.words.len();
+        if tree.splits.len().saturating_mul(of_split) > MOST_SIDES - first {
+            return Err(Error::Contributions(format!(
+                "a background of {rows} rows needs more than {MOST_SIDES} words for this model; give fewer rows, or \
+                 explain it on the CPU"
+            )));
+        }
+        sides.trees[tree.source.0] = first as u32;
+        for left in explainer.sides_of_background(tree.source.0) {
+            let word =
+                |rows: &[bool]| (0..).zip(rows).fold(0, |word, (bit, left)| word | u32::from(*left) << bit);
+            sides.words.extend(left.chunks(32).map(word));
+        }
+    }
+    Ok(sides)
+}

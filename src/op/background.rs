@@ -1,0 +1,105 @@
+//! Contributions against a background, as a burn operator.
+
+use std::sync::Arc;
+
+use burn::{backend::Dispatch, tensor::Tensor};
+
+use super::{ForestBackend, check_rows};
+use crate::{contributions::Interventional, error::Result};
+
+/// A forest's contributions against a background of rows: an operator that is prepared once for each device on which it
+/// is used. Share it as an [`Arc`].
+///
+/// Inputs are f32, f16 or bf16 in any strides, and are widened exactly. Outputs are f32 and have no gradient.
+///
+/// ```
+/// # #[cfg(feature = "flex")] {
+/// use std::sync::Arc;
+/// use burn::tensor::{Device, Tensor};
+/// use fangorn::{contributions::Interventional, cpu::Rows, import, op::Background};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let columns = forest.features.len();
+/// let typical = vec![0.25f32; 3 * columns];
+/// let explainer = Interventional::new(&forest, &Rows::new(&typical, columns)?)?;
+/// let background = Arc::new(Background::new(explainer));
+/// let x = Tensor::<2>::zeros([4, columns], &Device::flex());
+/// let contributions = background.contributions(x)?;
+/// assert_eq!(contributions.dims(), [4, 1, columns + 1]);
+/// # }
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+pub struct Background {
+    explainer: Interventional,
+    #[cfg(feature = "cube")]
+    on: super::once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Interventional>,
+}
+
+impl std::fmt::Debug for Background {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shape =
+            format!("[rows, {}] -> [rows, {}, {}]", self.features(), self.outputs(), self.features() + 1);
+        f.debug_struct("Background").field("shape", &shape).finish_non_exhaustive()
+    }
+}
+
+impl Background {
+    /// Returns an operator for what `explainer` computes on the CPU.
+    pub fn new(explainer: Interventional) -> Self {
+        Self {
+            explainer,
+            #[cfg(feature = "cube")]
+            on: Default::default(),
+        }
+    }
+
+    /// Returns the number of margins of a row.
+    pub fn outputs(&self) -> usize {
+        self.explainer.shape()[0]
+    }
+
+    /// Returns the number of columns of a row.
+    pub fn features(&self) -> usize {
+        self.explainer.shape()[1]
+    }
+
+    /// Computes contributions against the background: `[rows, features]` to `[rows, outputs, features + 1]`, f32, the
+    /// bias last. They add up to the row's margins before the objective's scale and transform; the bias is the mean
+    /// margin of the background.
+    ///
+    /// On Flex and NdArray [`Interventional`] computes them, on a cubecl device `cube::Interventional`, in f32 sums. The
+    /// first call on a device prepares it.
+    ///
+    /// # Errors
+    /// The rows have another number of columns than the forest has features, or a type other than f32, f16 and bf16.
+    /// [`Error::Contributions`](crate::Error::Contributions): the forest has paths or rows, or the background has rows,
+    /// that are too many for the device.
+    pub fn contributions(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<3>> {
+        check_rows(&x, self.features())?;
+        if x.dims()[0] == 0 {
+            return Ok(Tensor::zeros([0, self.outputs(), self.features() + 1], &x.device()));
+        }
+        #[cfg(feature = "cube")]
+        if let burn::backend::DispatchDevice::Cube(device) = super::innermost(x.device().as_dispatch()) {
+            self.on_device(device)?;
+        }
+        let contributions =
+            <Dispatch as ForestBackend>::forest_contributions_against(x.into_dispatch(), self.clone());
+        Ok(Tensor::from_dispatch(contributions))
+    }
+
+    /// Returns the explainer for a device. It is made at its first use.
+    #[cfg(feature = "cube")]
+    pub(super) fn on_device(&self, device: &burn_cubecl::CubeDevice) -> Result<&crate::cube::Interventional> {
+        self.on
+            .get_or_try_init(device, || crate::cube::Interventional::new(&device.client(), &self.explainer))
+    }
+
+    /// Computes contributions of rows in the CPU's memory.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(super) fn on_cpu(&self, rows: &crate::cpu::Rows<'_>) -> burn::tensor::TensorData {
+        let out = self.explainer.contributions(rows).expect("checked by the caller");
+        burn::tensor::TensorData::new(out, [rows.len(), self.outputs(), self.features() + 1])
+    }
+}
