@@ -229,8 +229,10 @@ class Peer:
 
     def answer(self):
         while line := self.process.stdout.readline():
-            if line.startswith(("{", "[")):
+            try:
                 return json.loads(line)
+            except ValueError:  # a warning of the library
+                continue
         lines = self.process.stderr.read().strip().splitlines()
         raise RuntimeError(lines[-1] if lines else "it ended without an answer")
 
@@ -368,8 +370,6 @@ def main():
     args = parser.parse_args()
     if args.background and args.output != "contributions":
         parser.error("--background is for --output contributions")
-    if args.backend != "cpu" and (args.background or args.output != "contributions"):
-        parser.error("--backend is for contributions without a background")
     args.only = args.only.split(",") if args.only else MODELS
     args.peers = args.peers.split(",")
     if unknown := [name for name in args.peers if name not in CALLS]:

@@ -5,6 +5,7 @@ use super::{
     model::{Graph, Node, Operand},
     operator::Operator,
     reduce::axis_of,
+    texts::TextOperator,
     types::GraphTypes,
 };
 
@@ -16,7 +17,7 @@ pub(super) fn goes_by_rows(graph: &Graph, types: &GraphTypes) -> bool {
     }
     let mut nodes: Vec<RowAxis> = Vec::with_capacity(graph.nodes.len());
     for (at, node) in (0u32..).zip(&graph.nodes) {
-        let axes = RowAxes { types, nodes: &nodes };
+        let axes = RowAxes { graph, types, nodes: &nodes };
         let found = match node.operands.iter().any(|operand| axes.operand(*operand) != RowAxis::Absent) {
             true => axes.result(node, Operand::Node(at, 0)),
             false => Some(RowAxis::Absent),
@@ -24,7 +25,7 @@ pub(super) fn goes_by_rows(graph: &Graph, types: &GraphTypes) -> bool {
         let Some(found) = found else { return false };
         nodes.push(found);
     }
-    let axes = RowAxes { types, nodes: &nodes };
+    let axes = RowAxes { graph, types, nodes: &nodes };
     graph.outputs.iter().all(|output| axes.operand(output.operand) == Dimension(0))
 }
 
@@ -35,6 +36,9 @@ enum RowAxis {
     Absent,
     /// This dimension has a slice for each row, which depends on that row alone.
     Dimension(usize),
+    /// The first dimension has a slice for each row: the tokens of a text. They depend on that row alone, but after them
+    /// comes the padding of the tokenizer at this node, as often as other rows need it.
+    Padded(u32),
     /// The tensor is a shape. The number of rows stands at this index, and all other lengths are the same for any rows.
     Length(usize),
 }
@@ -43,6 +47,7 @@ use RowAxis::Dimension;
 
 /// The row axes of a graph's operands, up to the node that is examined.
 struct RowAxes<'g> {
+    graph: &'g Graph,
     types: &'g GraphTypes,
     nodes: &'g [RowAxis],
 }
@@ -144,6 +149,13 @@ impl RowAxes<'_> {
                 node.operands.iter().all(|operand| self.operand(*operand) == x_rows).then_some(())?;
                 other(*axis).and(row_axis).map(Dimension)
             }
+            Operator::Texts(operator) => self.of_texts(operator, x, result),
+            // Each row stays a list of its tokens.
+            Operator::Reshape(lengths) if matches!(x_rows, RowAxis::Padded(_)) => {
+                let shape = self.shape(x)?;
+                let middle = shape.get(1..shape.len().checked_sub(1)?)?;
+                (lengths == &[0, -1] && middle.iter().all(|length| *length == Some(1))).then_some(x_rows)
+            }
             Operator::Reshape(lengths) => {
                 axis_after_reshape(self.shape(x)?, row_axis?, lengths).map(Dimension)
             }
@@ -168,6 +180,30 @@ impl RowAxes<'_> {
         }
     }
 
+    /// Returns where the rows are in the result of an operator on texts, or `None` as [`result`](Self::result) does.
+    fn of_texts(&self, operator: &TextOperator, x: Operand, result: Operand) -> Option<RowAxis> {
+        let rows = self.operand(x);
+        match operator {
+            TextOperator::Normalize(normalizer) if normalizer.stopwords.is_empty() => Some(rows),
+            TextOperator::Hash { .. } => Some(rows),
+            // Delimiters are left out if no row has a token.
+            TextOperator::Tokenize(tokenizer) if rows == Dimension(0) && !tokenizer.has_delimiters => {
+                let Operand::Node(at, _) = result else { return None };
+                Some(RowAxis::Padded(at))
+            }
+            TextOperator::CountNgrams(ngrams) if self.dimensions(x)? == 2 => match rows {
+                RowAxis::Padded(at) => match &self.graph.nodes[at as usize].operator {
+                    Operator::Texts(TextOperator::Tokenize(tokenizer)) => {
+                        (!ngrams.has_token(&tokenizer.padding)).then_some(Dimension(0))
+                    }
+                    _ => None,
+                },
+                rows => (rows == Dimension(0)).then_some(rows),
+            },
+            _ => None,
+        }
+    }
+
     /// Returns where the rows are in a result of so many dimensions, for which operands are broadcast. Dimensions of
     /// operands match from the last one on.
     fn broadcast(&self, operands: &[Operand], dimensions: usize) -> Option<RowAxis> {
@@ -183,7 +219,7 @@ impl RowAxes<'_> {
                 Dimension(axis) => at == Some(axis),
                 // An operand without rows must be the same for every row.
                 RowAxis::Absent => at.is_none_or(|at| own[at] == Some(1)),
-                RowAxis::Length(_) => false,
+                RowAxis::Length(_) | RowAxis::Padded(_) => false,
             };
             fits.then_some(())?;
         }
@@ -285,6 +321,34 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
         ] {
             assert!(!is_by_rows(lines), "{lines}");
         }
+    }
+
+    /// Tokens of a row end in padding, as many as the longest row of the batch needs. A count does not see it.
+    #[test]
+    fn tokens_depend_on_other_rows_by_padding_alone() {
+        let tokenize = |mark: bool, padding: &str| {
+            format!(
+                "tokenize(%0, tokens=matches, patterns=[\"[a-z]+\"], least=1, mark={mark}, padding={padding:?})"
+            )
+        };
+        let count = "countNgrams(%2, weighing=count, lengths=[1, 1], skips=0, pool=text[\"a\", \"#\"], starts=[0], \
+                     columns=[0, 1], weights=[])";
+        let graph = |stopwords: &str, tokenize: &str, reshape: &str, output: &str| {
+            let text = format!(
+                "input %in0 \"x\": text[rows, 1]\n%0 \"a\" = normalizeTexts(%in0, case=lower, exact=false, stopwords={stopwords})
+%1 \"b\" = {tokenize}\n%2 \"c\" = reshape(%1, to={reshape})\n%3 \"d\" = {count}\noutput \"o\": {output}\n"
+            );
+            let graph = Graph::parse(&text).expect("a graph");
+            goes_by_rows(&graph, &graph.types().expect("types"))
+        };
+        assert!(graph("[]", &tokenize(false, "-"), "[0, -1]", "%3"));
+        // The padding is counted, or is an output.
+        assert!(!graph("[]", &tokenize(false, "#"), "[0, -1]", "%3"));
+        assert!(!graph("[]", &tokenize(false, "-"), "[0, -1]", "%2"));
+        // Delimiters are left out if no row has a token, a stop word leaves its row out, and all rows are one list.
+        assert!(!graph("[]", &tokenize(true, "-"), "[0, -1]", "%3"));
+        assert!(!graph("[\"b\"]", &tokenize(false, "-"), "[0, -1]", "%3"));
+        assert!(!graph("[]", &tokenize(false, "-"), "[1, -1]", "%3"));
     }
 
     /// Returns an operator of a random kind that takes floats, and its operands.

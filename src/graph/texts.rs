@@ -310,6 +310,11 @@ impl Ngrams {
         self.columns.iter().max().map_or(0, |last| last.saturating_add(1))
     }
 
+    /// Returns whether some n-gram has this text as a token.
+    pub(super) fn has_token(&self, text: &str) -> bool {
+        matches!(&self.pool, Elements::Text(pool) if pool.iter().any(|token| **token == *text))
+    }
+
     /// Returns the type of the tokens.
     pub fn dtype(&self) -> Dtype {
         self.pool.dtype()

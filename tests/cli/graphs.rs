@@ -151,6 +151,71 @@ fn models_of_texts_predict_from_a_table() {
     refuses(&["predict", &model, "--rows", &ragged], &["ragged.csv", "line 2", "2 fields"]);
 }
 
+/// Free texts are read part by part: from CSV, standard input and Parquet, with columns kept, lines left out, and the
+/// same predictions as for all rows at once.
+#[test]
+fn free_texts_are_read_part_by_part() {
+    let scratch = Scratch::new("texts-in-parts");
+    let (graph, rows) = (file("named-notes", "model.onnx"), file("named-notes", "rows.csv"));
+    let whole = std::fs::read_to_string(&rows).expect("rows");
+    let (header, lines) = whole.split_once('\n').expect("a header");
+    let (_, expected) = read_npy::<f32>(&file("named-notes", "proba.npy"));
+    // Several chunks of a CSV, whose ids count on, and as many row groups.
+    let times = (9 << 20) / lines.len();
+    let mut many = format!("{header}\n");
+    for line in lines.lines().cycle().take(60 * times).enumerate() {
+        let rest = line.1.split_once(',').expect("an id").1;
+        many += &format!("{},{rest}\n", line.0);
+    }
+    let csv = scratch.file("many.csv", &many);
+    let parquet = scratch.path("many.parquet");
+    write_parquet(&parquet, &typed(&csv), 5000);
+    let check = |text: &str, left_out: Option<usize>| {
+        let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+        assert_eq!(&reader.headers().expect("a header").iter().take(2).collect::<Vec<_>>(), &["id", "note"]);
+        let mut found = reader.records();
+        for row in (0..60 * times).filter(|row| Some(*row) != left_out) {
+            let record = found.next().expect("a row").expect("a record");
+            assert_eq!(record[0].parse(), Ok(row));
+            for (at, value) in record.iter().skip(2).enumerate() {
+                let (value, expected): (f32, f32) =
+                    (value.parse().expect("a value"), expected[row % 60 * 2 + at]);
+                assert!((value - expected).abs() < 1e-6, "row {row}: {value} for {expected}");
+            }
+        }
+        assert!(found.next().is_none());
+    };
+    let out = scratch.path("out.csv");
+    for rows in [&csv, &parquet] {
+        let predict = ["predict", &graph, "--rows", rows, "--keep", "id,note", "-o", &out];
+        let done = command(&predict).output().expect("the program runs");
+        assert_eq!(done.status.code(), Some(0), "{rows}: {}", text(&done.stderr));
+        check(&std::fs::read_to_string(&out).expect("predictions"), None);
+    }
+    // A wrong number in the last part ends the run, or is left out.
+    let wrong = 60 * times - 3;
+    let damaged =
+        scratch.file("damaged.csv", many.replacen(&format!("\n{wrong},"), &format!("\n{wrong},x"), 1));
+    refuses(&["predict", &graph, "--rows", &damaged, "-o", &out], &["damaged.csv", "is no number"]);
+    let skip = ["predict", &graph, "--rows", &damaged, "--on-error", "skip", "--keep", "id,note", "-o", &out];
+    let done = command(&skip).output().expect("the program runs");
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("1 row is left out"), "{}", text(&done.stderr));
+    check(&std::fs::read_to_string(&out).expect("predictions"), Some(wrong));
+    // A pipe, whose only text is empty.
+    let mut child = command(&["predict", &graph, "--rows", "-"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut input, format!("{header}\n0,17.5,Oslo,81.0,,179.25\n").as_bytes())
+        .expect("it reads");
+    drop(input);
+    let done = child.wait_with_output().expect("it ends");
+    assert_eq!((done.status.code(), text(&done.stdout).lines().count()), (Some(0), 1));
+}
+
 /// Columns of a graph's inputs are found by their names, in CSV and Parquet, texts among them.
 #[test]
 fn columns_are_found_by_their_names() {
@@ -208,7 +273,7 @@ fn typed(path: &str) -> RecordBatch {
     let column = |at: usize| records.iter().map(move |record| &record[at]);
     let column = |(at, name): (usize, &String)| -> (String, ArrayRef) {
         let array: ArrayRef = match &name[..] {
-            "city" => Arc::new(StringArray::from_iter_values(column(at))),
+            "city" | "note" => Arc::new(StringArray::from_iter_values(column(at))),
             "id" => {
                 Arc::new(Int64Array::from_iter_values(column(at).map(|v| v.parse::<i64>().expect("an id"))))
             }

@@ -316,3 +316,44 @@ fn models_of_texts_predict_what_scikit_learn_predicts() {
         }
     }
 }
+
+/// A batch in pieces has the results of the whole batch, although tokens of a row are padded to the longest row.
+#[test]
+fn texts_in_pieces_give_pieces_of_the_results() {
+    let zoo = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo-classical");
+    let words = ["the", "cat", "DOG", "bird", "42", "blue", "#", "a", "ünknown", ",", ""];
+    let mut state = 11u64;
+    let mut below = |most: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % most
+    };
+    for name in ["TextPipeline", "TokenPipeline", "TfidfVectorizer"] {
+        let path = format!("{zoo}/{name}/model.onnx");
+        let graph = load_graph(path.as_ref(), &Default::default()).expect(name);
+        let predictor = GraphPredictor::new(graph, 1).expect(name);
+        assert!(predictor.goes_by_rows(), "{name}");
+        for case in 0..200 {
+            let rows = 1 + below(9);
+            // Rows without a token, and batches of nothing else.
+            let longest = [0, 1, 3, 12][case % 4];
+            let mut text = |_| {
+                let words: Vec<&str> = (0..below(longest + 1)).map(|_| words[below(words.len())]).collect();
+                words.join(" ")
+            };
+            let all: Vec<String> = (0..rows).map(&mut text).collect();
+            let run = |from: usize, to: usize| {
+                let texts =
+                    texts(&[to - from, 1], &all[from..to].iter().map(String::as_str).collect::<Vec<_>>());
+                predictor.predict(&[texts]).unwrap_or_else(|e| panic!("{name}, case {case}: {e}"))
+            };
+            let (whole, at) = (run(0, rows), below(rows + 1));
+            let (first, second) = (run(0, at), run(at, rows));
+            for ((whole, first), second) in whole.iter().zip(&first).zip(&second) {
+                let rows_of = |from: usize, to: usize| whole.rows(&(from..to).collect::<Vec<_>>());
+                let what = format!("{name}, case {case}: {all:?}, cut at {at}");
+                assert_eq!(Some(first), rows_of(0, at).as_ref(), "{what}");
+                assert_eq!(Some(second), rows_of(at, rows).as_ref(), "{what}");
+            }
+        }
+    }
+}

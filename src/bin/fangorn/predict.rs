@@ -23,7 +23,7 @@ use crate::{
     predict_graph::{self, GraphInputs, GraphScorer},
     profile::ProfileChoice,
     row_explainer::{ExplainedBy, MOST_NAMED_COLUMNS},
-    rows::{self, Element, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
+    rows::{self, Element, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
     schedule::Choice,
     score::{self, TakesParts},
     sum::SumChoice,
@@ -262,7 +262,6 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         let names = |columns| names(args.output, forest, columns);
         let work = Scoring {
             args,
-            columns: forest.features.len(),
             // The model, the instruction set, the threads, the contract of sums, and the backend that was chosen.
             run_line: args.run_line(&format!(
                 "{:?} {}",
@@ -273,11 +272,11 @@ pub fn run(args: &Predict) -> Result<Outcome> {
             sink: &sink,
         };
         let done = match doubles {
-            true => rows.score(&work, &|matrix: &mut Matrix<f64>| {
-                predict_part(args, forest, &compiled, explainer, matrix)
+            true => rows.score(&work, made_up_row(forest), &|batch: &mut RowBatch<f64>| {
+                predict_part(args, forest, &compiled, explainer, &mut batch.rows)
             }),
-            false => rows.score(&work, &|matrix: &mut Matrix<f32>| {
-                predict_part(args, forest, &compiled, explainer, matrix)
+            false => rows.score(&work, made_up_row(forest), &|batch: &mut RowBatch<f32>| {
+                predict_part(args, forest, &compiled, explainer, &mut batch.rows)
             }),
         };
         done?;
@@ -344,6 +343,12 @@ fn finish(args: &Predict, table: Table, names: ColumnNames, sink: &Sink) -> Resu
     compare::report(&table, &expected)
 }
 
+/// Returns a row of zeros.
+fn made_up_row<T: Element>(forest: &Forest) -> RowBatch<T> {
+    let columns = forest.features.len();
+    RowBatch::of_numbers(Matrix::of_rows(1, columns, vec![T::cast(0.0); columns]))
+}
+
 /// Predicts the rows of a part.
 fn predict_part<T: Element>(
     args: &Predict,
@@ -363,8 +368,6 @@ fn predict_part<T: Element>(
 /// Predicts rows part by part.
 struct Scoring<'a> {
     args: &'a Predict,
-    /// The number of columns that the model reads.
-    columns: usize,
     /// The line that names what the predictions depend on.
     run_line: String,
     /// Returns the names of the columns of predictions, given their number.
@@ -373,12 +376,26 @@ struct Scoring<'a> {
 }
 
 impl Scoring<'_> {
-    /// Predicts the parts of `rows` with `one`, and writes the results.
-    fn run<T: Element, R: PartedRows>(&self, rows: &R, one: score::Predict<'_, T>) -> Result<()> {
+    /// Predicts the parts of `rows` with `one`, and writes the results. The predictions have the type of the made-up
+    /// row's, even if the table has no rows. If the rows have texts, a made-up text may be refused, and the first row that
+    /// is not refused gives the type.
+    fn run<T: Element, R: PartedRows>(
+        &self,
+        rows: &R,
+        mut made_up_row: RowBatch<T>,
+        one: score::Predict<'_, T>,
+    ) -> Result<()> {
         let Self { args, sink, .. } = self;
-        // One made-up row gives the type of the predictions, even if the table has no rows.
-        let columns = self.columns;
-        let example = one(&mut Matrix::of_rows(1, columns, vec![T::cast(0.0); columns]))?;
+        let example = match rows.first_rows::<T>()? {
+            Some(first) => {
+                let mut each = (0..first.rows.rows).map(|row| one(&mut first.slice(row, 1)));
+                match each.next().unwrap_or_else(|| one(&mut made_up_row)) {
+                    Ok(example) => example,
+                    Err(e) => each.find_map(Result::ok).ok_or(e)?,
+                }
+            }
+            None => one(&mut made_up_row)?,
+        };
         let schema = ScoredSchema::new(rows.kept_fields(), (self.names)(example.columns), &example)
             .map_err(Error::Request)?;
         let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
@@ -427,13 +444,18 @@ impl Scoring<'_> {
 
 impl RowsInParts<'_> {
     /// Predicts the rows with `one`, and writes the results.
-    fn score<T: Element>(&self, work: &Scoring<'_>, one: score::Predict<'_, T>) -> Result<()> {
+    fn score<T: Element>(
+        &self,
+        work: &Scoring<'_>,
+        made_up_row: RowBatch<T>,
+        one: score::Predict<'_, T>,
+    ) -> Result<()> {
         match self {
             #[cfg(feature = "tables")]
-            Self::Table(rows) => work.run(rows, one),
-            Self::Csv(rows) => work.run(rows, one),
-            Self::Npy(rows) => work.run(rows, one),
-            Self::Libsvm(rows) => work.run(rows, one),
+            Self::Table(rows) => work.run(rows, made_up_row, one),
+            Self::Csv(rows) => work.run(rows, made_up_row, one),
+            Self::Npy(rows) => work.run(rows, made_up_row, one),
+            Self::Libsvm(rows) => work.run(rows, made_up_row, one),
         }
     }
 }
@@ -501,21 +523,23 @@ fn run_graph(
     let inputs = GraphInputs::new(&args.model, &graph)?;
     let scorer = GraphScorer::new(&args.model, &graph)?;
     let names = |columns| ColumnNames::Numbered(args.output.name(), columns);
-    let why_whole = match inputs.are_texts() {
-        true => Some("the file is a graph that takes free texts, so all rows are read at once"),
-        false if scorer.goes_by_rows() => None,
+    let why_whole = match scorer.goes_by_rows() {
+        true => None,
         false => Some("the file is a graph in which rows depend on each other, so all are read at once"),
     };
-    let columns = inputs.columns()?;
+    let numbers = inputs.numbers()?;
+    let beside = (&args.keep[..], args.on_error);
     if !whole
         && why_whole.is_none()
-        && let Some(rows) = RowsInParts::open(&args.rows, &columns, args.table, &args.keep, args.on_error)?
+        && let Some(rows) = inputs.open(&args.rows, &numbers, args.table, beside)?
     {
         // The key contains the instruction set, because products of floats depend on it.
-        let key = ScheduleKey::here(&columns, rayon::current_num_threads(), args.sum.sum);
+        let key = ScheduleKey::here(&inputs.columns()?, rayon::current_num_threads(), args.sum.sum);
         let run_line = args.run_line(&format!("graph {:016x} {key:?}", hash_of(&args.model)));
-        let work = Scoring { args, columns: columns.features.len(), run_line, names: &names, sink };
-        rows.score(&work, &|matrix: &mut Matrix<f64>| scorer.predict(&inputs.of_rows(matrix)?))?;
+        let made_up_row = inputs.made_up_row(&numbers);
+        let work = Scoring { args, run_line, names: &names, sink };
+        let predict = |batch: &mut RowBatch<f64>| scorer.predict(&inputs.of_batch(batch, &args.rows)?);
+        rows.score(&work, made_up_row, &predict)?;
         return Ok(Outcome::Done);
     }
     if !args.keep.is_empty() || args.on_error == OnError::Skip || args.resume {

@@ -15,8 +15,9 @@ use crate::{
     limits::LimitsChoice,
     output::{Table, Values},
     predict::Output,
-    rows::{self, Cells, ColumnRequest, Matrix, TableChoice},
+    rows::{self, ColumnRequest, Matrix, MixedRows, OnError, RowBatch, RowsInParts, TableChoice},
     schedule::compiled_graph,
+    tables::KeptColumn,
 };
 
 /// Reads a file of ONNX, LightGBM or scikit-learn as a graph. Returns `None` if the file is a forest, has another
@@ -102,26 +103,105 @@ impl<'g> GraphInputs<'g> {
         self.graph.rows().map_err(|e| Error::file(self.path, e.to_string()))
     }
 
-    /// Reads the rows into a tensor for each input. Columns of an input of texts stay texts.
+    /// Returns a forest of no trees, whose features are the columns of numbers if an input takes texts, and otherwise all
+    /// columns of the rows.
+    ///
+    /// # Errors
+    /// There are too many columns.
+    pub fn numbers(&self) -> Result<Forest> {
+        match self.are_texts() {
+            true => rows::nameless(self.requests().iter().filter(|request| !request.texts).count()),
+            false => self.columns(),
+        }
+    }
+
+    /// Opens the rows to read them part by part. `numbers` are [those](Self::numbers) of the inputs. Returns `None` if the
+    /// rows have to be read whole.
     ///
     /// # Errors
     /// The file can't be read or has other columns.
-    pub fn read(&self, rows: &Path, table: TableChoice) -> Result<Vec<Tensor>> {
-        if !self.are_texts() {
-            return self.of_rows(&rows::read_rows(rows, &self.columns()?, table)?);
+    pub fn open<'f>(
+        &self,
+        path: &'f Path,
+        numbers: &'f Forest,
+        table: TableChoice,
+        (keep, on_error): (&[String], OnError),
+    ) -> Result<Option<RowsInParts<'f>>> {
+        match self.are_texts() {
+            true => {
+                RowsInParts::open_mixed(path, &self.requests(), numbers, table, (keep, on_error)).map(Some)
+            }
+            false => RowsInParts::open(path, numbers, table, keep, on_error),
         }
+    }
+
+    /// Returns a made-up row of the inputs: zeros and empty texts.
+    pub fn made_up_row(&self, numbers: &Forest) -> RowBatch<f64> {
+        let columns = numbers.features.len();
+        let rows = Matrix::of_rows(1, columns, vec![0.0; columns]);
+        let texts = self.requests().iter().filter(|request| request.texts).count();
+        let texts = (0..texts).map(|_| KeptColumn::Texts([""].into_iter().collect())).collect();
+        RowBatch { texts, ..RowBatch::of_numbers(rows) }
+    }
+
+    /// Returns the columns that the inputs are made of.
+    fn requests(&self) -> Vec<ColumnRequest<'g>> {
         let mut wanted = Vec::new();
         for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
             let (name, texts) = ((*width == 1).then_some(&input.name[..]), input.dtype == Dtype::Text);
             wanted.extend(std::iter::repeat_n(ColumnRequest { name, texts }, *width));
         }
-        let columns = rows::read_mixed(rows, &wanted, table)?;
+        wanted
+    }
+
+    /// Reads the rows into a tensor for each input. Columns of an input of texts stay texts.
+    ///
+    /// # Errors
+    /// The file can't be read or has other columns.
+    pub fn read(&self, path: &Path, table: TableChoice) -> Result<Vec<Tensor>> {
+        match self.are_texts() {
+            true => self.of_mixed(&rows::read_mixed(path, &self.requests(), table)?),
+            false => self.of_rows(&rows::read_rows(path, &self.columns()?, table)?),
+        }
+    }
+
+    /// Returns the tensors of a batch.
+    ///
+    /// # Errors
+    /// A column of texts holds other values.
+    pub fn of_batch(&self, batch: &RowBatch<f64>, path: &Path) -> Result<Vec<Tensor>> {
+        match self.are_texts() {
+            true => self.of_mixed(&MixedRows::of(&batch.rows, &batch.texts, path)?),
+            false => self.of_rows(&batch.rows),
+        }
+    }
+
+    /// Returns the tensors of columns of numbers and of texts.
+    fn of_mixed(&self, rows: &MixedRows) -> Result<Vec<Tensor>> {
+        let MixedRows { numbers, texts } = rows;
+        // The columns of each kind that the inputs so far have taken.
+        let (mut of_numbers, mut of_texts) = (0, 0);
         let mut inputs = Vec::with_capacity(self.graph.inputs.len());
-        let mut first = 0;
         for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
-            let columns = &columns[first..first + width];
-            inputs.push(input_of(input, *width, side_by_side(input.dtype, columns))?);
-            first += width;
+            let rows = 0..numbers.rows;
+            let elements = if input.dtype == Dtype::Text {
+                let own = &texts[of_texts..][..*width];
+                of_texts += width;
+                Some(Elements::Text(
+                    rows.flat_map(|r| own.iter().map(move |column| column[r].clone())).collect(),
+                ))
+            } else {
+                let columns = of_numbers..of_numbers + width;
+                of_numbers += width;
+                let values = rows.flat_map(|r| numbers.row(r)[columns.clone()].iter().copied());
+                Elements::of_doubles(input.dtype, values.collect())
+            };
+            let elements =
+                elements.ok_or_else(|| Error::Defect(format!("input `{}` of another type", input.name)))?;
+            let rows = numbers.rows;
+            let shape = if input.shape.len() == 1 { vec![rows] } else { vec![rows, *width] };
+            let tensor = Tensor::new(shape, elements);
+            inputs.push(tensor.ok_or_else(|| Error::Defect("columns of different lengths".into()))?);
         }
         Ok(inputs)
     }
@@ -190,34 +270,4 @@ fn table_of(output: &Tensor, rows: usize) -> Table {
         Elements::F64(values) => Values::Floats(values.iter().map(|v| *v as f32).collect()),
     };
     Table { rows, columns, values }
-}
-
-fn input_of(input: &GraphInput, width: usize, elements: Option<Elements>) -> Result<Tensor> {
-    let elements =
-        elements.ok_or_else(|| Error::Defect(format!("input `{}` of another type", input.name)))?;
-    let rows = elements.len().checked_div(width).unwrap_or(0);
-    let shape = if input.shape.len() == 1 { vec![rows] } else { vec![rows, width] };
-    Tensor::new(shape, elements).ok_or_else(|| Error::Defect("columns of different lengths".into()))
-}
-
-/// Returns columns as the elements of a tensor, row after row, or `None` if they are of another type.
-fn side_by_side(dtype: Dtype, columns: &[Cells]) -> Option<Elements> {
-    let rows = columns.iter().map(|cells| match cells {
-        Cells::Numbers(numbers) => numbers.len(),
-        Cells::Texts(texts) => texts.len(),
-    });
-    let rows = rows.min().unwrap_or(0);
-    let cells = || (0..rows).flat_map(|row| columns.iter().map(move |column| (column, row)));
-    if dtype == Dtype::Text {
-        let text = |(column, row): (&Cells, usize)| match column {
-            Cells::Texts(texts) => texts.get(row).cloned(),
-            Cells::Numbers(_) => None,
-        };
-        return cells().map(text).collect::<Option<_>>().map(Elements::Text);
-    }
-    let number = |(column, row): (&Cells, usize)| match column {
-        Cells::Numbers(numbers) => numbers.get(row).copied(),
-        Cells::Texts(_) => None,
-    };
-    Elements::of_doubles(dtype, cells().map(number).collect::<Option<_>>()?)
 }

@@ -109,9 +109,9 @@ impl<'f> RowSource<'f> {
         take: impl FnMut(Table) -> Result<()>,
     ) -> Result<u64> {
         let mut taker = FunctionTaker(take);
-        let compute = |rows: &mut Matrix<T>| {
-            self.missing.to_nan(self.forest, rows);
-            compute(rows)
+        let compute = |batch: &mut RowBatch<T>| {
+            self.missing.to_nan(self.forest, &mut batch.rows);
+            compute(&batch.rows)
         };
         match &self.parts {
             #[cfg(feature = "tables")]
@@ -124,9 +124,9 @@ impl<'f> RowSource<'f> {
                 score::score(rows, columns, OnError::Stop, &compute, &mut taker)
             }
             None => {
-                let mut rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
+                let rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
                 let count = rows.rows as u64;
-                (taker.0)(compute(&mut rows)?)?;
+                (taker.0)(compute(&mut RowBatch::of_numbers(rows))?)?;
                 Ok(count)
             }
         }
@@ -157,7 +157,7 @@ impl<'f> RowSource<'f> {
             Some(RowsInParts::Libsvm(rows)) => draw.draw_parts(rows)?,
             None => {
                 let rows = rows::read_rows::<T>(self.path, self.forest, self.table)?;
-                draw.draw(RowBatch { rows, kept: Vec::new() })?;
+                draw.draw(RowBatch::of_numbers(rows))?;
             }
         }
         let found = draw.found;
@@ -246,7 +246,7 @@ impl<T: Element> SampleDraw<'_, '_, T> {
     }
 
     fn draw(&mut self, batch: RowBatch<T>) -> Result<()> {
-        let RowBatch { mut rows, kept } = batch;
+        let RowBatch { mut rows, kept, .. } = batch;
         self.source.missing.to_nan(self.source.forest, &mut rows);
         let rows = rows.by_rows();
         let no_text = |e: std::io::Error| Error::file(self.source.path, e.to_string());

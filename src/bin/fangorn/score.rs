@@ -15,7 +15,7 @@ use crate::{
     atomic_file::{self, AtomicFile},
     error::{Error, Result, catch_panic, note},
     output::{Sink, Table},
-    rows::{Element, Matrix, OnError, PartedRows, RowBatch},
+    rows::{Element, OnError, PartedRows, RowBatch},
     tables::{BATCH_ROWS, ColumnNames, ScoredBatch, ScoredSchema, TableWriter},
 };
 
@@ -35,7 +35,7 @@ type PartResults = Receiver<Result<ScoredBatch>>;
 type Work<P> = (Result<P>, SyncSender<Result<ScoredBatch>>);
 
 /// Predicts the rows of a batch. It may change the rows.
-pub type Predict<'p, T> = &'p (dyn Fn(&mut Matrix<T>) -> Result<Table> + Sync);
+pub type Predict<'p, T> = &'p (dyn Fn(&mut RowBatch<T>) -> Result<Table> + Sync);
 
 /// Takes the results of parts, in the order of the rows.
 pub trait TakesParts {
@@ -128,13 +128,9 @@ fn cut<T: Element>(batch: RowBatch<T>, most_rows: usize) -> Vec<RowBatch<T>> {
     if batch.rows.rows <= most_rows {
         return vec![batch];
     }
-    let RowBatch { rows, kept } = batch;
-    let piece = |first: usize| {
-        let count = most_rows.min(rows.rows - first);
-        let kept = kept.iter().map(|column| column.slice(first, count)).collect();
-        RowBatch { rows: rows.slice(first, count), kept }
-    };
-    (0..rows.rows).step_by(most_rows).map(piece).collect()
+    let rows = batch.rows.rows;
+    let piece = |first: usize| batch.slice(first, most_rows.min(rows - first));
+    (0..rows).step_by(most_rows).map(piece).collect()
 }
 
 /// Reads and predicts the batches of a part, each of at most `most_rows` rows, until one fails or nobody needs more.
@@ -156,8 +152,9 @@ fn predict_part<T: Element, R: PartedRows>(
         Err(e) => vec![Err(e)],
     });
     let predict = |batch: Result<RowBatch<T>>| {
-        let RowBatch { mut rows, kept } = batch?;
-        Ok(ScoredBatch { kept, table: predict(&mut rows)? })
+        let mut batch = batch?;
+        let table = predict(&mut batch)?;
+        Ok(ScoredBatch { kept: batch.kept, table })
     };
     // Sends results until one is an error, or nobody needs more.
     let send = |all: &mut dyn Iterator<Item = Result<ScoredBatch>>| {

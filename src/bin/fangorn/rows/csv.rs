@@ -15,10 +15,11 @@ use fangorn::table::{CellReader, CellText, first_names, plain_decimal};
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    FileContents, Matrix, MatrixRequest, Number,
+    FileContents, Matrix, MatrixRequest, Number, TableChoice,
     chunks::{self, Chunk, Chunks, newlines},
     foreign,
     header::{self, Columns},
+    mixed::{ColumnRequest, column_indices},
     parts::{self, OnError, PartedRows, RowBatch, RowBatches, SkippedRows},
     plural,
 };
@@ -35,6 +36,8 @@ pub struct CsvRows<'a> {
     columns: Columns,
     /// The kept columns: their names and field indices.
     kept: Vec<(KeptField, usize)>,
+    /// The number of columns of texts that the model reads. They are the last of `kept`.
+    texts: usize,
     /// The use of each field of a record.
     uses: Vec<FieldUse>,
     chunks: Mutex<Chunks>,
@@ -94,17 +97,26 @@ fn no_row(wanted: &MatrixRequest<'_>, none: &str) -> Error {
     Error::file(wanted.path, format!("there is no row in it: {none}; give at least one row"))
 }
 
-impl<'a> CsvRows<'a> {
-    /// Opens a file, or standard input if the path is `-`, and finds the columns. Returns `None` if the file is empty
-    /// and need not contain rows.
+/// The beginning of a text, up to its first record.
+struct Beginning<'a> {
+    wanted: MatrixRequest<'a>,
+    stop: Arc<AtomicBool>,
+    chunks: Chunks,
+    /// The first chunk.
+    chunk: Chunk,
+    record: ::csv::ByteRecord,
+    /// Number of bytes of the first chunk up to the end of the first record.
+    after: usize,
+    remedy: &'static str,
+}
+
+impl<'a> Beginning<'a> {
+    /// Opens a file, or standard input if the path is `-`, and reads the first record. Returns `None` if the file is
+    /// empty and need not contain rows.
     ///
     /// # Errors
-    /// The file can't be read, has no row, or lacks columns.
-    pub(super) fn open(
-        wanted: MatrixRequest<'a>,
-        keep: &[String],
-        on_error: OnError,
-    ) -> Result<Option<Self>> {
+    /// The file can't be read, or is empty.
+    fn read(wanted: MatrixRequest<'a>) -> Result<Option<Self>> {
         let stdin = wanted.path.as_os_str() == "-";
         let wanted = match stdin {
             true => MatrixRequest { path: Path::new("standard input"), ..wanted },
@@ -129,33 +141,35 @@ impl<'a> CsvRows<'a> {
         if chunk.bytes.starts_with(b"\xef\xbb\xbf") {
             chunk.bytes.drain(..3);
         }
-        let mut cells: Vec<CellReader<'_>> = wanted.features().iter().map(CellReader::of).collect();
-        cells.resize_with(wanted.columns, CellReader::default);
         let mut record = ::csv::ByteRecord::new();
         let mut reader = reader_of(&chunk.bytes);
         let any =
             reader.read_byte_record(&mut record).map_err(|e| Error::file(wanted.path, e.to_string()))?;
-        let after = reader.position().byte();
+        let after = usize::try_from(reader.position().byte()).unwrap_or(usize::MAX).min(chunk.bytes.len());
         drop(reader);
-        if !any {
-            return match wanted.contents {
-                FileContents::Rows(..) => Err(no_row(&wanted, "it is empty")),
-                FileContents::Expected => Ok(None),
-            };
+        match (any, wanted.contents) {
+            (true, _) => Ok(Some(Self { wanted, stop, chunks, chunk, record, after, remedy })),
+            (false, FileContents::Rows(..)) => Err(no_row(&wanted, "it is empty")),
+            (false, FileContents::Expected) => Ok(None),
         }
-        let line = chunk.line_of(&record);
-        let indices = kept_indices(&wanted, &record, keep)?;
-        let columns = columns_of(&wanted, &record, &cells, line, keep, &indices).map_err(|error| {
-            foreign::text(&chunk.bytes).map_or(error, |what| Error::file(wanted.path, what))
-        })?;
+    }
+
+    /// Returns the rows after the header, if there is one. The last `texts` of the kept columns are columns of texts that
+    /// the model reads.
+    ///
+    /// # Errors
+    /// The file can't be read, or has no row.
+    fn rows(
+        self,
+        columns: Columns,
+        kept: Vec<(KeptField, usize)>,
+        texts: usize,
+        on_error: OnError,
+    ) -> Result<CsvRows<'a>> {
+        let Self { wanted, stop, mut chunks, mut chunk, after, remedy, .. } = self;
         if columns.header {
-            let after = usize::try_from(after).unwrap_or(usize::MAX).min(chunk.bytes.len());
             chunk.line += newlines(&chunk.bytes[..after]);
             chunk.bytes.drain(..after);
-        } else if !keep.is_empty() {
-            let what =
-                "--keep: its first line is a row and no header, so its columns have no names; add a header";
-            return wanted.fail(what);
         }
         while matches!(wanted.contents, FileContents::Rows(..))
             && chunk.bytes.iter().all(u8::is_ascii_whitespace)
@@ -170,23 +184,91 @@ impl<'a> CsvRows<'a> {
         for column in 0..wanted.columns {
             uses[columns.indices.as_ref().map_or(column, |indices| indices[column])].column = Some(column);
         }
-        indices.iter().for_each(|index| uses[*index].kept = true);
-        let kept = keep.iter().cloned().map(KeptField::text).zip(indices).collect();
-        Ok(Some(Self {
+        kept.iter().for_each(|(_, index)| uses[*index].kept = true);
+        Ok(CsvRows {
+            cells: cells_of(&wanted),
             wanted,
-            cells,
             columns,
             kept,
+            texts,
             uses,
             chunks: Mutex::new(chunks),
             stop,
             first: Mutex::new(Some(chunk)),
             skipped: SkippedRows::new(on_error),
-        }))
+        })
+    }
+}
+
+/// Returns the readers of the cells of a request's columns.
+fn cells_of<'a>(wanted: &MatrixRequest<'a>) -> Vec<CellReader<'a>> {
+    let mut cells: Vec<CellReader<'_>> = wanted.features().iter().map(CellReader::of).collect();
+    cells.resize_with(wanted.columns, CellReader::default);
+    cells
+}
+
+impl<'a> CsvRows<'a> {
+    /// Opens a file, or standard input if the path is `-`, and finds the columns. Returns `None` if the file is empty
+    /// and need not contain rows.
+    ///
+    /// # Errors
+    /// The file can't be read, has no row, or lacks columns.
+    pub(super) fn open(
+        wanted: MatrixRequest<'a>,
+        keep: &[String],
+        on_error: OnError,
+    ) -> Result<Option<Self>> {
+        let Some(beginning) = Beginning::read(wanted)? else { return Ok(None) };
+        let Beginning { wanted, record, chunk, .. } = &beginning;
+        let cells = cells_of(wanted);
+        let line = chunk.line_of(record);
+        let indices = kept_indices(wanted, record, keep)?;
+        let columns = columns_of(wanted, record, &cells, line, keep, &indices).map_err(|error| {
+            foreign::text(&chunk.bytes).map_or(error, |what| Error::file(wanted.path, what))
+        })?;
+        if !columns.header && !keep.is_empty() {
+            let what =
+                "--keep: its first line is a row and no header, so its columns have no names; add a header";
+            return wanted.fail(what);
+        }
+        let kept = keep.iter().cloned().map(KeptField::text).zip(indices).collect();
+        beginning.rows(columns, kept, 0, on_error).map(Some)
+    }
+
+    /// Opens a file with a header, or standard input if the path is `-`, and finds columns of texts and of numbers.
+    /// `wanted` is the request for the columns of numbers among the `requests`.
+    ///
+    /// # Errors
+    /// The file can't be read, has no row, or lacks columns.
+    pub(super) fn open_mixed(
+        wanted: MatrixRequest<'a>,
+        requests: &[ColumnRequest<'_>],
+        table: TableChoice,
+        keep: &[String],
+        on_error: OnError,
+    ) -> Result<Self> {
+        let Some(beginning) = Beginning::read(wanted)? else { return Err(no_row(&wanted, "it is empty")) };
+        let Beginning { wanted, record, .. } = &beginning;
+        let header: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
+        let names: Vec<&str> = header.iter().map(|name| name.trim()).collect();
+        let indices = column_indices(wanted.path, &names, requests, table)?;
+        let of = |texts: bool| {
+            let requests = requests.iter().zip(&indices);
+            requests.filter(move |(request, _)| request.texts == texts).map(|(_, index)| *index)
+        };
+        let columns =
+            Columns { header: true, width: record.len(), indices: Some(of(false).collect()), note: None };
+        let keep_at = kept_indices(wanted, record, keep)?;
+        let mut kept: Vec<(KeptField, usize)> =
+            keep.iter().cloned().map(KeptField::text).zip(keep_at).collect();
+        let before = kept.len();
+        kept.extend(of(true).map(|index| (KeptField::text(names[index].to_owned()), index)));
+        let texts = kept.len() - before;
+        beginning.rows(columns, kept, texts, on_error)
     }
 
     /// Returns the rows of a chunk, and the kept columns.
-    fn batch<T: Number>(&self, chunk: &Chunk) -> Result<RowBatch<T>> {
+    fn batch<T: Number>(&self, chunk: &Chunk, skipped: &SkippedRows) -> Result<RowBatch<T>> {
         let mut rows = Matrix::of_rows(0, self.wanted.columns, Vec::new());
         let mut kept: Vec<Texts> = self.kept.iter().map(|_| Texts::default()).collect();
         if chunk.has_plain_lines() {
@@ -201,7 +283,7 @@ impl<'a> CsvRows<'a> {
                     None => {
                         let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
                         let line = Chunk { bytes: rest[..end].to_vec(), line, has_quotes: false };
-                        self.records(&line, &mut rows, &mut kept)?;
+                        self.records(&line, &mut rows, &mut kept, skipped)?;
                         end
                     }
                 };
@@ -209,13 +291,21 @@ impl<'a> CsvRows<'a> {
                 line += 1;
             }
         } else {
-            self.records(chunk, &mut rows, &mut kept)?;
+            self.records(chunk, &mut rows, &mut kept, skipped)?;
         }
-        Ok(RowBatch { rows, kept: kept.into_iter().map(KeptColumn::Texts).collect() })
+        let mut kept: Vec<KeptColumn> = kept.into_iter().map(KeptColumn::Texts).collect();
+        let texts = kept.split_off(kept.len() - self.texts);
+        Ok(RowBatch { rows, texts, kept })
     }
 
     /// Adds the records of a chunk, as the crate `csv` reads them.
-    fn records<T: Number>(&self, chunk: &Chunk, rows: &mut Matrix<T>, kept: &mut [Texts]) -> Result<()> {
+    fn records<T: Number>(
+        &self,
+        chunk: &Chunk,
+        rows: &mut Matrix<T>,
+        kept: &mut [Texts],
+        skipped: &SkippedRows,
+    ) -> Result<()> {
         let mut reader = reader_of(&chunk.bytes);
         let mut record = ::csv::ByteRecord::new();
         let no_csv = |e: ::csv::Error| Error::file(self.wanted.path, e.to_string());
@@ -228,7 +318,7 @@ impl<'a> CsvRows<'a> {
                 Ok(()) => rows.rows += 1,
                 Err(what) => {
                     rows.values.truncate(before);
-                    self.skipped.refuse(self.wanted.path, chunk.line_of(&record), what)?;
+                    skipped.refuse(self.wanted.path, chunk.line_of(&record), what)?;
                 }
             }
         }
@@ -350,7 +440,8 @@ impl PartedRows for CsvRows<'_> {
     }
 
     fn kept_fields(&self) -> Vec<KeptField> {
-        self.kept.iter().map(|(field, _)| field.clone()).collect()
+        let kept = &self.kept[..self.kept.len() - self.texts];
+        kept.iter().map(|(field, _)| field.clone()).collect()
     }
 
     fn next_part(&self) -> Option<Result<Chunk>> {
@@ -365,7 +456,17 @@ impl PartedRows for CsvRows<'_> {
     }
 
     fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {
-        Ok(Box::new(std::iter::once_with(move || self.batch(&part))))
+        Ok(Box::new(std::iter::once_with(move || self.batch(&part, &self.skipped))))
+    }
+
+    fn first_rows<T: Number>(&self) -> Result<Option<RowBatch<T>>> {
+        if self.texts == 0 {
+            return Ok(None);
+        }
+        let chunk = self.first.lock().ok().and_then(|first| first.clone());
+        // The part with these rows counts those that are left out.
+        let uncounted = self.skipped.uncounted();
+        chunk.map(|chunk| self.batch(&chunk, &uncounted)).transpose()
     }
 
     fn stop(&self) {

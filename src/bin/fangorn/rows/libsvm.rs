@@ -86,7 +86,7 @@ impl<'a> LibsvmRows<'a> {
                 return Some(Err(error));
             }
         }
-        Some(Ok(RowBatch { rows, kept: Vec::new() }))
+        Some(Ok(RowBatch::of_numbers(rows)))
     }
 
     /// Adds the row of a line, if there is one.

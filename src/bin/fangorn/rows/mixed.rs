@@ -1,25 +1,17 @@
-//! Reads tables with columns of texts and columns of numbers.
+//! Tables with columns of texts and columns of numbers.
 
-use std::{io::Read as _, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
-use fangorn::table::{CellReader, ColumnNames};
+use fangorn::{Forest, table::ColumnNames};
 
+use super::{CsvRows, Matrix, OnError, PartedRows, RowsInParts, TableChoice, plural, request};
 #[cfg(feature = "tables")]
-use super::mixed_table;
-use super::{TableChoice, foreign, header::bad_cell_message, plural};
+use super::{TableFormat, TableRows};
 use crate::{
     error::{Error, Result, note},
     table_format,
+    tables::KeptColumn,
 };
-
-/// The cells of a column.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cells {
-    /// Numbers; a missing one is NaN.
-    Numbers(Vec<f64>),
-    /// Texts as they are; a missing one is empty.
-    Texts(Vec<Arc<str>>),
-}
 
 /// A column that the caller wants.
 #[derive(Clone, Debug)]
@@ -30,18 +22,89 @@ pub struct ColumnRequest<'g> {
     pub texts: bool,
 }
 
-/// Reads the columns of a table. Columns are found by name if each requested column has a name and the table has at
-/// least one of these names, and otherwise by position. The path `-` stands for CSV from standard input.
+/// The wanted columns of a table: those of numbers, and those of texts.
+#[derive(Clone, Debug)]
+pub struct MixedRows {
+    /// The columns of numbers, in the order of the requests. A missing number is NaN.
+    pub numbers: Matrix<f64>,
+    /// The columns of texts, in the order of the requests. A missing text is empty.
+    pub texts: Vec<Vec<Arc<str>>>,
+}
+
+impl<'f> RowsInParts<'f> {
+    /// Opens a table with columns of texts and of numbers, and columns to keep beside the predictions. Columns are found
+    /// by name if each requested column has a name and the table has at least one of these names, and otherwise by
+    /// position. `numbers` has a feature for each requested column of numbers.
+    ///
+    /// # Errors
+    /// The file can't be read, is no table with names and rows, or has other columns.
+    pub fn open_mixed(
+        path: &'f Path,
+        requests: &[ColumnRequest<'_>],
+        numbers: &'f Forest,
+        table: TableChoice,
+        (keep, on_error): (&[String], OnError),
+    ) -> Result<Self> {
+        table_format::require(path)?;
+        #[cfg(feature = "tables")]
+        if let Some(format) = TableFormat::of(path) {
+            return TableRows::open_mixed((path, format), numbers, requests, table, keep).map(Self::Table);
+        }
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        if path.as_os_str() != "-" && extension != "csv" {
+            let tables = table_format::NAMED_TABLES;
+            let remedy = format!("give {tables}, or - for CSV from standard input");
+            let what = format!("the graph takes texts, which this file can't hold; {remedy}");
+            return Err(Error::file(path, what));
+        }
+        let wanted = request(path, numbers, table);
+        CsvRows::open_mixed(wanted, requests, table, keep, on_error).map(Self::Csv)
+    }
+}
+
+/// Reads the columns of a table whole, as [`RowsInParts::open_mixed`] finds them.
 ///
 /// # Errors
 /// The file can't be read, is no table with names and rows, or has other columns.
-pub fn read_mixed(path: &Path, wanted: &[ColumnRequest<'_>], table: TableChoice) -> Result<Vec<Cells>> {
-    table_format::require(path)?;
-    #[cfg(feature = "tables")]
-    if let Some(format) = table_format::TableFormat::of(path) {
-        return mixed_table::read(path, format, wanted, table);
+pub fn read_mixed(path: &Path, requests: &[ColumnRequest<'_>], table: TableChoice) -> Result<MixedRows> {
+    let numbers = super::nameless(requests.iter().filter(|request| !request.texts).count())?;
+    let rows = RowsInParts::open_mixed(path, requests, &numbers, table, (&[], OnError::Stop))?;
+    let columns = [numbers.features.len(), requests.len() - numbers.features.len()];
+    match &rows {
+        #[cfg(feature = "tables")]
+        RowsInParts::Table(rows) => all_of(rows, columns),
+        RowsInParts::Csv(rows) => all_of(rows, columns),
+        RowsInParts::Npy(rows) => all_of(rows, columns),
+        RowsInParts::Libsvm(rows) => all_of(rows, columns),
     }
-    read_csv(path, wanted, table)
+}
+
+/// Reads all parts, with this many columns of numbers and of texts.
+fn all_of<R: PartedRows>(rows: &R, [numbers, texts]: [usize; 2]) -> Result<MixedRows> {
+    let mut all =
+        MixedRows { numbers: Matrix::of_rows(0, numbers, Vec::new()), texts: vec![Vec::new(); texts] };
+    while let Some(part) = rows.next_part() {
+        for batch in rows.batches::<f64>(part?)? {
+            let batch = batch?;
+            let found = MixedRows::of(&batch.rows, &batch.texts, rows.path())?;
+            all.numbers.rows += found.numbers.rows;
+            all.numbers.values.extend(found.numbers.values);
+            all.texts.iter_mut().zip(found.texts).for_each(|(all, texts)| all.extend(texts));
+        }
+    }
+    Ok(all)
+}
+
+impl MixedRows {
+    /// Returns the columns of a batch.
+    ///
+    /// # Errors
+    /// A column of `texts` holds other values.
+    pub fn of(numbers: &Matrix<f64>, texts: &[KeptColumn], path: &Path) -> Result<Self> {
+        let texts = texts.iter().map(KeptColumn::shared_texts).collect::<std::io::Result<_>>();
+        let texts = texts.map_err(|e| Error::file(path, format!("{e}; write the file again")))?;
+        Ok(Self { numbers: numbers.by_rows().into_owned(), texts })
+    }
 }
 
 /// Returns the index of each wanted column among those of a table.
@@ -79,83 +142,4 @@ pub(super) fn column_indices(
             ),
         )),
     }
-}
-
-/// Returns an empty list of cells for each column.
-pub(super) fn no_cells(wanted: &[ColumnRequest<'_>]) -> Vec<Cells> {
-    let empty = |column: &ColumnRequest<'_>| match column.texts {
-        true => Cells::Texts(Vec::new()),
-        false => Cells::Numbers(Vec::new()),
-    };
-    wanted.iter().map(empty).collect()
-}
-
-/// Reads comma-separated text with a header.
-fn read_csv(path: &Path, wanted: &[ColumnRequest<'_>], table: TableChoice) -> Result<Vec<Cells>> {
-    let fail = |what: String| Err(Error::file(path, what));
-    let mut bytes = Vec::new();
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-    let read = match &extension[..] {
-        _ if path.as_os_str() == "-" => std::io::stdin().lock().read_to_end(&mut bytes),
-        "csv" => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
-        _ => {
-            let tables = table_format::NAMED_TABLES;
-            let remedy = format!("give {tables}, or - for CSV from standard input");
-            return fail(format!("the graph takes texts, which this file can't hold; {remedy}"));
-        }
-    };
-    read.map_err(|e| Error::file(path, format!("{e}; give a readable .csv file, or - for standard input")))?;
-    if let Some(what) = foreign::binary(&bytes) {
-        return fail(what.into());
-    }
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let mut reader = ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
-    let mut record = ::csv::ByteRecord::new();
-    let mut next = |record: &mut ::csv::ByteRecord| {
-        reader.read_byte_record(record).map_err(|e| Error::file(path, e.to_string()))
-    };
-    if !next(&mut record)? {
-        return fail("it is empty; give a header and at least one row".into());
-    }
-    let header: Vec<String> =
-        record.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
-    let names: Vec<&str> = header.iter().map(String::as_str).collect();
-    let indices = column_indices(path, &names, wanted, table)?;
-    let number = CellReader::default();
-    let mut columns = no_cells(wanted);
-    let mut rows = 0;
-    while next(&mut record)? {
-        rows += 1;
-        let line = record.position().map_or(0, ::csv::Position::line);
-        if record.len() != header.len() {
-            let (found, wanted) = (record.len(), header.len());
-            return fail(format!(
-                "line {line} has {found} field{}, the header {wanted}; write one for each column",
-                plural(found)
-            ));
-        }
-        for (column, at) in columns.iter_mut().zip(&indices) {
-            let cell = &record[*at];
-            match column {
-                Cells::Texts(texts) => match std::str::from_utf8(cell) {
-                    Ok(text) => texts.push(text.into()),
-                    Err(_) => {
-                        let what = "the text is no UTF-8; save it as UTF-8";
-                        return fail(format!("line {line}, column {}: {what}", at + 1));
-                    }
-                },
-                Cells::Numbers(numbers) => match number.value(cell) {
-                    Some(value) => numbers.push(value),
-                    None => {
-                        let text = String::from_utf8_lossy(cell);
-                        return fail(bad_cell_message(usize::try_from(line).unwrap_or(0), *at, &text));
-                    }
-                },
-            }
-        }
-    }
-    if rows == 0 {
-        return fail("there is no row in it: a header and nothing under it; give at least one row".into());
-    }
-    Ok(columns)
 }

@@ -11,7 +11,7 @@
 //! | `header` | tells whether the first record of a CSV is a header, and which of its fields are the model's columns |
 //! | `libsvm` | libsvm's text of sparse rows |
 //! | `table` | Parquet and Arrow |
-//! | `mixed`, `mixed_table` | tables with columns of texts and columns of numbers |
+//! | `mixed` | tables with columns of texts and columns of numbers |
 //! | `labels`, `label_table` | class labels that are texts |
 
 mod chunks;
@@ -23,8 +23,6 @@ mod label_table;
 mod labels;
 mod libsvm;
 mod mixed;
-#[cfg(feature = "tables")]
-mod mixed_table;
 mod npy;
 mod parts;
 #[cfg(feature = "tables")]
@@ -49,7 +47,7 @@ use crate::{
 pub use csv::CsvRows;
 pub use labels::read_labels;
 pub use libsvm::LibsvmRows;
-pub use mixed::{Cells, ColumnRequest, read_mixed};
+pub use mixed::{ColumnRequest, MixedRows, read_mixed};
 pub use npy::NpyRows;
 pub use npy::holds_singles;
 pub use parts::{OnError, PartedRows, RowBatch};

@@ -224,7 +224,7 @@ impl PartedRows for NpyRows<'_> {
     }
 
     fn batches<T: Number>(&self, part: Range<usize>) -> Result<RowBatches<'_, T>> {
-        let batch = move || self.part(part).map(|rows| RowBatch { rows, kept: Vec::new() });
+        let batch = move || self.part(part).map(RowBatch::of_numbers);
         Ok(Box::new(std::iter::once_with(batch)))
     }
 }

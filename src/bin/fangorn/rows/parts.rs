@@ -21,8 +21,25 @@ use crate::{
 pub struct RowBatch<T> {
     /// The rows.
     pub rows: Matrix<T>,
+    /// The columns of texts that the model reads, each with an entry for each row.
+    pub texts: Vec<KeptColumn>,
     /// The kept columns, each with an entry for each row.
     pub kept: Vec<KeptColumn>,
+}
+
+impl<T> RowBatch<T> {
+    /// Returns rows of numbers, without kept columns.
+    pub fn of_numbers(rows: Matrix<T>) -> Self {
+        Self { rows, texts: Vec::new(), kept: Vec::new() }
+    }
+}
+
+impl<T: Copy> RowBatch<T> {
+    /// Returns `count` rows from row `first` on.
+    pub fn slice(&self, first: usize, count: usize) -> Self {
+        let of = |columns: &[KeptColumn]| columns.iter().map(|column| column.slice(first, count)).collect();
+        Self { rows: self.rows.slice(first, count), texts: of(&self.texts), kept: of(&self.kept) }
+    }
 }
 
 /// The batches of a part.
@@ -62,6 +79,15 @@ pub trait PartedRows: Sync {
     /// # Errors
     /// The file can't be read. A batch may also be an error, because it is damaged or because a value does not fit.
     fn batches<T: Number>(&self, part: Self::Part) -> Result<RowBatches<'_, T>>;
+
+    /// Returns the first rows again, without taking a part, if their predictions say of which type all predictions are.
+    /// Rows of numbers need not be read for that.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    fn first_rows<T: Number>(&self) -> Result<Option<RowBatch<T>>> {
+        Ok(None)
+    }
 
     /// Ends the reading: a thread that waits for a part stops waiting.
     fn stop(&self) {}
@@ -120,6 +146,11 @@ impl SkippedRows {
     /// Begins with no lines left out.
     pub fn new(on_error: OnError) -> Self {
         Self { on_error, count: AtomicU64::new(0), first: Mutex::new(None) }
+    }
+
+    /// Begins with no lines left out, by the same rule.
+    pub fn uncounted(&self) -> Self {
+        Self::new(self.on_error)
     }
 
     /// Counts a line that is left out.

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use arrow_schema::{FieldRef, Schema};
+use arrow_schema::{DataType, FieldRef, Schema};
 use fangorn::{
     Forest,
     table::{BatchReader, ColumnMatch, Number, TableError, first_names},
@@ -13,6 +13,7 @@ use fangorn::{
 
 use super::{
     FileContents, Matrix, MatrixRequest, TableChoice,
+    mixed::{ColumnRequest, column_indices},
     parts::{self, PartedRows, RowBatch, RowBatches},
 };
 use crate::{
@@ -30,8 +31,10 @@ pub struct TableRows<'f> {
     pub reader: BatchReader<'f>,
     /// The indices of the file's columns that a batch holds, in ascending order.
     pub columns: Vec<usize>,
+    /// The indices within a batch of the columns of texts that the model reads.
+    texts: Vec<usize>,
     /// The indices of the kept columns within a batch.
-    pub kept: Vec<usize>,
+    kept: Vec<usize>,
     next: AtomicUsize,
 }
 
@@ -49,17 +52,7 @@ impl<'f> TableRows<'f> {
     ) -> Result<Self> {
         let file = TableFile::open(path, format)?;
         let schema = file.schema().clone();
-        let index = |name: &String| {
-            schema.index_of(name).map_err(|_| {
-                let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
-                let columns = first_names(&names);
-                Error::file(
-                    path,
-                    format!("--keep: the table has no column `{name}`; its columns are {columns}"),
-                )
-            })
-        };
-        let kept = keep.iter().map(index).collect::<Result<Vec<usize>>>()?;
+        let kept = kept_indices(path, &schema, keep)?;
         let reader =
             reader_of(forest, &schema, table, &kept).map_err(|e| Error::file(path, e.to_string()))?;
         let left: Vec<&String> = reader.left_out().iter().filter(|name| !keep.contains(name)).collect();
@@ -71,13 +64,55 @@ impl<'f> TableRows<'f> {
             );
             note(format!("{}: {what}", path.display()));
         }
-        let mut columns = [reader.roots(), kept.clone()].concat();
+        Ok(Self::of(file, reader, &[], &kept))
+    }
+
+    /// Opens a file, and finds columns of texts and of numbers, and those to keep. `numbers` has the columns of numbers
+    /// among the `requests`.
+    ///
+    /// # Errors
+    /// The file can't be read, lacks columns, or has columns of other types.
+    pub fn open_mixed(
+        (path, format): (&Path, TableFormat),
+        numbers: &'f Forest,
+        requests: &[ColumnRequest<'_>],
+        table: TableChoice,
+        keep: &[String],
+    ) -> Result<Self> {
+        let file = TableFile::open(path, format)?;
+        let schema = file.schema().clone();
+        let fields = schema.fields();
+        let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+        let indices = column_indices(path, &names, requests, table)?;
+        let of = |texts: bool| {
+            let requests = requests.iter().zip(&indices);
+            requests.filter(move |(request, _)| request.texts == texts).map(|(_, index)| *index)
+        };
+        let (at, texts): (Vec<usize>, Vec<usize>) = (of(false).collect(), of(true).collect());
+        if let Some(field) = texts.iter().map(|index| &fields[*index]).find(|f| !is_text(f.data_type())) {
+            let what = format!(
+                "column `{}` holds values of type {}, the graph takes texts; cast the column to text",
+                field.name(),
+                field.data_type()
+            );
+            return Err(Error::file(path, what));
+        }
+        let kept = kept_indices(path, &schema, keep)?;
+        let of_numbers = Schema::new(at.iter().map(|index| fields[*index].clone()).collect::<Vec<_>>());
+        let reader = BatchReader::new(numbers, &of_numbers, ColumnMatch::ByPosition);
+        let reader = reader.map_err(|e| Error::file(path, e.to_string()))?.moved(|column| at[column]);
+        Ok(Self::of(file, reader, &texts, &kept))
+    }
+
+    /// Returns the rows of a file, given the indices of the columns of texts and of those to keep.
+    fn of(file: TableFile, reader: BatchReader<'f>, texts: &[usize], kept: &[usize]) -> Self {
+        let mut columns = [&reader.roots()[..], texts, kept].concat();
         columns.sort_unstable();
         columns.dedup();
         let at = |root: usize| columns.partition_point(|column| *column < root);
-        let kept = kept.into_iter().map(at).collect();
+        let [texts, kept] = [texts, kept].map(|of| of.iter().map(|root| at(*root)).collect());
         let reader = reader.moved(at);
-        Ok(Self { file, reader, columns, kept, next: AtomicUsize::new(0) })
+        Self { file, reader, texts, kept, columns, next: AtomicUsize::new(0) }
     }
 
     /// Returns the error of a batch whose first row is row `first` of a part.
@@ -127,9 +162,37 @@ impl PartedRows for TableRows<'_> {
             let columns = self.reader.columns(&batch).map_err(|e| self.wrong(part, first, e))?;
             first += batch.num_rows();
             let rows = Matrix::of_columns(batch.num_rows(), &columns.columns());
-            let kept = self.kept.iter().map(|at| KeptColumn::Arrow(batch.column(*at).clone())).collect();
-            Ok(RowBatch { rows, kept })
+            let [texts, kept] = [&self.texts, &self.kept]
+                .map(|of| of.iter().map(|at| KeptColumn::Arrow(batch.column(*at).clone())).collect());
+            Ok(RowBatch { rows, texts, kept })
         })))
+    }
+
+    fn first_rows<T: Number>(&self) -> Result<Option<RowBatch<T>>> {
+        match self.texts.is_empty() || self.file.parts() == 0 {
+            true => Ok(None),
+            false => self.batches(0)?.next().transpose(),
+        }
+    }
+}
+
+/// Returns the indices of the columns to keep.
+fn kept_indices(path: &Path, schema: &Schema, keep: &[String]) -> Result<Vec<usize>> {
+    let index = |name: &String| {
+        schema.index_of(name).map_err(|_| {
+            let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+            let columns = first_names(&names);
+            Error::file(path, format!("--keep: the table has no column `{name}`; its columns are {columns}"))
+        })
+    };
+    keep.iter().map(index).collect()
+}
+
+fn is_text(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Null | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
     }
 }
 

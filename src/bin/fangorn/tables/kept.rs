@@ -1,12 +1,9 @@
 //! Columns of a table that are kept beside the predictions.
 
-use std::{borrow::Cow, io};
+use std::{borrow::Cow, collections::HashMap, io, sync::Arc};
 
 #[cfg(feature = "tables")]
-use std::sync::Arc;
-
-#[cfg(feature = "tables")]
-use arrow_array::{ArrayRef, StringArray};
+use arrow_array::{ArrayRef, StringArray, cast::AsArray};
 #[cfg(feature = "tables")]
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 #[cfg(feature = "tables")]
@@ -101,6 +98,22 @@ impl KeptColumn {
         }
     }
 
+    /// Returns the entries of a column of texts, row by row; a missing one is empty. Equal texts share their memory, if the
+    /// column has few different ones.
+    ///
+    /// # Errors
+    /// The column holds no texts.
+    pub fn shared_texts(&self) -> io::Result<Vec<Arc<str>>> {
+        match self {
+            Self::Texts(texts) => Ok(shared(texts.iter())),
+            #[cfg(feature = "tables")]
+            Self::Arrow(array) => {
+                let array = arrow_cast::cast(array, &DataType::Utf8).map_err(io::Error::other)?;
+                Ok(shared(array.as_string::<i32>().iter().map(Option::unwrap_or_default)))
+            }
+        }
+    }
+
     /// Returns the column as an array of the type of `field`.
     ///
     /// # Errors
@@ -112,6 +125,24 @@ impl KeptColumn {
             Self::Arrow(array) => arrow_cast::cast(array, field.data_type()).map_err(io::Error::other),
         }
     }
+}
+
+/// The number of different texts of a batch from which on each entry has memory of its own.
+const MOST_SHARED: usize = 4096;
+
+fn shared<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<Arc<str>> {
+    let mut known: HashMap<&str, Arc<str>> = HashMap::new();
+    let share = |text: &'t str| match known.get(text) {
+        Some(shared) => shared.clone(),
+        None => {
+            let shared: Arc<str> = text.into();
+            if known.len() < MOST_SHARED {
+                known.insert(text, shared.clone());
+            }
+            shared
+        }
+    };
+    texts.map(share).collect()
 }
 
 /// Gives the entries of a kept column as texts.
