@@ -156,6 +156,12 @@ impl Interventional {
         explainer
     }
 
+    /// Checks that there is memory for the contributions of `rows` rows.
+    #[cfg(feature = "burn")]
+    pub(crate) fn check_room(&self, rows: usize) -> Result<()> {
+        super::reserve(rows, Some(self.width()), "contributions").map(drop)
+    }
+
     /// Returns the numbers of margins and of columns of a row.
     pub(crate) fn shape(&self) -> [usize; 2] {
         [self.forest.outputs as usize, self.forest.features.len()]

@@ -128,6 +128,14 @@ impl Explainer {
         })
     }
 
+    /// Checks that a forest has path-dependent contributions, without preparing them.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn check(forest: &Forest) -> Result<()> {
+        prepare(forest).map(drop)
+    }
+
     /// Returns the numbers of margins and of columns of a row.
     pub(crate) fn shape(&self) -> [usize; 2] {
         [self.outputs, self.columns]
@@ -154,7 +162,7 @@ impl Explainer {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn contributions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.check(rows, out, Some(self.width()), "contributions")?;
+        self.check_call(rows, out, Some(self.width()), "contributions")?;
         match (T::doubles(rows), &self.doubles) {
             (Some(rows), Some(program)) => run::run::<f64, f64>(program, rows, out),
             _ => run::run::<T, f32>(&self.singles, rows, out),
@@ -213,7 +221,7 @@ impl Explainer {
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     /// [`Error::Contributions`]: the paths of the forest's trees have too many features.
     pub fn interactions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.check(rows, out, self.interactions_width(), "interactions")?;
+        self.check_call(rows, out, self.interactions_width(), "interactions")?;
         let pairs = self.pairs()?;
         match (T::doubles(rows), &self.doubles) {
             (Some(rows), Some(program)) => interactions::run::<f64, f64>(program, &pairs, rows, out),
@@ -231,6 +239,12 @@ impl Explainer {
         Ok(self.pairs.get_or_init(|| computed).clone())
     }
 
+    /// Checks that there is memory for the contributions of `rows` rows.
+    #[cfg(feature = "burn")]
+    pub(crate) fn check_room(&self, rows: usize) -> Result<()> {
+        reserve(rows, Some(self.width()), "contributions").map(drop)
+    }
+
     /// Prepares interactions, and checks that there is memory for those of `rows` rows.
     #[cfg(feature = "burn")]
     pub(crate) fn prepare_interactions(&self, rows: usize) -> Result<()> {
@@ -239,7 +253,13 @@ impl Explainer {
     }
 
     /// Checks the rows' number of columns, and that `out` has room for `width` values of each row.
-    fn check<T: Row>(&self, rows: &Rows<'_, T>, out: &[f32], width: Option<usize>, what: &str) -> Result<()> {
+    fn check_call<T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        out: &[f32],
+        width: Option<usize>,
+        what: &str,
+    ) -> Result<()> {
         if rows.columns() != self.columns {
             return Err(Error::Columns { found: rows.columns(), expected: self.columns });
         }

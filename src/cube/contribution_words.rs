@@ -16,9 +16,9 @@ use crate::{
     layout::Questions,
 };
 
-/// What the instructions need beside a program.
+/// What the instructions need besides a program.
 #[derive(Clone, Copy)]
-pub(super) enum Beside<'a> {
+pub(super) enum Extras<'a> {
     /// Nothing: contributions by covers.
     Nothing,
     /// The features above each split: interactions by covers.
@@ -42,7 +42,7 @@ pub(super) struct ProgramWords {
     pub(super) words: Vec<u32>,
     pub(super) passes: u32,
     pub(super) subtrees: u32,
-    pub(super) beside_at: u32,
+    pub(super) extras_at: u32,
     pub(super) subtrees_at: u32,
     pub(super) questions_at: u32,
     pub(super) matrices_at: u32,
@@ -51,19 +51,17 @@ pub(super) struct ProgramWords {
     pub(super) sums: u32,
 }
 
-/// Encodes a program for passes of `points` points, and the tables of another program of the same forest. The biases are
-/// those of the outputs. Returns `None` if they need more words than 32 bits can count.
+/// Encodes a program for passes of `points` points, and the tables of another program of the same forest. Returns `None` if they need more words than 32 bits can count.
 pub(super) fn encode(
     program: &Program,
     tables: Option<&Program>,
-    beside: Beside<'_>,
+    extras: Extras<'_>,
     points: usize,
-    biases: &[f64],
 ) -> Option<ProgramWords> {
-    let sums = Sums::new(program, beside);
+    let sums = Sums::new(program, extras);
     let mut encoder = Encoder {
         program,
-        beside,
+        extras,
         points,
         questions: Questions::of_sets(&program.sets),
         instructions: Vec::new(),
@@ -73,8 +71,8 @@ pub(super) fn encode(
     };
     for (o, output) in program.outputs.iter().enumerate() {
         for (g, group) in output.groups.iter().enumerate() {
-            let pairs = match beside {
-                Beside::Pairs(pairs) => Some(&pairs.outputs[o].groups[g]),
+            let pairs = match extras {
+                Extras::Pairs(pairs) => Some(&pairs.outputs[o].groups[g]),
                 _ => None,
             };
             let of_group = GroupSums { sums: &sums, o, output, group, pairs };
@@ -93,11 +91,11 @@ pub(super) fn encode(
     }
     words.extend(instructions);
     words.extend(numbers.iter().map(|number| number.to_bits()));
-    let beside_at = words.len();
-    match beside {
-        Beside::Nothing => {}
-        Beside::Pairs(_) => words.extend(ancestors),
-        Beside::Sides(sides) => words.extend(&sides.words),
+    let extras_at = words.len();
+    match extras {
+        Extras::Nothing => {}
+        Extras::Pairs(_) => words.extend(ancestors),
+        Extras::Sides(sides) => words.extend(&sides.words),
     }
     let subtrees_at = words.len();
     words.extend(tables.words);
@@ -108,15 +106,15 @@ pub(super) fn encode(
     let matrices_at = words.len();
     sums.write_matrices(&mut words);
     let biases_at = words.len();
-    words.extend(biases.iter().map(|bias| (*bias as f32).to_bits()));
+    words.extend(program.outputs.iter().map(|output| (output.bias as f32).to_bits()));
     u32::try_from(words.len()).ok()?;
-    let [beside_at, subtrees_at, questions_at, matrices_at, biases_at] =
-        [beside_at, subtrees_at, questions_at, matrices_at, biases_at].map(|at| at as u32);
+    let [extras_at, subtrees_at, questions_at, matrices_at, biases_at] =
+        [extras_at, subtrees_at, questions_at, matrices_at, biases_at].map(|at| at as u32);
     Some(ProgramWords {
         passes: passes.len() as u32,
         subtrees: tables.count,
         sums: sums.count,
-        beside_at,
+        extras_at,
         subtrees_at,
         questions_at,
         matrices_at,
@@ -135,8 +133,8 @@ struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    fn new(program: &'a Program, beside: Beside<'a>) -> Self {
-        let Beside::Pairs(pairs) = beside else {
+    fn new(program: &'a Program, extras: Extras<'a>) -> Self {
+        let Extras::Pairs(pairs) = extras else {
             return Self {
                 program,
                 pairs: None,
@@ -215,7 +213,7 @@ impl GroupSums<'_> {
 
 struct Encoder<'a> {
     program: &'a Program,
-    beside: Beside<'a>,
+    extras: Extras<'a>,
     points: usize,
     questions: Questions,
     instructions: Vec<u32>,
@@ -233,7 +231,7 @@ impl Encoder<'_> {
         let numbers = PassNumbers {
             passes: &tree.passes,
             edge_terms: pairs.map_or(&[], |pairs| &pairs.edge_terms),
-            has_lists: !matches!(self.beside, Beside::Sides(_)),
+            has_lists: !matches!(self.extras, Extras::Sides(_)),
         };
         for pass in numbers.regrouped(self.points) {
             self.passes.push([first, tree.instructions.len(), self.numbers.len()]);
@@ -255,7 +253,7 @@ impl Encoder<'_> {
                 level -= 1;
                 let words = encoding::INSTRUCTION_WORDS + if pairs.is_some() { 2 } else { 0 };
                 self.instructions.extend((0..words).map(|_| opcode));
-                if let (Some(at), Beside::Sides(_)) = (open.pop(), self.beside) {
+                if let (Some(at), Extras::Sides(_)) = (open.pop(), self.extras) {
                     let after = (self.instructions.len() - first) as u32;
                     self.instructions[at + encoding::AFTER_WORD as usize] = after;
                 }
@@ -272,8 +270,8 @@ impl Encoder<'_> {
                 flags |= encoding::REPEATED | side | above_level << ABOVE_SHIFT;
                 lists = instruction.lists;
             }
-            let share = match self.beside {
-                Beside::Sides(sides) => sides.trees[tree.source.0] + instruction.split * sides.of_split,
+            let share = match self.extras {
+                Extras::Sides(sides) => sides.trees[tree.source.0] + instruction.split * sides.of_split,
                 _ => instruction.share.to_bits(),
             };
             let goes_down = matches!(instruction.opcode, Opcode::Left | Opcode::Right);

@@ -1,7 +1,5 @@
 //! Contributions and interactions on one device: a forest's instructions as words.
 
-use std::sync::OnceLock;
-
 use cubecl::client::Client;
 use fangorn_kernels::{
     Buffer, ContributionProgram, Rows,
@@ -9,38 +7,24 @@ use fangorn_kernels::{
 };
 
 use super::{
-    contribution_words::{Beside, ProgramWords, encode},
+    contribution_words::{Extras, ProgramWords, encode},
     executable::upload,
 };
 use crate::{
-    contributions::{self, pairs::Pairs, program::Program},
+    contributions::{
+        self,
+        pairs::Pairs,
+        program::{Program, TreeProgram},
+    },
     error::{Error, Result},
     forest::{CompareType, Forest},
     plan::RowType,
 };
 
-/// Explains a forest's margins on a device: the numbers of [`contributions::Explainer`], in f32 sums. It is immutable,
-/// and launches take no lock.
-#[derive(Clone)]
-pub struct Explainer {
-    client: Client,
-    /// The instructions as the CPU has them.
-    instructions: Program,
-    program: ContributionProgram,
-    /// The program for interactions. The first call for interactions makes it.
-    interactions: OnceLock<ContributionProgram>,
-    /// Maximum number of rows of a launch, if it is smaller than the device allows.
-    most_rows: u32,
-}
-
-impl std::fmt::Debug for Explainer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Explainer")
-            .field("device", &self.client.name())
-            .field("program", &self.program)
-            .finish_non_exhaustive()
-    }
-}
+/// Explains a forest's margins on a device: the contributions of [`contributions::Explainer`], in f32 sums. It is
+/// immutable, and launches take no lock.
+#[derive(Clone, Debug)]
+pub struct Explainer(DeviceExplainer);
 
 impl Explainer {
     /// Prepares path-dependent contributions of a forest on the device behind `client`, and uploads its instructions.
@@ -51,86 +35,118 @@ impl Explainer {
     /// a unit's memory, a row has too many contributions, or the instructions are more than the device binds.
     pub fn new(client: &Client, forest: &Forest) -> Result<Self> {
         let explained = contributions::prepare(forest)?;
+        check_width(client, forest, Explained::Contributions)?;
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let instructions = Program::new(&explained, CompareType::F32);
-        let biases: Vec<f64> = instructions.outputs.iter().map(|output| output.bias).collect();
-        let program = Uploads { client, instructions: &instructions, tables: None, biases: &biases }
-            .upload(Beside::Nothing, 1)?;
-        Ok(Self {
-            client: client.clone(),
-            instructions,
-            program,
-            interactions: OnceLock::new(),
-            most_rows: u32::MAX,
-        })
+        Uploads { client, instructions: &instructions, tables: None }.upload(Extras::Nothing, 1).map(Self)
     }
 
     /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
     #[must_use]
     pub fn with_most_rows(self, rows: u32) -> Self {
-        Self { most_rows: rows, ..self }
+        Self(self.0.with_most_rows(rows))
     }
 
-    /// Returns the number of contributions of a row: `outputs x (features + 1)`.
+    /// Returns the number of values of a row: `outputs x (features + 1)`.
     pub fn width(&self) -> usize {
-        self.program.outputs as usize * (self.program.columns as usize + 1)
+        self.0.width()
     }
 
     /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)` numbers of f32, the bias last.
     /// `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is read back.
     pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
-        kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
+        self.0.run(rows, of, out);
     }
+}
 
-    /// Prepares interactions, and uploads their instructions. [`run_interactions`](Self::run_interactions) does so
-    /// at its first call.
+/// Explains pairs of features on a device: the interactions of [`contributions::Explainer`], in f32 sums. It is
+/// immutable, and launches take no lock.
+#[derive(Clone, Debug)]
+pub struct Interactions(DeviceExplainer);
+
+impl Interactions {
+    /// Prepares interactions of a forest on the device behind `client`, and uploads their instructions.
     ///
     /// # Errors
-    /// [`Error::Contributions`]: the paths of the forest's trees have too many features, a row has too many
-    /// interactions, or the instructions are more than the device binds.
-    pub fn prepare_interactions(&self) -> Result<()> {
-        self.interactions().map(drop)
+    /// The errors of [`contributions::Explainer::new`]. [`Error::Contributions`]: a path of the forest is too long for
+    /// a unit's memory, the paths have too many features, a row has too many interactions, or the instructions are more
+    /// than the device binds.
+    pub fn new(client: &Client, forest: &Forest) -> Result<Self> {
+        let explained = contributions::prepare(forest)?;
+        check_width(client, forest, Explained::Interactions)?;
+        let instructions = Program::new(&explained, CompareType::F32);
+        let pairs = Pairs::new(&instructions)?;
+        let uploads = Uploads { client, instructions: &instructions, tables: None };
+        uploads.upload(Extras::Pairs(&pairs), 1).map(Self)
+    }
+
+    /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
+    #[must_use]
+    pub fn with_most_rows(self, rows: u32) -> Self {
+        Self(self.0.with_most_rows(rows))
+    }
+
+    /// Returns the number of values of a row: `outputs x (features + 1) x (features + 1)`.
+    pub fn width(&self) -> usize {
+        self.0.width()
     }
 
     /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)` numbers of f32, the
-    /// numbers of [`contributions::Explainer::interactions`]. `rows` are those of [`run`](Self::run). Nothing is read
-    /// back.
-    ///
-    /// # Errors
-    /// Those of [`prepare_interactions`](Self::prepare_interactions).
-    pub fn run_interactions(&self, rows: &Rows, of: RowType, out: &Buffer) -> Result<()> {
-        kernels::contributions(&self.client, self.interactions()?, rows, of, self.most_rows, out);
-        Ok(())
+    /// bias last. `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is
+    /// read back.
+    pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
+        self.0.run(rows, of, out);
+    }
+}
+
+/// A program on its device.
+#[derive(Clone)]
+pub(super) struct DeviceExplainer {
+    client: Client,
+    program: ContributionProgram,
+    /// Maximum number of rows of a launch, if it is smaller than the device allows.
+    most_rows: u32,
+}
+
+impl std::fmt::Debug for DeviceExplainer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceExplainer")
+            .field("device", &self.client.name())
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DeviceExplainer {
+    /// Limits launches to `rows` rows.
+    pub(super) fn with_most_rows(self, rows: u32) -> Self {
+        Self { most_rows: rows, ..self }
     }
 
-    fn interactions(&self) -> Result<&ContributionProgram> {
-        if let Some(program) = self.interactions.get() {
-            return Ok(program);
-        }
-        let pairs = Pairs::new(&self.instructions)?;
-        let biases: Vec<f64> = self.instructions.outputs.iter().map(|output| output.bias).collect();
-        let uploads =
-            Uploads { client: &self.client, instructions: &self.instructions, tables: None, biases: &biases };
-        let program = uploads.upload(Beside::Pairs(&pairs), 1)?;
-        Ok(self.interactions.get_or_init(|| program))
+    /// Returns the number of results of a row.
+    pub(super) fn width(&self) -> usize {
+        self.program.width() as usize
+    }
+
+    /// Writes the results of rows into `out`.
+    pub(super) fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
+        kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
     }
 }
 
 /// What is uploaded to a device.
 pub(super) struct Uploads<'a> {
     pub(super) client: &'a Client,
-    /// The trees that are explained by instructions.
+    /// The trees that are explained by instructions. Their outputs have the biases.
     pub(super) instructions: &'a Program,
     /// The trees that are explained by pattern tables.
     pub(super) tables: Option<&'a Program>,
-    pub(super) biases: &'a [f64],
 }
 
 impl Uploads<'_> {
-    /// Encodes the programs and uploads them. `others` is the number of background rows, or 1.
-    pub(super) fn upload(&self, beside: Beside<'_>, others: u32) -> Result<ContributionProgram> {
-        let Self { client, instructions, tables, biases } = *self;
-        let on_cpu = |what: String| Error::Contributions(format!("{what}; explain it on the CPU"));
+    /// Encodes the programs and uploads them. `background_rows` is 1 if there is no background.
+    pub(super) fn upload(&self, extras: Extras<'_>, background_rows: u32) -> Result<DeviceExplainer> {
+        let Self { client, instructions, tables } = *self;
         let deepest = instructions.deepest;
         let most_points = encoding::points_for(deepest).ok_or_else(|| {
             on_cpu(format!(
@@ -138,75 +154,73 @@ impl Uploads<'_> {
                 encoding::deepest_path()
             ))
         })?;
-        let points = most_points.min(needed_points(instructions));
-        let explained = match beside {
-            Beside::Nothing => Explained::Contributions,
-            Beside::Pairs(_) => Explained::Interactions,
-            Beside::Sides(_) => Explained::AgainstBackground,
+        let needed = instructions.trees().map(TreeProgram::points).max().unwrap_or(1).max(1) as u32;
+        let points = most_points.min(needed);
+        let explained = match extras {
+            Extras::Nothing => Explained::Contributions,
+            Extras::Pairs(_) => Explained::Interactions,
+            Extras::Sides(_) => Explained::AgainstBackground,
         };
-        let (outputs, side) = (instructions.outputs.len() as u64, instructions.width as u64 + 1);
-        let (width, most, what) = match explained {
-            Explained::Interactions => {
-                let width = outputs.saturating_mul(side).saturating_mul(side);
-                (width, kernels::most_interactions(client), "interactions")
-            }
-            // Instructions and tables have partial sums of their own.
-            Explained::AgainstBackground => {
-                (outputs * side, kernels::most_contributions(client) / 2, "contributions")
-            }
-            Explained::Contributions => {
-                (outputs * side, kernels::most_contributions(client), "contributions")
-            }
-        };
-        let too_many = |count: u64, most| {
-            on_cpu(format!("a row of the model has {count} {what}, the device has room for {most}"))
-        };
-        if width > most {
-            return Err(too_many(width, most));
+        let encoded = encode(instructions, tables, extras, points as usize)
+            .ok_or_else(|| on_cpu("the model's instructions need more than 2^32 words".into()))?;
+        let ProgramWords { words, passes, subtrees, sums, .. } = encoded;
+        let blocks = background_rows.div_ceil(encoding::BLOCK_ROWS);
+        if passes.checked_mul(blocks).is_none() {
+            return Err(on_cpu(format!(
+                "the background has {background_rows} rows, too many for this model"
+            )));
         }
-        let encoded = encode(instructions, tables, beside, points as usize, biases);
-        let ProgramWords {
-            words,
-            passes,
-            subtrees,
-            beside_at,
-            subtrees_at,
-            questions_at,
-            matrices_at,
-            biases_at,
-            sums,
-        } = encoded.ok_or_else(|| on_cpu("the model's instructions need more than 2^32 words".into()))?;
-        let most = kernels::most_contributions(client);
+        let (most, bytes) = (kernels::most_row_sums(client), 4 * words.len() as u64);
         if u64::from(sums) > most {
-            return Err(too_many(u64::from(sums), most));
+            return Err(on_cpu(format!(
+                "a row of the model has {sums} sums, the device has room for {most}"
+            )));
         }
-        let (bytes, most) = (4 * words.len() as u64, client.properties().memory.max_page_size);
+        let most = client.properties().memory.max_page_size;
         if bytes > most {
-            return Err(on_cpu(format!("the model's {what} take {bytes} bytes, the device binds {most}")));
+            return Err(on_cpu(format!(
+                "the model's instructions take {bytes} bytes, the device binds {most}"
+            )));
         }
-        Ok(ContributionProgram {
+        let program = ContributionProgram {
             words: upload(client, &words)?,
             explained,
             passes,
             subtrees,
-            beside_at,
-            subtrees_at,
-            questions_at,
-            matrices_at,
-            biases_at,
+            extras_at: encoded.extras_at,
+            subtrees_at: encoded.subtrees_at,
+            questions_at: encoded.questions_at,
+            matrices_at: encoded.matrices_at,
+            biases_at: encoded.biases_at,
             columns: instructions.width as u32,
-            outputs: outputs as u32,
+            outputs: instructions.outputs.len() as u32,
             sums,
             points,
             deepest: deepest as u32,
-            others,
-        })
+            background_rows,
+        };
+        Ok(DeviceExplainer { client: client.clone(), program, most_rows: u32::MAX })
     }
 }
 
-/// Returns the greatest number of points that a tree needs, which is at least 1.
-fn needed_points(program: &Program) -> u32 {
-    let trees = program.outputs.iter().flat_map(|output| &output.groups).flat_map(|group| &group.trees);
-    let points = trees.map(|tree| tree.passes.iter().map(|pass| pass.at.len()).sum::<usize>());
-    points.max().unwrap_or(1).max(1) as u32
+/// Checks that a device has room for the results of a row.
+pub(super) fn check_width(client: &Client, forest: &Forest, explained: Explained) -> Result<()> {
+    let side = forest.features.len() as u64 + 1;
+    let (of_output, most, what) = match explained {
+        Explained::Interactions => {
+            (side.saturating_mul(side), kernels::most_interactions(client), "interactions")
+        }
+        Explained::Contributions => (side, kernels::most_row_sums(client), "contributions"),
+        // Instructions and tables have sums of their own.
+        Explained::AgainstBackground => (side, kernels::most_row_sums(client) / 2, "contributions"),
+    };
+    let width = u64::from(forest.outputs).saturating_mul(of_output);
+    match width > most {
+        true => Err(on_cpu(format!("a row of the model has {width} {what}, the device has room for {most}"))),
+        false => Ok(()),
+    }
+}
+
+fn on_cpu(what: String) -> Error {
+    Error::Contributions(format!("{what}; explain it on the CPU"))
 }

@@ -1,11 +1,11 @@
 //! Contributions against a background on one device.
 
 use cubecl::client::Client;
-use fangorn_kernels::{Buffer, ContributionProgram, Rows, contributions as kernels};
+use fangorn_kernels::{Buffer, Rows, contributions::Explained};
 
 use super::{
-    contribution_words::{Beside, Sides},
-    explainer::Uploads,
+    contribution_words::{Extras, Sides},
+    explainer::{DeviceExplainer, Uploads, check_width},
 };
 use crate::{
     contributions::{self, program::Program},
@@ -20,24 +20,10 @@ const MOST_SIDES: usize = 1 << 28;
 /// Explains a forest's margins against a background of rows on a device: the numbers of
 /// [`contributions::Interventional`], in f32 sums. It is immutable, and launches take no lock.
 ///
-/// Trees with at most eight splits on a path are looked up in pattern tables, in a time that does not depend on the
-/// background. For other trees, each unit follows its row and every background row through the tree.
-#[derive(Clone)]
-pub struct Interventional {
-    client: Client,
-    program: ContributionProgram,
-    /// Maximum number of rows of a launch, if it is smaller than the device allows.
-    most_rows: u32,
-}
-
-impl std::fmt::Debug for Interventional {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interventional")
-            .field("device", &self.client.name())
-            .field("program", &self.program)
-            .finish_non_exhaustive()
-    }
-}
+/// Trees that have [pattern tables](contributions::Interventional) on the CPU have the same tables here, in calls of any
+/// number of rows. For other trees, each unit follows its row and every background row through the tree.
+#[derive(Clone, Debug)]
+pub struct Interventional(DeviceExplainer);
 
 impl Interventional {
     /// Prepares the device behind `client` for what `explainer` computes on the CPU, and uploads pattern tables and
@@ -47,33 +33,34 @@ impl Interventional {
     /// [`Error::Contributions`]: a path of a tree without tables is too long for a unit's memory, a row has too many
     /// contributions, the background has too many rows, or tables and instructions are more than the device binds.
     pub fn new(client: &Client, explainer: &contributions::Interventional) -> Result<Self> {
+        check_width(client, explainer.forest(), Explained::AgainstBackground)?;
         let tabled = explainer.tabled();
         let has_tables = |tree: usize| tabled.as_ref().is_some_and(|tabled| tabled.has(tree));
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let mut instructions = Program::new(explainer.forest(), CompareType::F32);
         instructions.retain(|tree| !has_tables(tree));
+        instructions.outputs.iter_mut().zip(explainer.bias()).for_each(|(output, bias)| output.bias = *bias);
         let sides = sides(explainer, &instructions)?;
         let tables = tabled.as_ref().map(|tabled| &tabled.singles);
-        let uploads = Uploads { client, instructions: &instructions, tables, biases: explainer.bias() };
-        let program = uploads.upload(Beside::Sides(&sides), explainer.background_rows() as u32)?;
-        Ok(Self { client: client.clone(), program, most_rows: u32::MAX })
+        let uploads = Uploads { client, instructions: &instructions, tables };
+        uploads.upload(Extras::Sides(&sides), explainer.background_rows() as u32).map(Self)
     }
 
     /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
     #[must_use]
     pub fn with_most_rows(self, rows: u32) -> Self {
-        Self { most_rows: rows, ..self }
+        Self(self.0.with_most_rows(rows))
     }
 
     /// Returns the number of values of a row: `outputs x (features + 1)`.
     pub fn width(&self) -> usize {
-        self.program.width() as usize
+        self.0.width()
     }
 
     /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)` numbers of f32, the bias last.
     /// `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is read back.
     pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
-        kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
+        self.0.run(rows, of, out);
     }
 }
 

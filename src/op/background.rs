@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use burn::{backend::Dispatch, tensor::Tensor};
+use burn::{
+    backend::{Dispatch, DispatchDevice},
+    tensor::Tensor,
+};
 
-use super::{ForestBackend, check_rows};
+use super::{ForestBackend, check_rows, innermost};
 use crate::{contributions::Interventional, error::Result};
 
 /// A forest's contributions against a background of rows: an operator that is prepared once for each device on which it
@@ -73,16 +76,20 @@ impl Background {
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or a type other than f32, f16 and bf16.
-    /// [`Error::Contributions`](crate::Error::Contributions): the forest has paths or rows, or the background has rows,
-    /// that are too many for the device.
+    /// [`Error::Contributions`](crate::Error::Contributions): the forest has too long paths, or the background too many
+    /// rows, for the device. [`Error::Rows`](crate::Error::Rows): there is no memory for the results.
     pub fn contributions(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<3>> {
         check_rows(&x, self.features())?;
         if x.dims()[0] == 0 {
             return Ok(Tensor::zeros([0, self.outputs(), self.features() + 1], &x.device()));
         }
-        #[cfg(feature = "cube")]
-        if let burn::backend::DispatchDevice::Cube(device) = super::innermost(x.device().as_dispatch()) {
-            self.on_device(device)?;
+        match innermost(x.device().as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => {
+                super::cube::check_room(device, x.dims()[0], self.on_device(device)?.width())?;
+            }
+            DispatchDevice::Capture(_) => {}
+            _ => self.explainer.check_room(x.dims()[0])?,
         }
         let contributions =
             <Dispatch as ForestBackend>::forest_contributions_against(x.into_dispatch(), self.clone());

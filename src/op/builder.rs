@@ -121,6 +121,8 @@ impl ForestOpBuilder {
             #[cfg(feature = "cube")]
             explainers_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
+            interactions_on: super::once_list::OnceList::default(),
+            #[cfg(feature = "cube")]
             gradient_sources_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
             number: OnceLock::new(),

@@ -16,7 +16,7 @@ use fangorn_kernels::{Buffer, GRADIENT_ROWS, GradientSources, Rows, leaf_gradien
 use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::{
     check::{Strictness, Warning},
-    cube::{Executable, Explainer},
+    cube::{Executable, Explainer, Interactions},
     error::{Error, Result},
     plan::{Emit, EpiloguePlan, Number, RowType},
     schedule::{Preset, Schedule},
@@ -143,6 +143,11 @@ impl ForestOp {
         self.explainers_on.get_or_try_init(device, || Explainer::new(&device.client(), &self.forest))
     }
 
+    /// Returns the explainer of interactions for a device. It is made at its first use.
+    pub(super) fn interactions_on(&self, device: &CubeDevice) -> Result<&Interactions> {
+        self.interactions_on.get_or_try_init(device, || Interactions::new(&device.client(), &self.forest))
+    }
+
     /// Returns the source of each leaf value's gradient. It is uploaded for the first gradient on a device.
     fn gradient_sources(&self, device: &CubeDevice) -> &GradientSources {
         let make = || {
@@ -248,11 +253,10 @@ impl ForestBackend for CubeBackend {
     }
 
     fn forest_interactions(x: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
-        let explainer = op.explainer_on(&x.device).expect("prepared by the caller");
+        let explainer = op.interactions_on(&x.device).expect("prepared by the caller");
         let side = op.features() + 1;
         let out = floats(&x, vec![x.shape()[0], op.outputs(), side, side]);
-        let run = explainer.run_interactions(&rows_of(&x), row_type(x.dtype), &buffer(&out));
-        run.expect("prepared by the caller");
+        explainer.run(&rows_of(&x), row_type(x.dtype), &buffer(&out));
         out
     }
 
@@ -277,6 +281,19 @@ fn sums(x: CubeTensor, leaves: CubeTensor, op: &ForestOp, emit: Emit) -> CubeTen
     let out = empty(&x, emit.width(op.outputs() as u32, 0) as usize, DType::F32);
     run(&x, op, emit, &buffer(&leaves), &out);
     out
+}
+
+/// Checks that a device can hold `width` results of each row in one tensor.
+pub(super) fn check_room(device: &CubeDevice, rows: usize, width: usize) -> Result<()> {
+    let bytes = (rows as u64).saturating_mul(width as u64).saturating_mul(4);
+    let most = device.client().properties().memory.max_page_size;
+    match bytes > most {
+        true => Err(Error::Rows(format!(
+            "{rows} rows of {width} results take {bytes} bytes, the device holds {most} in one tensor; explain fewer at a \
+             time"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Returns room for f32 results of this shape.

@@ -96,6 +96,8 @@ pub struct ForestOp {
     #[cfg(feature = "cube")]
     explainers_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
     #[cfg(feature = "cube")]
+    interactions_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Interactions>,
+    #[cfg(feature = "cube")]
     gradient_sources_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::GradientSources>,
     /// The number that stands for the forest in recorded operations.
     #[cfg(feature = "cube")]
@@ -308,8 +310,12 @@ impl ForestOp {
         self.check_rows(&x)?;
         match innermost(x.device().as_dispatch()) {
             #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => self.explainer_on(device).map(drop)?,
-            _ => self.explainer().map(drop)?,
+            DispatchDevice::Cube(device) => {
+                let width = self.explainer_on(device)?.width();
+                cube::check_room(device, x.dims()[0], width)?;
+            }
+            DispatchDevice::Capture(_) => self.explainer().map(drop)?,
+            _ => self.explainer()?.check_room(x.dims()[0])?,
         }
         if x.dims()[0] == 0 {
             return Ok(Tensor::zeros([0, self.outputs(), self.features() + 1], &x.device()));
@@ -351,7 +357,11 @@ impl ForestOp {
         let (rows, side) = (x.dims()[0], self.features() + 1);
         match innermost(x.device().as_dispatch()) {
             #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => self.explainer_on(device)?.prepare_interactions()?,
+            DispatchDevice::Cube(device) => {
+                let width = self.interactions_on(device)?.width();
+                cube::check_room(device, rows, width)?;
+            }
+            DispatchDevice::Capture(_) => self.explainer().map(drop)?,
             _ => self.explainer()?.prepare_interactions(rows)?,
         }
         if rows == 0 {

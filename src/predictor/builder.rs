@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Predictor, RowExplainer, RowTypes};
+use super::{AnyExplainer, Predictor, RowTypes};
 use crate::{
     check::{Check, Difference, SelfCheck, Strictness, Warning},
     cpu::{Engines, Plans, Program, SchedulePrograms, SumMethod},
@@ -46,7 +46,7 @@ pub struct PredictorBuilder<'f> {
     check: SelfCheck,
     engines: Engines,
     pool: Option<Arc<rayon::ThreadPool>>,
-    explainer: Option<RowExplainer>,
+    explainer: Option<AnyExplainer>,
     types: RowTypes,
 }
 
@@ -167,7 +167,7 @@ impl<'f> PredictorBuilder<'f> {
     /// Sets what explains rows, for [`Predictor::contributions`] and [`Predictor::interactions`]: a
     /// [`contributions::Explainer`](crate::contributions::Explainer) of the forest, or a
     /// [`contributions::Interventional`](crate::contributions::Interventional) for contributions against a background.
-    pub fn explainer(mut self, explainer: impl Into<RowExplainer>) -> Self {
+    pub fn explainer(mut self, explainer: impl Into<AnyExplainer>) -> Self {
         self.explainer = Some(explainer.into());
         self
     }
@@ -229,7 +229,7 @@ impl<'f> PredictorBuilder<'f> {
         let forest = self.forest;
         forest.verify()?;
         let shape = [forest.outputs as usize, forest.features.len()];
-        if let Some(found) = self.explainer.as_ref().map(RowExplainer::shape).filter(|found| *found != shape)
+        if let Some(found) = self.explainer.as_ref().map(AnyExplainer::shape).filter(|found| *found != shape)
         {
             let [outputs, columns] = found;
             return Err(Error::Contributions(format!(

@@ -10,9 +10,10 @@ use crate::{
     parallel,
 };
 
-/// What explains the rows of a [`Predictor`]: an [`Explainer`] or an [`Interventional`], each by `into()`.
+/// What explains the rows of a [`Predictor`]: made from an [`Explainer`] or an [`Interventional`] with
+/// `into()`.
 #[derive(Clone, Debug)]
-pub struct RowExplainer(Kind);
+pub struct AnyExplainer(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
@@ -20,31 +21,31 @@ enum Kind {
     Background(Arc<Interventional>),
 }
 
-impl From<Explainer> for RowExplainer {
+impl From<Explainer> for AnyExplainer {
     fn from(explainer: Explainer) -> Self {
         Self(Kind::Paths(Arc::new(explainer)))
     }
 }
 
-impl From<Arc<Explainer>> for RowExplainer {
+impl From<Arc<Explainer>> for AnyExplainer {
     fn from(explainer: Arc<Explainer>) -> Self {
         Self(Kind::Paths(explainer))
     }
 }
 
-impl From<Interventional> for RowExplainer {
+impl From<Interventional> for AnyExplainer {
     fn from(explainer: Interventional) -> Self {
         Self(Kind::Background(Arc::new(explainer)))
     }
 }
 
-impl From<Arc<Interventional>> for RowExplainer {
+impl From<Arc<Interventional>> for AnyExplainer {
     fn from(explainer: Arc<Interventional>) -> Self {
         Self(Kind::Background(explainer))
     }
 }
 
-impl RowExplainer {
+impl AnyExplainer {
     /// Returns the numbers of margins and of columns of a row.
     pub(super) fn shape(&self) -> [usize; 2] {
         match &self.0 {
@@ -116,7 +117,7 @@ impl Predictor {
 
     /// Calls `explain` with the explainer, on the predictor's pool if it has one.
     fn explained<R: Send>(&self, explain: impl FnOnce(&Kind) -> Result<R> + Send) -> Result<R> {
-        let Some(RowExplainer(kind)) = &self.explainer else {
+        let Some(AnyExplainer(kind)) = &self.explainer else {
             return Err(Error::Contributions(
                 "the predictor was built without an explainer; give PredictorBuilder::explainer a \
                  contributions::Explainer of the forest, or an Interventional"

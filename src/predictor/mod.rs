@@ -21,7 +21,7 @@ use crate::{
 
 pub use builder::PredictorBuilder;
 pub(crate) use classes::ClassDecision;
-pub use explained::RowExplainer;
+pub use explained::AnyExplainer;
 
 /// A forest ready to predict on the CPU. It is immutable and `Send + Sync`. A prediction takes no lock and
 /// allocates nothing but its output and scratch that each thread keeps. The scratch holds margins if a row has
@@ -57,7 +57,7 @@ pub struct Predictor {
     /// The pool that runs large batches; `None` for the current rayon pool of each call.
     pool: Option<Arc<rayon::ThreadPool>>,
     /// What explains rows, if the builder was given it.
-    explainer: Option<RowExplainer>,
+    explainer: Option<AnyExplainer>,
     warnings: Vec<Warning>,
 }
 

@@ -127,7 +127,8 @@ fn every_backend_explains() {
                 continue;
             }
             let found = of(backend);
-            assert_eq!(found.len(), expected.len(), "{output:?} on {backend}");
+            let lengths = |rows: &[Vec<f64>]| rows.iter().map(Vec::len).collect::<Vec<_>>();
+            assert_eq!(lengths(&found), lengths(&expected), "{output:?} on {backend}");
             for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
                 assert!((found - expected).abs() < 1e-5, "{output:?} on {backend}: {found} for {expected}");
             }

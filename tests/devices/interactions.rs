@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use fangorn::{
     Error, Forest,
     contributions::{Explainer, Interventional, reference},
@@ -30,13 +30,26 @@ fn interactions(what: &str, op: &Arc<ForestOp>, x: Tensor<2>) -> Vec<f32> {
     found.into_data().try_to_vec().expect("f32")
 }
 
-/// Compares interactions with expected ones, within 1e-4 of the largest of a row's.
-fn assert_close_interactions(what: &str, found: &[f32], expected: &[f64]) {
+/// Compares interactions with expected ones, within 1e-4 of the largest of a row's. The biases are not counted for the
+/// largest, because they are larger than interactions. An output has `side x side` elements.
+fn assert_close_interactions(what: &str, side: usize, found: &[f32], expected: &[f64]) {
     assert_eq!(found.len(), expected.len(), "{what}");
-    let largest = expected.iter().fold(0f64, |most, v| most.max(v.abs()));
-    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+    let elements = expected.iter().enumerate().filter(|(at, _)| !(at + 1).is_multiple_of(side * side));
+    let largest = elements.fold(0f64, |most, (_, v)| most.max(v.abs()));
+    for (found, expected) in found
+        .chunks_exact(side * side)
+        .zip(expected.chunks_exact(side * side))
+        .map(|(a, b)| (a[side * side - 1], b[side * side - 1]))
+    {
+        assert!(
+            (f64::from(found) - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+            "{what}: bias {found} for {expected}"
+        );
+    }
+    let is_bias = |at: usize| (at + 1).is_multiple_of(side * side);
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate().filter(|(i, _)| !is_bias(*i)) {
         let off = (f64::from(*found) - expected).abs();
-        assert!(off <= 1e-4 * largest + 1e-12, "{what}: number {i}: {found} for {expected}, of {largest}");
+        assert!(off <= 1e-4 * largest + 1e-7, "{what}: number {i}: {found} for {expected}, of {largest}");
     }
 }
 
@@ -63,7 +76,8 @@ fn every_backend_gives_the_interactions_of_the_reference() {
             let found = interactions(&what, &op, tensor(&data, features, &device));
             let width = op.outputs() * (features + 1) * (features + 1);
             for (row, found) in data.chunks_exact(features).zip(found.chunks_exact(width)).take(16) {
-                assert_close_interactions(&what, found, &reference::interactions(op.forest(), &doubles(row)));
+                let exact = reference::interactions(op.forest(), &doubles(row));
+                assert_close_interactions(&what, features + 1, found, &exact);
             }
         }
     }
@@ -124,7 +138,7 @@ fn trained_models_have_the_cpus_interactions_and_backgrounds_on_every_backend() 
                 let found = interactions(&what, &op, tensor(data, columns, &device));
                 let of_row = explainer.interactions_width().expect("a number");
                 for (found, expected) in found.chunks_exact(of_row).zip(expected.chunks_exact(of_row)) {
-                    assert_close_interactions(&what, found, &doubles(expected));
+                    assert_close_interactions(&what, columns + 1, found, &doubles(expected));
                 }
                 done[0] += 1;
             }
@@ -192,6 +206,118 @@ fn both_stand_between_tensor_operations() {
     assert!(recorded.contains("forest_interactions") && recorded.contains("forest_contributions_against"));
 }
 
+#[test]
+fn rows_are_read_in_their_strides_and_types() {
+    let s = support::named("churn");
+    let (columns, side) = (s.columns(), s.columns() + 1);
+    let typical = Rows::new(&s.rows[..4 * columns], columns).expect("rows");
+    for (name, device) in devices() {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        let background = background(&s.forest, &typical);
+        let against = |x: Tensor<2>| -> Vec<f32> {
+            background.contributions(x).expect(name).into_data().try_to_vec().expect("f32")
+        };
+        let x = || tensor(&s.rows, columns, &device);
+        let plain = (interactions(name, &op, x()), against(x()));
+        let by_columns: Vec<f32> =
+            (0..columns).flat_map(|c| (0..s.count).map(move |r| (r, c))).map(|(r, c)| s.row(r)[c]).collect();
+        let transposed = || tensor(&by_columns, s.count, &device).transpose();
+        assert_eq!(
+            (interactions(name, &op, transposed()), against(transposed())),
+            plain,
+            "transposed on {name}"
+        );
+        let tail = || x().slice([3..s.count, 0..columns]);
+        let of_tail = (plain.0[3 * side * side..].to_vec(), plain.1[3 * side..].to_vec());
+        assert_eq!((interactions(name, &op, tail()), against(tail())), of_tail, "sliced on {name}");
+        if name == "ndarray" {
+            continue;
+        }
+        for dtype in [DType::F16, DType::BF16] {
+            let narrow = TensorData::new(s.rows.clone(), [s.count, columns]).convert_dtype(dtype);
+            let widened: Vec<f32> = narrow.clone().convert::<f32>().try_to_vec().expect("f32");
+            let wide = || tensor(&widened, columns, &device);
+            let x = || Tensor::<2>::from_data(narrow.clone(), (&device, dtype));
+            let expected = (interactions(name, &op, wide()), against(wide()));
+            assert_eq!((interactions(name, &op, x()), against(x())), expected, "{dtype:?} on {name}");
+        }
+    }
+}
+
+/// With so many rows a unit adds up several trees, and several blocks of background rows.
+#[test]
+fn units_take_several_trees_and_blocks_of_background_rows() {
+    let mut draws = Seeded(47);
+    let (features, count, others) = (6, 20_000, 150);
+    let draw = |draws: &mut Seeded| loop {
+        let forest = forest(draws, features, 40, false, true);
+        // Some trees have pattern tables, and some have not.
+        let all = forest.trees.len();
+        let typical = rows::<f32>(draws, others, features);
+        let explainer =
+            Interventional::new(&forest, &Rows::new(&typical, features).expect("rows")).expect("it");
+        if all >= 12 && explainer.algorithm().contains(&format!("of {all} trees")) {
+            return (forest, explainer);
+        }
+    };
+    let (forest, explainer) = draw(&mut draws);
+    let data = rows::<f32>(&mut draws, count, features);
+    let some = |all: &[f32], width: usize| -> Vec<f32> {
+        (0..count).step_by(997).flat_map(|row| all[row * width..][..width].to_vec()).collect()
+    };
+    let few = some(&data, features);
+    let few = Rows::new(&few, features).expect("rows");
+    let by_paths = Explainer::new(&forest).expect("an explainer");
+    let expected = [
+        by_paths.contributions(&few).expect("contributions"),
+        by_paths.interactions(&few).expect("interactions"),
+        explainer.contributions(&few).expect("contributions"),
+    ];
+    let outputs = forest.outputs as usize;
+    let widths =
+        [outputs * (features + 1), outputs * (features + 1) * (features + 1), outputs * (features + 1)];
+    let background = Arc::new(Background::new(explainer));
+    let op = Arc::new(ForestOp::new(forest).expect("an operator"));
+    for (name, device) in devices() {
+        let x = || tensor(&data, features, &device);
+        let vec = |data: TensorData| -> Vec<f32> { data.try_to_vec().expect("f32") };
+        let found = [
+            vec(op.contributions(x()).expect(name).into_data()),
+            vec(op.interactions(x()).expect(name).into_data()),
+            vec(background.contributions(x()).expect(name).into_data()),
+        ];
+        for (kind, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let found = some(found, widths[kind]);
+            for (found, expected) in found.chunks_exact(widths[kind]).zip(expected.chunks_exact(widths[kind]))
+            {
+                let what = format!("kind {kind} on {name}");
+                match kind {
+                    1 => assert_close_interactions(&what, features + 1, found, &doubles(expected)),
+                    _ => assert_close(&what, found, &doubles(expected)),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forest_without_trees_has_only_biases() {
+    let forest = Forest::builder(2, 3).base_score([1.5, 0.0, -2.0]).build().expect("a forest");
+    let typical = [0.5f32, 1.0];
+    let background = background(&forest, &Rows::new(&typical, 2).expect("a row"));
+    let op = Arc::new(ForestOp::new(forest).expect("an operator"));
+    for (name, device) in devices() {
+        let x = || tensor(&[3.5, 1.0, 7.0, 2.0], 2, &device);
+        let expected: Vec<f32> = [[0.0, 0.0, 1.5], [0.0; 3], [0.0, 0.0, -2.0]].concat().repeat(2);
+        let found = background.contributions(x()).expect(name).into_data();
+        assert_eq!(found.try_to_vec::<f32>().expect("f32"), expected, "{name}");
+        let found = interactions(name, &op, x());
+        let biases: Vec<f32> = found.iter().skip(8).step_by(9).copied().collect();
+        assert_eq!(biases, [1.5, 0.0, -2.0, 1.5, 0.0, -2.0], "{name}");
+        assert_eq!(found.iter().filter(|value| **value != 0.0).count(), 4, "{name}");
+    }
+}
+
 /// A chain of 700 splits is deeper than a unit's stacks on a cubecl device.
 #[test]
 fn what_a_device_cannot_explain_is_refused_by_name() {
@@ -213,8 +339,15 @@ fn what_a_device_cannot_explain_is_refused_by_name() {
     for (name, device) in devices() {
         let typical = [600.5f32];
         let deep_background = background(&deep, &Rows::new(&typical, 1).expect("a row"));
+        let on_cube = !matches!(name, "flex" | "ndarray");
+        let deep_op = Arc::new(ForestOp::new(deep.clone()).expect(name));
+        match deep_op.interactions(tensor(&[3.5], 1, &device)) {
+            Ok(_) => assert!(!on_cube, "{name}"),
+            Err(refused) => assert!(refused.to_string().contains("700 splits"), "{name}: {refused}"),
+        }
         match deep_background.contributions(tensor(&[3.5], 1, &device)) {
             Ok(found) => {
+                assert!(!on_cube, "{name}");
                 let exact = reference::interventional(&deep, &[3.5f64], &[&[600.5f64]]);
                 assert_close(name, &found.into_data().try_to_vec::<f32>().expect("f32"), &exact);
             }
@@ -266,12 +399,10 @@ fn rows_go_in_pieces() {
             run(&out);
             client.read_one(out.handle).expect(name)
         };
-        let whole = cube::Explainer::new(&client, &forest).expect(name);
+        let whole = cube::Interactions::new(&client, &forest).expect(name);
         let pieces = whole.clone().with_most_rows(130);
-        let of = |explainer: &cube::Explainer| {
-            read(401 * explainer.width() * 7, &|out| {
-                explainer.run_interactions(&rows, RowType::F32, out).expect(name);
-            })
+        let of = |explainer: &cube::Interactions| {
+            read(401 * explainer.width(), &|out| explainer.run(&rows, RowType::F32, out))
         };
         assert!(of(&whole) == of(&pieces), "interactions in pieces on {name}");
         let whole = cube::Interventional::new(&client, &against).expect(name);

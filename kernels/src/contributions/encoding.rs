@@ -10,17 +10,17 @@
 //! | 8 | the index of the feature among the sums of a row |
 //! | 9, 10 | for interactions: the index of the first of the split's ancestors, and their number |
 //!
-//! Against a background, two words are others:
+//! Against a background, words 4 and 5 differ:
 //!
 //! | word of an instruction | content |
 //! |---|---|
-//! | 4 | of an instruction that goes to a child: where the instruction after those of the child begins, in words from the tree's first one |
+//! | 4 | of an instruction that goes to a child: where the instruction after those of the child begins, in words from the tree's first instruction |
 //! | 5 | the index of the split's sides: a bit for each background row, set if the row goes left |
 //!
 //! | word of an ancestor | content |
 //! |---|---|
 //! | 0 | the level of the feature's nearest split above; the highest bit is set if the path goes left there |
-//! | 1 | the index, from the pass's points on, of its `g` at each point for rows that took the path's sides |
+//! | 1 | the index, from the pass's points on, of `(1 - zero) / factor` of its feature at each point (`fangorn::contributions::pairs`) |
 //! | 2 | the index of the pair among the sums of a row |
 //!
 //! | word of a subtree with tables | content |
@@ -43,6 +43,8 @@ pub const AFTER_WORD: u32 = 4;
 pub const ANCESTOR_WORDS: u32 = 3;
 /// Flag of an ancestor's level: the path goes left there.
 pub const PATH_LEFT: u32 = 1 << 31;
+/// Background rows of a block, which a unit takes one after the other.
+pub const BLOCK_ROWS: u32 = 64;
 /// Words of a subtree with tables.
 pub const SUBTREE_WORDS: u32 = 5;
 /// Words of a test.
@@ -92,7 +94,8 @@ pub fn deepest_path() -> usize {
 }
 
 fn stack_bytes(deepest: usize, points: u32) -> usize {
-    levels(deepest).saturating_mul(2 * points as usize + 1).saturating_mul(4)
+    let points = points as usize;
+    levels(deepest).saturating_mul(2 * points + 1).saturating_add(points).saturating_mul(4)
 }
 
 /// Returns the number of levels of a stack for trees with at most `deepest` splits on a path, rounded up so that

@@ -25,7 +25,7 @@ use cubecl::client::Client;
 use fangorn_ir::{Number, RowType};
 
 use self::{
-    encoding::levels,
+    encoding::{BLOCK_ROWS, levels},
     interactions::{MatrixSpanLaunch, write_interactions},
     patterns::look_up_patterns,
     rows::{SumSpanLaunch, add_chunks, explain_rows},
@@ -42,7 +42,7 @@ pub use steps::Explained;
 
 /// Returns the maximum number of sums of a row for which a launch has room. A program with passes and subtrees needs
 /// twice the room.
-pub fn most_contributions(client: &Client) -> u64 {
+pub fn most_row_sums(client: &Client) -> u64 {
     most_sums(client) / u64::from(PIECE)
 }
 
@@ -65,7 +65,7 @@ fn most_bytes(client: &Client) -> u64 {
 /// A forest's instructions and tables on a device.
 #[derive(Clone, Debug)]
 pub struct ContributionProgram {
-    /// Passes, instructions, points and lists, what [`beside_at`](Self::beside_at) and
+    /// Passes, instructions, points and lists, what [`extras_at`](Self::beside_at) and
     /// [`subtrees_at`](Self::subtrees_at) say, questions, matrices and biases.
     pub words: Buffer,
     /// What is explained.
@@ -75,7 +75,7 @@ pub struct ContributionProgram {
     /// Number of subtrees with tables.
     pub subtrees: u32,
     /// Index of the first word of the ancestors of splits, or of the sides of background rows.
-    pub beside_at: u32,
+    pub extras_at: u32,
     /// Index of the first word of the subtrees.
     pub subtrees_at: u32,
     /// Index of the first word of the questions.
@@ -95,7 +95,7 @@ pub struct ContributionProgram {
     /// The greatest number of splits on a path. [`encoding::points_for`] finds room for `points` on such paths.
     pub deepest: u32,
     /// Number of background rows, or 1 if there are none.
-    pub others: u32,
+    pub background_rows: u32,
 }
 
 impl ContributionProgram {
@@ -106,6 +106,11 @@ impl ContributionProgram {
         u64::from(self.outputs) * of_output
     }
 
+    /// Number of blocks of background rows.
+    fn blocks(&self) -> u32 {
+        self.background_rows.div_ceil(BLOCK_ROWS).max(1)
+    }
+
     /// Number of launches that write partial sums.
     fn launches(&self) -> u64 {
         (u64::from(self.passes > 0) + u64::from(self.subtrees > 0)).max(1)
@@ -114,6 +119,14 @@ impl ContributionProgram {
 
 /// Units that a launch has at least, if there are enough trees: so many fill a large GPU.
 const UNITS: u64 = 1 << 16;
+
+/// The maximum number of passes that a launch executes against a background, for all rows and background rows. A driver
+/// may end a launch that takes seconds.
+const MOST_WALKS: u64 = 1 << 30;
+
+/// Items against a background that are added up in one sum, if there is room for more sums: the rounding of an f32 sum
+/// grows with the number of its terms.
+const ITEMS_A_SUM: u64 = 16;
 
 /// Writes the contributions of rows into `out`, `rows x outputs x (columns + 1)` numbers of f32, the bias last, or their
 /// interactions, `rows x outputs x (columns + 1) x (columns + 1)`. The rows are of type `from`. Launches take at most
@@ -131,17 +144,23 @@ pub fn contributions(
         most_sums(client) / u64::from(program.sums.max(1)) / program.launches(),
         most_interactions(client) * u64::from(PIECE) / program.width().max(1),
         bytes / 4 / u64::from(rows.row_stride.max(1)),
+        match program.explained {
+            Explained::AgainstBackground => {
+                MOST_WALKS / (u64::from(program.background_rows) * u64::from(program.passes)).max(1)
+            }
+            _ => u64::MAX,
+        },
         u64::from(most_rows),
         1 << 24,
     ];
     let most = most.into_iter().min().unwrap_or(1) as u32 / PIECE * PIECE;
     for (rows, out) in pieces(from, rows, out, Number::F32, most.max(PIECE)) {
-        RowPiece { client, program, rows: &rows, from }.explain(&out);
+        ExplainedPiece { client, program, rows: &rows, from }.explain(&out);
     }
 }
 
-/// Rows whose partial sums of one chunk of trees fit a binding.
-struct RowPiece<'a> {
+/// Rows whose partial sums fit a binding, those of one chunk for each launch.
+struct ExplainedPiece<'a> {
     client: &'a Client,
     program: &'a ContributionProgram,
     rows: &'a Rows,
@@ -157,10 +176,11 @@ struct Chunks {
     count: u32,
 }
 
-impl RowPiece<'_> {
-    /// Divides items among at most `room` chunks, so that a launch fills the device.
-    fn chunks(&self, items: u32, room: u64) -> Chunks {
-        let wanted = UNITS.div_ceil(u64::from(self.rows.batch.max(1))).min(room);
+impl ExplainedPiece<'_> {
+    /// Divides items among at most `room` chunks, so that a launch fills the device, and chunks have at most `most` items.
+    fn chunks(&self, items: u32, most: u64, room: u64) -> Chunks {
+        let full = UNITS.div_ceil(u64::from(self.rows.batch.max(1)));
+        let wanted = full.max(u64::from(items).div_ceil(most)).min(room);
         let count = wanted.clamp(1, u64::from(items.max(1))) as u32;
         let chunk = items.div_ceil(count).max(1);
         Chunks { chunk, count: items.div_ceil(chunk) }
@@ -170,14 +190,17 @@ impl RowPiece<'_> {
         let Self { client, program, rows, from } = *self;
         let (batch, sums) = (u64::from(rows.batch), u64::from(program.sums));
         let room = most_sums(client) / (batch * sums).max(1) / program.launches();
-        let [of_passes, of_subtrees] =
-            [program.passes, program.subtrees].map(|items| self.chunks(items, room));
+        let (against, blocks) = (program.explained == Explained::AgainstBackground, program.blocks());
+        let most = if against { ITEMS_A_SUM } else { u64::MAX };
+        let items = program.passes * blocks;
+        let of_passes = self.chunks(items, most, room);
+        let of_subtrees = self.chunks(program.subtrees, u64::MAX, room);
         let chunks = of_passes.count + of_subtrees.count;
         let partial = Buffer::of_words(client, (u64::from(chunks) * sums * batch) as usize);
         let span = || RowSpanLaunch::new(rows.batch, rows.row_stride, rows.column_stride, rows.offset);
-        let sections = |beside_at| {
-            let weight = 1.0 / program.others as f32;
-            SectionsLaunch::new(program.questions_at, beside_at, program.sums, program.others, weight)
+        let sections = |extras_at| {
+            let (rows, weight) = (program.background_rows, 1.0 / program.background_rows as f32);
+            SectionsLaunch::new(program.questions_at, extras_at, program.sums, rows, blocks, weight)
         };
         // SAFETY: each unit checks that its chunk exists. `partial` is made here with a number for each chunk, sum and
         // row. The encoder of the program upholds that its indices lie in it, that its columns are those of the rows,
@@ -193,8 +216,8 @@ impl RowPiece<'_> {
                     program.words.arg(),
                     partial.arg(),
                     span(),
-                    ChunkSpanLaunch::new(program.passes, of_passes.chunk, of_passes.count, 0),
-                    sections(program.beside_at),
+                    ChunkSpanLaunch::new(items, of_passes.chunk, of_passes.count, 0),
+                    sections(program.extras_at),
                     self.shape(),
                 );
             }

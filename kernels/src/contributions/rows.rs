@@ -38,15 +38,17 @@ pub fn explain_rows(
         };
         let first = chunk * of.chunk;
         let end = u32::min(first + of.chunk, of.items);
-        let mut pass = first;
-        while pass < end {
+        let mut item = first;
+        while item < end {
+            let pass = item / sections.blocks;
             let instructions_at = program[(pass * PASS_WORDS) as usize];
             let instructions = program[(pass * PASS_WORDS + 1u32) as usize];
             let instructions_end =
                 instructions_at + instructions * comptime![shape.explained.instruction_words()];
             let points_at = program[(pass * PASS_WORDS + 2u32) as usize];
-            let mut other = 0u32.runtime();
-            while other < sections.others {
+            let mut other = (item % sections.blocks) * BLOCK_ROWS;
+            let others_end = u32::min(other + BLOCK_ROWS, sections.background_rows);
+            while other < others_end {
                 begin(program, points_at, sections.weight, &mut stacks, comptime![shape.points]);
                 let mut at = instructions_at;
                 while at < instructions_end {
@@ -67,14 +69,14 @@ pub fn explain_rows(
                         }
                         if is_skipped {
                             push_nothing(&mut stacks, comptime![shape.points]);
-                            at = instructions_at + instruction.lists;
+                            at = instructions_at + instruction.lists_or_after;
                         } else {
                             let added = execute(program, points_at, &instruction, &mut stacks, shape);
                             if instruction.opcode != LEFT && instruction.opcode != RIGHT {
                                 partial[(out + instruction.feature * span.batch) as usize] += added;
                                 if comptime![shape.explained == Explained::Interactions] {
                                     let ancestors =
-                                        Ancestors { at: at - 2u32, from: sections.beside_at, points_at };
+                                        Ancestors { at: at - 2u32, from: sections.extras_at, points_at };
                                     add_interactions(
                                         program,
                                         partial,
@@ -91,7 +93,7 @@ pub fn explain_rows(
                 }
                 other += 1u32;
             }
-            pass += 1u32;
+            item += 1u32;
         }
     }
 }

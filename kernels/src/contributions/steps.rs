@@ -7,7 +7,7 @@ use fangorn_ir::RowType;
 use super::encoding::*;
 use crate::node;
 
-/// What a row's missing features are replaced by, and what is added up.
+/// What a program computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Explained {
     /// Contributions by the covers of the nodes.
@@ -41,7 +41,7 @@ pub struct Shape {
 /// The chunks of a launch.
 #[derive(CubeType, CubeLaunch)]
 pub struct ChunkSpan {
-    /// Number of passes, or of subtrees with tables.
+    /// Number of items: passes, each with a block of background rows, or subtrees with tables.
     pub items: u32,
     /// Number of items of a chunk.
     pub chunk: u32,
@@ -56,12 +56,15 @@ pub struct ChunkSpan {
 pub struct Sections {
     /// Index of the first word of the questions.
     pub questions_at: u32,
-    /// Index of the first word of the ancestors, or of the background's sides.
-    pub beside_at: u32,
+    /// Index of the first word of the ancestors, of the background's sides, or of the subtrees with tables: of those that
+    /// the launch reads.
+    pub extras_at: u32,
     /// Number of sums of a row.
     pub width: u32,
     /// Number of background rows, or 1 if there are none.
-    pub others: u32,
+    pub background_rows: u32,
+    /// Number of blocks of background rows.
+    pub blocks: u32,
     /// Weight of a background row, or 1.
     pub weight: f32,
 }
@@ -74,10 +77,10 @@ pub struct Instruction {
     pub column: u32,
     pub asked: u32,
     pub meta: u32,
-    /// The split's lists, or the instruction after those of the child.
-    pub lists: u32,
-    /// The left child's share of the cover as a float, or the split's sides.
-    pub share: u32,
+    /// By covers the split's lists, against a background the instruction after those of the child.
+    pub lists_or_after: u32,
+    /// By covers the left child's share as a float, against a background the split's sides.
+    pub share_or_sides: u32,
     pub left: f32,
     pub right: f32,
     pub feature: u32,
@@ -117,8 +120,8 @@ pub fn load(program: &[u32], at: u32) -> Instruction {
         column: program[at + 1],
         asked: program[at + 2],
         meta: program[at + 3],
-        lists: program[at + 4],
-        share: program[at + 5],
+        lists_or_after: program[at + 4],
+        share_or_sides: program[at + 5],
         left: f32::reinterpret(program[at + 6]),
         right: f32::reinterpret(program[at + 7]),
         feature: program[at + 8],
@@ -155,7 +158,7 @@ pub fn enter(
     }
     let mut mask = mask_of(left, instruction, above);
     if comptime![shape.explained == Explained::AgainstBackground] {
-        let sides = program[(sections.beside_at + instruction.share + (other >> 5u32)) as usize];
+        let sides = program[(sections.extras_at + instruction.share_or_sides + (other >> 5u32)) as usize];
         let other_left = (sides >> (other & 31u32)) & 1u32;
         mask |= mask_of(other_left, instruction, above >> 2u32) << 2u32;
     }
@@ -227,11 +230,12 @@ fn numbers(
         let fraction = select(both, own * at + others * (1.0f32 - at), one);
         PointNumbers { fraction, change: select(both, own - others, 0.0f32) }
     } else {
-        let share = f32::reinterpret(instruction.share);
+        let share = f32::reinterpret(instruction.share_or_sides);
         let mut fraction = share * (1.0f32 - at) + select(left, at, 0.0f32);
         let mut change = select(left, 1.0f32 - share, -share);
         if (instruction.flags & REPEATED) != 0u32 {
-            let lists = points_at + comptime![2 * points] + instruction.lists * comptime![4 * points];
+            let lists =
+                points_at + comptime![2 * points] + instruction.lists_or_after * comptime![4 * points];
             let list = lists + select(left, 0u32, comptime![points].runtime()) + q;
             fraction = select(reached, f32::reinterpret(program[list as usize]), share);
             let changed = f32::reinterpret(program[(list + comptime![2 * points]) as usize]);

@@ -5,7 +5,7 @@ use fangorn::{
     auto::{RowPool, ScheduleKey},
     check::Warning,
     contributions::{
-        Explainer, Interventional,
+        Interventional,
         reference::{interactions, tree_shap},
     },
     cpu,
@@ -213,19 +213,19 @@ pub enum Explanation {
 }
 
 impl Explanation {
-    /// Returns contributions against a background, for one of burn's backends.
+    /// Returns contributions against a background, for one of burn's backends. `read` prepares them.
     ///
     /// # Errors
-    /// The backend is another one.
-    pub fn against(backend: Backend, explainer: Interventional) -> Result<Self> {
+    /// The backend is another one, or `read` fails.
+    pub fn against(backend: Backend, read: impl FnOnce() -> Result<Interventional>) -> Result<Self> {
         #[cfg(feature = "burn")]
         if backend.is_of_burn() {
-            return Ok(Self::Background(std::sync::Arc::new(fangorn::op::Background::new(explainer))));
+            return Ok(Self::Background(std::sync::Arc::new(fangorn::op::Background::new(read()?))));
         }
-        drop(explainer);
+        drop(read);
         Err(Error::Request(format!(
-            "--backend {}: contributions against a background are computed on the CPU and on burn's backends; give \
-             another one",
+            "--backend {}: contributions against a background are computed on the CPU and on burn's backends; use \
+             --backend cpu or one of burn's",
             backend.name()
         )))
     }
@@ -321,32 +321,22 @@ impl<'f> CompiledForest<'f> {
         }
     }
 
-    /// Returns contributions or interactions.
+    /// Returns contributions or interactions of a forest that has them.
     ///
     /// # Errors
-    /// The forest can't be explained, or the backend refuses the rows.
+    /// The backend refuses the forest or the rows.
     pub fn explain<T: Element>(&self, rows: &Matrix<T>, explanation: &Explanation) -> Result<Vec<f32>> {
-        let explainer = || Explainer::new(self.forest).map_err(|e| self.choice.blame(e));
         match (&self.runs, explanation) {
-            (Runs::Reference, Explanation::Interactions) => {
-                // It says what can't be explained.
-                explainer()?;
-                Ok(each(rows, |row| interactions(self.forest, row), |v| v as f32))
-            }
-            (Runs::Reference, _) => {
-                explainer()?;
+            (Runs::Reference, Explanation::Contributions) => {
                 Ok(each(rows, |row| tree_shap(self.forest, row), |v| v as f32))
             }
-            (Runs::Cpu(_), explanation) => {
-                let explainer = explainer()?;
-                let explain = |rows: cpu::Rows<'_, T>| match explanation {
-                    Explanation::Interactions => explainer.interactions(&rows),
-                    _ => explainer.contributions(&rows),
-                };
-                view(rows).and_then(explain).map_err(|e| self.choice.blame(e))
+            (Runs::Reference, Explanation::Interactions) => {
+                Ok(each(rows, |row| interactions(self.forest, row), |v| v as f32))
             }
             #[cfg(feature = "burn")]
             (Runs::Burn(op), _) => op.explain(&T::narrowed(rows), explanation, &self.choice),
+            // On the CPU a `RowExplainer` explains.
+            _ => Err(Error::Defect(format!("{explanation:?} on another backend"))),
         }
     }
 
@@ -438,7 +428,7 @@ mod on_burn {
     const ROWS_A_TENSOR: usize = 1 << 16;
 
     /// The maximum number of results of the rows of one tensor, if it has more than one row.
-    const RESULTS_A_TENSOR: usize = 1024 * ROWS_A_TENSOR;
+    const RESULTS_A_TENSOR: usize = 256 * ROWS_A_TENSOR;
 
     /// burn's forest operator with the device that runs it.
     pub struct Op {
@@ -556,7 +546,7 @@ mod on_burn {
         }
 
         /// Copies the rows to the device, as tensors of at most [`ROWS_A_TENSOR`] rows, and of fewer if a row has more
-        /// than 1024 results.
+        /// than 256 results.
         fn tensors(&self, values: &[f32], [rows, columns]: [usize; 2], width: usize) -> Vec<Tensor<2>> {
             let most = (RESULTS_A_TENSOR / width.max(1)).clamp(1, ROWS_A_TENSOR);
             let tensor = |first: usize| {

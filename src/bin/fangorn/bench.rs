@@ -252,23 +252,22 @@ fn time_all(
     choice: &Choice,
     rows: &Matrix<f32>,
 ) -> Result<(f64, Vec<Timing>)> {
-    let of = match (args.output, &args.background) {
-        (Some(Output::Contributions), Some(file)) => {
-            let missing = MissingChoice::default();
-            let explainer = background_of(&args.model, forest, file, args.table, missing)?;
-            TimedOutput::Explained(Explanation::against(backend, explainer)?)
-        }
-        (Some(Output::Contributions), None) => TimedOutput::Explained(Explanation::Contributions),
-        (Some(Output::Interactions), _) => TimedOutput::Explained(Explanation::Interactions),
-        _ => TimedOutput::Margins,
-    };
-    let explained = matches!(of, TimedOutput::Explained(_));
+    let explained = matches!(args.output, Some(Output::Contributions | Output::Interactions));
     if explained && (args.schedule != "default" || args.sum.sum != Contract::Any) {
         let what =
             "contributions have no schedule and keep no contract of sums; leave out --schedule and --sum";
         return Err(Error::Request(what.into()));
     }
     let start = Instant::now();
+    let of = match (args.output, &args.background) {
+        (Some(Output::Contributions), Some(file)) => {
+            let read = || background_of(&args.model, forest, file, args.table, MissingChoice::default());
+            TimedOutput::Explained(Explanation::against(backend, read)?)
+        }
+        (Some(Output::Contributions), None) => TimedOutput::Explained(Explanation::Contributions),
+        (Some(Output::Interactions), _) => TimedOutput::Explained(Explanation::Interactions),
+        _ => TimedOutput::Margins,
+    };
     let compiled = CompiledForest::open(backend, forest, choice, args.sum.sum)?;
     compiled.say_warnings();
     // Devices compile at the first call.

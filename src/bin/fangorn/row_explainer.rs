@@ -50,21 +50,21 @@ impl ExplainedBy {
         }
         let of_model = |error: fangorn::Error| Error::file(&args.model, error.to_string());
         if let Some(background) = &args.background {
-            let explainer = background_of(&args.model, forest, background, args.table, args.answer.missing)?;
+            let read = || background_of(&args.model, forest, background, args.table, args.answer.missing);
             return match backend {
-                Backend::Cpu => Ok(Self::Cpu(Box::new(RowExplainer::Background(explainer)))),
-                _ => Explanation::against(backend, explainer).map(Self::Backend),
+                Backend::Cpu => Ok(Self::Cpu(Box::new(RowExplainer::Background(read()?)))),
+                _ => Explanation::against(backend, read).map(Self::Backend),
             };
         }
-        // For another backend it says what can't be explained.
-        let explainer = Explainer::new(forest).map_err(|error| match args.output {
+        Explainer::check(forest).map_err(|error| match args.output {
             // With a background, contributions need no covers.
             Output::Contributions if forest.covers.is_none() && forest.aggregate == Aggregate::Sum => {
                 Error::file(&args.model, format!("{error}; here the option --background FILE gives one"))
             }
             _ => of_model(error),
         })?;
-        let columns = explainer.interactions_width().unwrap_or(usize::MAX);
+        let side = forest.features.len() + 1;
+        let columns = side.saturating_mul(side).saturating_mul(forest.outputs as usize);
         let is_table = args.expect.is_none() && !matches!(sink, Sink::Npy(_));
         if args.output == Output::Interactions && is_table && columns > MOST_NAMED_COLUMNS {
             return Err(Error::Request(format!(
@@ -74,7 +74,10 @@ impl ExplainedBy {
             )));
         }
         Ok(match (backend, args.output) {
-            (Backend::Cpu, _) => Self::Cpu(Box::new(RowExplainer::Paths(explainer))),
+            (Backend::Cpu, _) => {
+                let explainer = Explainer::new(forest).map_err(of_model)?;
+                Self::Cpu(Box::new(RowExplainer::Paths(explainer)))
+            }
             (_, Output::Interactions) => Self::Backend(Explanation::Interactions),
             _ => Self::Backend(Explanation::Contributions),
         })
@@ -90,10 +93,10 @@ pub enum RowExplainer {
 }
 
 impl RowExplainer {
-    /// Prepares contributions against a background file, which marks missing values like the file of rows.
+    /// Returns an explainer by [`background_of`].
     ///
     /// # Errors
-    /// The background can't be read, or the model can't be explained.
+    /// Those of [`background_of`].
     pub fn against(
         model: &Path,
         forest: &Forest,

@@ -196,7 +196,10 @@ impl Journal {
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
             self.lock(&file).map_err(|e| io::Error::other(e.to_string()))?;
             let file = self.file.insert(file);
-            file.set_len(0)?;
+            // A file that was cut to nothing is written to the disk by ext4 when it is closed, even if it is removed.
+            if file.metadata()?.len() > 0 {
+                file.set_len(0)?;
+            }
             file.write_all(self.run.as_bytes())?;
         }
         if let Some(file) = &mut self.file {
