@@ -6,12 +6,13 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, BufWriter, ErrorKind, Write},
+    io::{self, BufWriter, ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
 use crate::{
     error::{Error, Result},
+    out_file::OutFile,
     tables,
 };
 
@@ -21,7 +22,7 @@ pub struct AtomicFile {
     /// The temporary file that takes the bytes until they are complete. `None` if they go straight into a
     /// device or a pipe. It is the first field, because it has to be removed before it is unlocked.
     partial: Option<PartialFile>,
-    out: BufWriter<File>,
+    out: BufWriter<OutFile>,
 }
 
 /// A temporary file that is removed when this value is dropped.
@@ -74,14 +75,14 @@ impl AtomicFile {
     ///
     /// # Errors
     /// [`AtomicFile::create`] fails, or the system reports a failure while writing.
-    pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+    pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<OutFile>) -> io::Result<()>) -> Result<()> {
         let mut file = Self::create(path)?;
         write(&mut file.out).map_err(|e| refusal(path, &e))?;
         file.complete(path)
     }
 
     /// Returns the writer that takes the bytes.
-    pub fn out(&mut self) -> &mut BufWriter<File> {
+    pub fn out(&mut self) -> &mut BufWriter<OutFile> {
         &mut self.out
     }
 
@@ -100,7 +101,7 @@ impl AtomicFile {
             Ok(old) => {
                 let file = OpenOptions::new().write(true).open(&destination)?;
                 if !old.is_file() {
-                    return Ok(Self { partial: None, out: BufWriter::new(file) });
+                    return Ok(Self { partial: None, out: BufWriter::new(OutFile::new(file, false)) });
                 }
                 Some(old)
             }
@@ -121,7 +122,10 @@ impl AtomicFile {
                     if let Some(old) = old {
                         file.set_permissions(old.permissions())?;
                     }
-                    return Ok(Self { partial: Some(partial), out: BufWriter::new(file) });
+                    return Ok(Self {
+                        partial: Some(partial),
+                        out: BufWriter::new(OutFile::new(file, true)),
+                    });
                 }
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
@@ -134,7 +138,7 @@ impl AtomicFile {
     fn finish(mut self) -> io::Result<()> {
         self.out.flush()?;
         let Some(partial) = &mut self.partial else { return Ok(()) };
-        self.out.get_ref().sync_all()?;
+        self.out.get_mut().sync()?;
         fs::rename(&partial.path, &partial.destination)?;
         partial.renamed = true;
         Ok(())

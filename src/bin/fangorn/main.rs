@@ -26,6 +26,7 @@ mod inspect;
 mod limits;
 mod lower;
 mod measure;
+mod out_file;
 mod output;
 mod predict;
 mod predict_graph;

@@ -1,7 +1,6 @@
 //! Predictions and kept columns in files of Parquet and Arrow.
 
 use std::{
-    fs::File,
     io::{self, BufWriter},
     sync::Arc,
 };
@@ -19,6 +18,7 @@ use super::{
     write::{ScoredBatch, ScoredSchema},
 };
 use crate::{
+    out_file::OutFile,
     output::{Table, Values},
     table_format::TableFormat,
 };
@@ -36,8 +36,8 @@ pub struct ArrowTable<'o> {
 }
 
 enum Writer<'o> {
-    Parquet(Box<ArrowWriter<&'o mut BufWriter<File>>>),
-    Arrow(Box<FileWriter<&'o mut BufWriter<File>>>),
+    Parquet(Box<ArrowWriter<&'o mut BufWriter<OutFile>>>),
+    Arrow(Box<FileWriter<&'o mut BufWriter<OutFile>>>),
 }
 
 impl<'o> ArrowTable<'o> {
@@ -45,7 +45,11 @@ impl<'o> ArrowTable<'o> {
     ///
     /// # Errors
     /// The system reports a failure, or the format has no such type.
-    pub fn new(scored: &ScoredSchema, format: TableFormat, out: &'o mut BufWriter<File>) -> io::Result<Self> {
+    pub fn new(
+        scored: &ScoredSchema,
+        format: TableFormat,
+        out: &'o mut BufWriter<OutFile>,
+    ) -> io::Result<Self> {
         let schema = schema_of(scored);
         let out = match format {
             TableFormat::Parquet => {
