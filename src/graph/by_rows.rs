@@ -5,7 +5,7 @@ use super::{
     model::{Graph, Node, Operand},
     operator::Operator,
     reduce::axis_of,
-    texts::TextOperator,
+    texts::{Case, TextOperator},
     types::GraphTypes,
 };
 
@@ -36,8 +36,8 @@ enum RowAxis {
     Absent,
     /// This dimension has a slice for each row, which depends on that row alone.
     Dimension(usize),
-    /// The first dimension has a slice for each row: the tokens of a text. They depend on that row alone, but after them
-    /// comes the padding of the tokenizer at this node, as often as other rows need it.
+    /// The first dimension are the rows, the last one their tokens and then the padding of the tokenizer at this node, up
+    /// to the longest row of the batch.
     Padded(u32),
     /// The tensor is a shape. The number of rows stands at this index, and all other lengths are the same for any rows.
     Length(usize),
@@ -184,8 +184,11 @@ impl RowAxes<'_> {
     fn of_texts(&self, operator: &TextOperator, x: Operand, result: Operand) -> Option<RowAxis> {
         let rows = self.operand(x);
         match operator {
-            TextOperator::Normalize(normalizer) if normalizer.stopwords.is_empty() => Some(rows),
-            TextOperator::Hash { .. } => Some(rows),
+            // Another case would change the padding, and a hash would replace it.
+            TextOperator::Normalize(normalizer) if normalizer.stopwords.is_empty() => {
+                (matches!(rows, Dimension(_)) || normalizer.case == Case::Keep).then_some(rows)
+            }
+            TextOperator::Hash { .. } => matches!(rows, Dimension(_)).then_some(rows),
             // Delimiters are left out if no row has a token.
             TextOperator::Tokenize(tokenizer) if rows == Dimension(0) && !tokenizer.has_delimiters => {
                 let Operand::Node(at, _) = result else { return None };
@@ -349,6 +352,20 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
         assert!(!graph("[]", &tokenize(true, "-"), "[0, -1]", "%3"));
         assert!(!graph("[\"b\"]", &tokenize(false, "-"), "[0, -1]", "%3"));
         assert!(!graph("[]", &tokenize(false, "-"), "[1, -1]", "%3"));
+        // The padding gets another case, or becomes a number.
+        let after = |operator: &str, pool: &str| {
+            let text = format!(
+                "input %in0 \"x\": text[rows]\n%0 \"a\" = tokenize(%in0, tokens=matches, patterns=[\"[a-z]+\"], least=1, mark=false, padding=\"PAD\")
+%1 \"b\" = {operator}\n%2 \"c\" = countNgrams(%1, weighing=count, lengths=[1, 1], skips=0, pool={pool}, starts=[0], columns=[0], weights=[])
+output \"o\": %2\n"
+            );
+            let graph = Graph::parse(&text).expect("a graph");
+            goes_by_rows(&graph, &graph.types().expect("types"))
+        };
+        let normalize = |case| format!("normalizeTexts(%0, case={case}, exact=false, stopwords=[])");
+        assert!(after(&normalize("keep"), "text[\"pad\"]"));
+        assert!(!after(&normalize("lower"), "text[\"pad\"]"));
+        assert!(!after("murmurHash(%0, seed=0, positive=true)", "i64[5]"));
     }
 
     /// Returns an operator of a random kind that takes floats, and its operands.

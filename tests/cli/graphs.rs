@@ -1,6 +1,6 @@
 //! `fangorn predict` of classical models, which are graphs and no forests alone.
 
-use std::sync::Arc;
+use std::{io::Write as _, sync::Arc};
 
 use arrow_array::{
     ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, cast::AsArray, types::Float32Type,
@@ -160,7 +160,9 @@ fn free_texts_are_read_part_by_part() {
     let whole = std::fs::read_to_string(&rows).expect("rows");
     let (header, lines) = whole.split_once('\n').expect("a header");
     let (_, expected) = read_npy::<f32>(&file("named-notes", "proba.npy"));
-    // Several chunks of a CSV, whose ids count on, and as many row groups.
+    let mut reader = ::csv::Reader::from_reader(whole.as_bytes());
+    let notes: Vec<String> = reader.records().map(|record| record.expect("a record")[4].to_owned()).collect();
+    // Several chunks of a CSV, whose ids count on, and many row groups.
     let times = (9 << 20) / lines.len();
     let mut many = format!("{header}\n");
     for line in lines.lines().cycle().take(60 * times).enumerate() {
@@ -176,7 +178,8 @@ fn free_texts_are_read_part_by_part() {
         let mut found = reader.records();
         for row in (0..60 * times).filter(|row| Some(*row) != left_out) {
             let record = found.next().expect("a row").expect("a record");
-            assert_eq!(record[0].parse(), Ok(row));
+            assert_eq!((record[0].parse(), record.len()), (Ok(row), 4));
+            assert_eq!(&record[1], &*notes[row % 60], "row {row}");
             for (at, value) in record.iter().skip(2).enumerate() {
                 let (value, expected): (f32, f32) =
                     (value.parse().expect("a value"), expected[row % 60 * 2 + at]);
@@ -202,18 +205,47 @@ fn free_texts_are_read_part_by_part() {
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     assert!(text(&done.stderr).contains("1 row is left out"), "{}", text(&done.stderr));
     check(&std::fs::read_to_string(&out).expect("predictions"), Some(wrong));
-    // A pipe, whose only text is empty.
+    // A pipe is answered row by row.
     let mut child = command(&["predict", &graph, "--rows", "-"])
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("the program runs");
     let mut input = child.stdin.take().expect("a pipe");
-    std::io::Write::write_all(&mut input, format!("{header}\n0,17.5,Oslo,81.0,,179.25\n").as_bytes())
-        .expect("it reads");
+    let output = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut answers = std::io::BufRead::lines(output);
+    writeln!(input, "{header}").expect("it reads");
+    for (row, line) in lines.lines().take(3).enumerate() {
+        writeln!(input, "{line}").expect("it reads");
+        let answer = answers.next().expect("an answer").expect("a line");
+        let answer: Vec<f32> = answer.split(',').map(|value| value.parse().expect("a value")).collect();
+        assert!((answer[0] - expected[row * 2]).abs() < 1e-6 && answer.len() == 2, "{answer:?}");
+    }
     drop(input);
-    let done = child.wait_with_output().expect("it ends");
-    assert_eq!((done.status.code(), text(&done.stdout).lines().count()), (Some(0), 1));
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+/// A text of a space is a row; columns to keep are left out where columns are taken in their order.
+#[test]
+fn texts_of_spaces_are_rows_and_kept_columns_are_no_inputs() {
+    let scratch = Scratch::new("odd-texts");
+    let graph = file("TextPipeline", "model.onnx");
+    let rows = scratch.file("spaces.csv", "X\n \n  \nthe cat\n");
+    assert_eq!(prints(&["predict", &graph, "--rows", &rows]).lines().count(), 3);
+    let beside = scratch.file("beside.csv", "id,text\n7,the cat\n8, \n");
+    let predict = ["predict", &graph, "--rows", &beside, "--keep", "id", "--output", "class"];
+    let found = text(&command(&predict).output().expect("the program runs").stdout);
+    assert_eq!(
+        found.lines().map(|line| line.split(',').next()).collect::<Vec<_>>(),
+        [Some("id"), Some("7"), Some("8")]
+    );
+    // A table of no rows.
+    let parquet = scratch.path("none.parquet");
+    let texts = |texts: Vec<&str>| {
+        RecordBatch::try_from_iter([("X", Arc::new(StringArray::from(texts)) as ArrayRef)]).expect("a table")
+    };
+    write_parquet(&parquet, &texts(Vec::new()), 1);
+    assert_eq!(prints(&["predict", &graph, "--rows", &parquet]).lines().count(), 0);
 }
 
 /// Columns of a graph's inputs are found by their names, in CSV and Parquet, texts among them.

@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::{self, Seek, SeekFrom, Write},
-    sync::mpsc::{SyncSender, sync_channel},
+    sync::mpsc::{SyncSender, TrySendError, sync_channel},
     thread::JoinHandle,
 };
 
@@ -30,21 +30,35 @@ impl OutFile {
         Self { file, written: 0, syncing: None, is_partial }
     }
 
-    /// Tells the thread to send the file to the disk, unless it is doing so.
+    /// Tells the thread to send the file to the disk, unless it is doing so. Without a thread, the end does it.
+    ///
+    /// # Errors
+    /// The thread has failed to do so.
     fn sync_meanwhile(&mut self) -> io::Result<()> {
-        let sender = match &self.syncing {
-            Some((sender, _)) => sender,
-            None => {
-                let file = self.file.try_clone()?;
-                let (sender, told) = sync_channel(1);
-                // The system reports a failure once, so the thread keeps it for the end.
-                let sync = move || told.into_iter().try_for_each(|()| file.sync_data());
-                &self.syncing.insert((sender, std::thread::spawn(sync))).0
+        if self.syncing.is_none()
+            && let Ok(file) = self.file.try_clone()
+        {
+            let (sender, told) = sync_channel(1);
+            // The system reports a failure once, so the thread keeps it.
+            let sync = move || told.into_iter().try_for_each(|()| file.sync_data());
+            let thread = std::thread::Builder::new().spawn(sync);
+            self.syncing = thread.ok().map(|thread| (sender, thread));
+        }
+        match &self.syncing {
+            Some((sender, _)) if sender.try_send(()) == Err(TrySendError::Disconnected(())) => {
+                self.end_thread()
             }
-        };
-        // A full channel has told it already, and a thread that has failed has its error at the end.
-        let _ = sender.try_send(());
-        Ok(())
+            // A full channel has told it already.
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the thread to end, and returns its failure.
+    fn end_thread(&mut self) -> io::Result<()> {
+        let Some((sender, thread)) = self.syncing.take() else { return Ok(()) };
+        drop(sender);
+        let failed = || Err(io::Error::other("the thread that writes to the disk failed"));
+        thread.join().unwrap_or_else(|_| failed())
     }
 
     /// Waits until all of the file is on the disk.
@@ -52,11 +66,7 @@ impl OutFile {
     /// # Errors
     /// The system reports a failure, now or earlier.
     pub fn sync(&mut self) -> io::Result<()> {
-        if let Some((sender, thread)) = self.syncing.take() {
-            drop(sender);
-            let failed = || Err(io::Error::other("the thread that writes to the disk failed"));
-            thread.join().unwrap_or_else(|_| failed())?;
-        }
+        self.end_thread()?;
         self.file.sync_all()
     }
 }
@@ -109,11 +119,18 @@ mod tests {
         assert!(found[5..].iter().zip(piece.iter().cycle().skip(5)).all(|(a, b)| a == b));
     }
 
-    /// A write to `/dev/full` fails, and so does the end.
+    /// A device takes no thread, and one that can't be sent to the disk is refused, then or at the end.
     #[test]
-    fn a_device_has_no_thread() {
-        let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else { return };
-        let mut file = OutFile::new(full, false);
-        assert!(file.write_all(b"x").is_err() && file.syncing.is_none());
+    fn devices_have_no_thread_and_failures_are_kept() {
+        let device = |name| std::fs::OpenOptions::new().write(true).open(name);
+        let Ok(null) = device("/dev/null") else { return };
+        let piece = vec![1u8; SYNC_BYTES];
+        let mut file = OutFile::new(null, false);
+        (0..3).for_each(|_| file.write_all(&piece).expect("it takes all"));
+        assert!(file.syncing.is_none());
+        // The null device has no disk: the thread's failure comes with a later write, or with the end.
+        let mut file = OutFile::new(device("/dev/null").expect("it was there"), true);
+        let written = (0..3).try_for_each(|_| file.write_all(&piece));
+        assert!(written.is_err() || file.sync().is_err());
     }
 }

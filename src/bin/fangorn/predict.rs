@@ -376,9 +376,8 @@ struct Scoring<'a> {
 }
 
 impl Scoring<'_> {
-    /// Predicts the parts of `rows` with `one`, and writes the results. The predictions have the type of the made-up
-    /// row's, even if the table has no rows. If the rows have texts, a made-up text may be refused, and the first row that
-    /// is not refused gives the type.
+    /// Predicts the parts of `rows` with `one`, and writes the results. One row is predicted first, because its prediction
+    /// gives the type of all. A table with texts gives its own first row, because an encoder may refuse an empty text.
     fn run<T: Element, R: PartedRows>(
         &self,
         rows: &R,
@@ -386,13 +385,16 @@ impl Scoring<'_> {
         one: score::Predict<'_, T>,
     ) -> Result<()> {
         let Self { args, sink, .. } = self;
-        let example = match rows.first_rows::<T>()? {
-            Some(first) => {
-                let mut each = (0..first.rows.rows).map(|row| one(&mut first.slice(row, 1)));
-                match each.next().unwrap_or_else(|| one(&mut made_up_row)) {
-                    Ok(example) => example,
-                    Err(e) => each.find_map(Result::ok).ok_or(e)?,
-                }
+        let first = match rows.first_rows::<T>() {
+            // What can't be read is left out later.
+            Err(Error::File { .. }) if args.on_error == OnError::Skip => None,
+            first => first?.filter(|first| first.rows.rows > 0),
+        };
+        let example = match first {
+            Some(first) => one(&mut first.slice(0, 1))?,
+            // Nothing is refused in no rows.
+            None if rows.rows() == Some(0) => {
+                one(&mut made_up_row).or_else(|_| one(&mut made_up_row.slice(0, 0)))?
             }
             None => one(&mut made_up_row)?,
         };

@@ -193,8 +193,25 @@ impl<'g> GraphInputs<'g> {
             } else {
                 let columns = of_numbers..of_numbers + width;
                 of_numbers += width;
-                let values = rows.flat_map(|r| numbers.row(r)[columns.clone()].iter().copied());
-                Elements::of_doubles(input.dtype, values.collect())
+                let values: Vec<f64> =
+                    rows.flat_map(|r| numbers.row(r)[columns.clone()].iter().copied()).collect();
+                let whole = matches!(input.dtype, Dtype::I64 | Dtype::I32 | Dtype::Bool);
+                if let Some(odd) = values.iter().position(|value| whole && value.fract() != 0.0) {
+                    return Err(Error::file(
+                        self.path,
+                        format!(
+                            "row {} of a batch: the input `{}` takes whole numbers, not {}; write one",
+                            odd / width.max(&1),
+                            input.name,
+                            if values[odd].is_nan() {
+                                "a missing value".into()
+                            } else {
+                                values[odd].to_string()
+                            }
+                        ),
+                    ));
+                }
+                Elements::of_doubles(input.dtype, values)
             };
             let elements =
                 elements.ok_or_else(|| Error::Defect(format!("input `{}` of another type", input.name)))?;

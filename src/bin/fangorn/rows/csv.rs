@@ -124,7 +124,7 @@ impl<'a> Beginning<'a> {
         };
         let remedy = match stdin {
             true => "pipe CSV to it",
-            false => "give a readable .npy or .csv file, or - for standard input",
+            false => "give a file that can be read, or - for standard input",
         };
         let stop = Arc::new(AtomicBool::new(false));
         let mut chunks = match stdin {
@@ -171,9 +171,9 @@ impl<'a> Beginning<'a> {
             chunk.line += newlines(&chunk.bytes[..after]);
             chunk.bytes.drain(..after);
         }
-        while matches!(wanted.contents, FileContents::Rows(..))
-            && chunk.bytes.iter().all(u8::is_ascii_whitespace)
-        {
+        // A space may be a text.
+        let is_empty = |byte: &u8| matches!(byte, b'\n' | b'\r') || texts == 0 && byte.is_ascii_whitespace();
+        while matches!(wanted.contents, FileContents::Rows(..)) && chunk.bytes.iter().all(is_empty) {
             let next = chunks.next().map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?;
             chunk = next.ok_or_else(|| no_row(&wanted, "a header and nothing under it"))?;
         }
@@ -251,14 +251,14 @@ impl<'a> CsvRows<'a> {
         let Beginning { wanted, record, .. } = &beginning;
         let header: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
         let names: Vec<&str> = header.iter().map(|name| name.trim()).collect();
-        let indices = column_indices(wanted.path, &names, requests, table)?;
+        let keep_at = kept_indices(wanted, record, keep)?;
+        let indices = column_indices(wanted.path, &names, requests, table, &keep_at)?;
         let of = |texts: bool| {
             let requests = requests.iter().zip(&indices);
             requests.filter(move |(request, _)| request.texts == texts).map(|(_, index)| *index)
         };
         let columns =
             Columns { header: true, width: record.len(), indices: Some(of(false).collect()), note: None };
-        let keep_at = kept_indices(wanted, record, keep)?;
         let mut kept: Vec<(KeptField, usize)> =
             keep.iter().cloned().map(KeptField::text).zip(keep_at).collect();
         let before = kept.len();

@@ -107,12 +107,14 @@ impl MixedRows {
     }
 }
 
-/// Returns the index of each wanted column among those of a table.
+/// Returns the index of each wanted column among those of a table. If columns are taken in their order, those to keep are
+/// left out.
 pub(super) fn column_indices(
     path: &Path,
     names: &[&str],
     wanted: &[ColumnRequest<'_>],
     table: TableChoice,
+    kept: &[usize],
 ) -> Result<Vec<usize>> {
     if !table.by_position && wanted.iter().all(|column| column.name.is_some()) {
         let mut features = super::nameless(wanted.len())?;
@@ -130,14 +132,15 @@ pub(super) fn column_indices(
         }
     }
     note(format!("{}: the first line is the header, and columns are taken in their order", path.display()));
-    match names.len() == wanted.len() {
-        true => Ok((0..wanted.len()).collect()),
+    let others: Vec<usize> = (0..names.len()).filter(|at| !kept.contains(at)).collect();
+    match others.len() == wanted.len() {
+        true => Ok(others),
         false => Err(Error::file(
             path,
             format!(
                 "the table has {} column{}, the graph takes {}; give all its columns in order",
-                names.len(),
-                plural(names.len()),
+                others.len(),
+                plural(others.len()),
                 wanted.len()
             ),
         )),

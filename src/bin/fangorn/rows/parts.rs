@@ -80,8 +80,7 @@ pub trait PartedRows: Sync {
     /// The file can't be read. A batch may also be an error, because it is damaged or because a value does not fit.
     fn batches<T: Number>(&self, part: Self::Part) -> Result<RowBatches<'_, T>>;
 
-    /// Returns the first rows again, without taking a part, if their predictions say of which type all predictions are.
-    /// Rows of numbers need not be read for that.
+    /// Returns some of the first rows if there are columns of texts, and otherwise `None`. They stay to be read.
     ///
     /// # Errors
     /// The file can't be read.

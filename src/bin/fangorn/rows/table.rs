@@ -83,7 +83,8 @@ impl<'f> TableRows<'f> {
         let schema = file.schema().clone();
         let fields = schema.fields();
         let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-        let indices = column_indices(path, &names, requests, table)?;
+        let kept = kept_indices(path, &schema, keep)?;
+        let indices = column_indices(path, &names, requests, table, &kept)?;
         let of = |texts: bool| {
             let requests = requests.iter().zip(&indices);
             requests.filter(move |(request, _)| request.texts == texts).map(|(_, index)| *index)
@@ -97,7 +98,6 @@ impl<'f> TableRows<'f> {
             );
             return Err(Error::file(path, what));
         }
-        let kept = kept_indices(path, &schema, keep)?;
         let of_numbers = Schema::new(at.iter().map(|index| fields[*index].clone()).collect::<Vec<_>>());
         let reader = BatchReader::new(numbers, &of_numbers, ColumnMatch::ByPosition);
         let reader = reader.map_err(|e| Error::file(path, e.to_string()))?.moved(|column| at[column]);
@@ -169,10 +169,16 @@ impl PartedRows for TableRows<'_> {
     }
 
     fn first_rows<T: Number>(&self) -> Result<Option<RowBatch<T>>> {
-        match self.texts.is_empty() || self.file.parts() == 0 {
-            true => Ok(None),
-            false => self.batches(0)?.next().transpose(),
+        let parts = if self.texts.is_empty() { 0 } else { self.file.parts() };
+        for part in 0..parts {
+            for batch in self.batches(part)? {
+                let batch = batch?;
+                if batch.rows.rows > 0 {
+                    return Ok(Some(batch));
+                }
+            }
         }
+        Ok(None)
     }
 }
 
