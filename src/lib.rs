@@ -37,7 +37,7 @@ pub mod table;
 
 pub use error::{Error, Result};
 pub use forest::model::Forest;
-pub use predictor::{AnyExplainer, Predictor, PredictorBuilder};
+pub use predictor::{Predictor, PredictorBuilder};
 
 /// The README's examples, which the documentation tests run.
 #[cfg(all(doctest, feature = "flex"))]

@@ -16,6 +16,7 @@
 //! | `shares` | how features share a leaf's value, for a row and a background row |
 //! | `interventional` | contributions against a background of rows |
 //! | `two_rows` | the same for trees whose paths have very many features |
+//! | `row_explainer` | one type for contributions by covers and against a background |
 //! | `interactions` | the counterparts of `kernel` and `run` for interactions |
 //!
 //! This module computes contributions from a forest and rows. It uses no schedules, layouts or plans, because these
@@ -32,6 +33,7 @@ pub(crate) mod pairs;
 pub(crate) mod program;
 mod quadrature;
 pub mod reference;
+mod row_explainer;
 mod run;
 mod shares;
 mod tables;
@@ -49,6 +51,7 @@ use pairs::Pairs;
 use program::Program;
 
 pub use interventional::Interventional;
+pub use row_explainer::RowExplainer;
 pub use tables::Algorithm;
 
 /// Explains a forest's margins: path-dependent SHAP values, as XGBoost's `pred_contribs` and LightGBM's `pred_contrib`

@@ -21,14 +21,30 @@ use crate::{
     plan::RowType,
 };
 
-/// Explains a forest's margins on a device: the contributions of [`contributions::Explainer`], in f32 sums. It is
-/// immutable, and launches take no lock.
-#[derive(Clone, Debug)]
-pub struct Explainer(DeviceExplainer);
+/// Explains a forest's margins on a device, in f32 sums: the contributions or interactions of
+/// [`contributions::Explainer`], or the contributions of [`contributions::Interventional`]. It is immutable, and launches
+/// take no lock.
+#[derive(Clone)]
+pub struct Explainer {
+    client: Client,
+    program: ContributionProgram,
+    /// Maximum number of rows of a launch, if it is smaller than the device allows.
+    most_rows: u32,
+}
+
+impl std::fmt::Debug for Explainer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Explainer")
+            .field("device", &self.client.name())
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Explainer {
     /// Prepares path-dependent contributions of a forest on the device behind `client`, and uploads its instructions.
-    /// The work and the memory are linear in the forest's size.
+    /// The work and the memory are linear in the forest's size. A row has `outputs x (features + 1)` results, the bias
+    /// last.
     ///
     /// # Errors
     /// The errors of [`contributions::Explainer::new`]. [`Error::Contributions`]: a path of the forest is too long for
@@ -38,98 +54,37 @@ impl Explainer {
         check_width(client, forest, Explained::Contributions)?;
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let instructions = Program::new(&explained, CompareType::F32);
-        Uploads { client, instructions: &instructions, tables: None }.upload(Extras::Nothing, 1).map(Self)
+        Uploads { client, instructions: &instructions, tables: None }.upload(Extras::Nothing, 1)
     }
 
-    /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
-    #[must_use]
-    pub fn with_most_rows(self, rows: u32) -> Self {
-        Self(self.0.with_most_rows(rows))
-    }
-
-    /// Returns the number of values of a row: `outputs x (features + 1)`.
-    pub fn width(&self) -> usize {
-        self.0.width()
-    }
-
-    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)` numbers of f32, the bias last.
-    /// `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is read back.
-    pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
-        self.0.run(rows, of, out);
-    }
-}
-
-/// Explains pairs of features on a device: the interactions of [`contributions::Explainer`], in f32 sums. It is
-/// immutable, and launches take no lock.
-#[derive(Clone, Debug)]
-pub struct Interactions(DeviceExplainer);
-
-impl Interactions {
-    /// Prepares interactions of a forest on the device behind `client`, and uploads their instructions.
+    /// Prepares interactions of a forest, as [`new`](Self::new) prepares contributions. A row has
+    /// `outputs x (features + 1) x (features + 1)` results, the bias last.
     ///
     /// # Errors
-    /// The errors of [`contributions::Explainer::new`]. [`Error::Contributions`]: a path of the forest is too long for
-    /// a unit's memory, the paths have too many features, a row has too many interactions, or the instructions are more
-    /// than the device binds.
-    pub fn new(client: &Client, forest: &Forest) -> Result<Self> {
+    /// Those of [`new`](Self::new). [`Error::Contributions`]: the paths have too many features.
+    pub fn of_interactions(client: &Client, forest: &Forest) -> Result<Self> {
         let explained = contributions::prepare(forest)?;
         check_width(client, forest, Explained::Interactions)?;
         let instructions = Program::new(&explained, CompareType::F32);
         let pairs = Pairs::new(&instructions)?;
         let uploads = Uploads { client, instructions: &instructions, tables: None };
-        uploads.upload(Extras::Pairs(&pairs), 1).map(Self)
+        uploads.upload(Extras::Pairs(&pairs), 1)
     }
 
     /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
     #[must_use]
     pub fn with_most_rows(self, rows: u32) -> Self {
-        Self(self.0.with_most_rows(rows))
-    }
-
-    /// Returns the number of values of a row: `outputs x (features + 1) x (features + 1)`.
-    pub fn width(&self) -> usize {
-        self.0.width()
-    }
-
-    /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)` numbers of f32, the
-    /// bias last. `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is
-    /// read back.
-    pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
-        self.0.run(rows, of, out);
-    }
-}
-
-/// A program on its device.
-#[derive(Clone)]
-pub(super) struct DeviceExplainer {
-    client: Client,
-    program: ContributionProgram,
-    /// Maximum number of rows of a launch, if it is smaller than the device allows.
-    most_rows: u32,
-}
-
-impl std::fmt::Debug for DeviceExplainer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeviceExplainer")
-            .field("device", &self.client.name())
-            .field("program", &self.program)
-            .finish_non_exhaustive()
-    }
-}
-
-impl DeviceExplainer {
-    /// Limits launches to `rows` rows.
-    pub(super) fn with_most_rows(self, rows: u32) -> Self {
         Self { most_rows: rows, ..self }
     }
 
     /// Returns the number of results of a row.
-    pub(super) fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         self.program.width() as usize
     }
 
-    /// Writes the results of rows into `out`.
-    pub(super) fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
+    /// Writes the results of rows into `out`, `rows x width` numbers of f32. `rows` hold values of type `of` (f32, f16 or
+    /// bf16), with the forest's number of columns. Nothing is read back.
+    pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
         kernels::contributions(&self.client, &self.program, rows, of, self.most_rows, out);
     }
 }
@@ -145,7 +100,7 @@ pub(super) struct Uploads<'a> {
 
 impl Uploads<'_> {
     /// Encodes the programs and uploads them. `background_rows` is 1 if there is no background.
-    pub(super) fn upload(&self, extras: Extras<'_>, background_rows: u32) -> Result<DeviceExplainer> {
+    pub(super) fn upload(&self, extras: Extras<'_>, background_rows: u32) -> Result<Explainer> {
         let Self { client, instructions, tables } = *self;
         let deepest = instructions.deepest;
         let most_points = encoding::points_for(deepest).ok_or_else(|| {
@@ -199,7 +154,7 @@ impl Uploads<'_> {
             deepest: deepest as u32,
             background_rows,
         };
-        Ok(DeviceExplainer { client: client.clone(), program, most_rows: u32::MAX })
+        Ok(Explainer { client: client.clone(), program, most_rows: u32::MAX })
     }
 }
 

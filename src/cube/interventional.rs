@@ -1,66 +1,45 @@
 //! Contributions against a background on one device.
 
 use cubecl::client::Client;
-use fangorn_kernels::{Buffer, Rows, contributions::Explained};
+use fangorn_kernels::contributions::Explained;
 
 use super::{
     contribution_words::{Extras, Sides},
-    explainer::{DeviceExplainer, Uploads, check_width},
+    explainer::{Explainer, Uploads, check_width},
 };
 use crate::{
     contributions::{self, program::Program},
     error::{Error, Result},
     forest::CompareType,
-    plan::RowType,
 };
 
 /// The maximum number of words for the sides that the background's rows take.
 const MOST_SIDES: usize = 1 << 28;
 
-/// Explains a forest's margins against a background of rows on a device: the numbers of
-/// [`contributions::Interventional`], in f32 sums. It is immutable, and launches take no lock.
-///
-/// Trees that have [pattern tables](contributions::Interventional) on the CPU have the same tables here, in calls of any
-/// number of rows. For other trees, each unit follows its row and every background row through the tree.
-#[derive(Clone, Debug)]
-pub struct Interventional(DeviceExplainer);
-
-impl Interventional {
-    /// Prepares the device behind `client` for what `explainer` computes on the CPU, and uploads pattern tables and
-    /// instructions. This makes the explainer's tables if no call has made them.
+impl Explainer {
+    /// Prepares the device behind `client` for the contributions that `explainer` computes on the CPU, and uploads
+    /// pattern tables and instructions. This makes the explainer's tables if no call has made them. A row has
+    /// `outputs x (features + 1)` results, the bias last.
+    ///
+    /// Trees that have [pattern tables](contributions::Interventional) on the CPU have the same tables here, in calls of
+    /// any number of rows. For other trees, each unit follows its row and every background row through the tree.
     ///
     /// # Errors
     /// [`Error::Contributions`]: a path of a tree without tables is too long for a unit's memory, a row has too many
     /// contributions, the background has too many rows, or tables and instructions are more than the device binds.
-    pub fn new(client: &Client, explainer: &contributions::Interventional) -> Result<Self> {
+    pub fn against(client: &Client, explainer: &contributions::Interventional) -> Result<Self> {
         check_width(client, explainer.forest(), Explained::AgainstBackground)?;
         let tabled = explainer.tabled();
         let has_tables = |tree: usize| tabled.as_ref().is_some_and(|tabled| tabled.has(tree));
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let mut instructions = Program::new(explainer.forest(), CompareType::F32);
         instructions.retain(|tree| !has_tables(tree));
-        instructions.outputs.iter_mut().zip(explainer.bias()).for_each(|(output, bias)| output.bias = *bias);
+        let outputs = instructions.outputs.iter_mut().zip(explainer.bias());
+        outputs.for_each(|(output, bias)| output.bias = *bias);
         let sides = sides(explainer, &instructions)?;
         let tables = tabled.as_ref().map(|tabled| &tabled.singles);
         let uploads = Uploads { client, instructions: &instructions, tables };
-        uploads.upload(Extras::Sides(&sides), explainer.background_rows() as u32).map(Self)
-    }
-
-    /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
-    #[must_use]
-    pub fn with_most_rows(self, rows: u32) -> Self {
-        Self(self.0.with_most_rows(rows))
-    }
-
-    /// Returns the number of values of a row: `outputs x (features + 1)`.
-    pub fn width(&self) -> usize {
-        self.0.width()
-    }
-
-    /// Writes the contributions of rows into `out`, `rows x outputs x (features + 1)` numbers of f32, the bias last.
-    /// `rows` hold values of type `of` (f32, f16 or bf16), with the forest's number of columns. Nothing is read back.
-    pub fn run(&self, rows: &Rows, of: RowType, out: &Buffer) {
-        self.0.run(rows, of, out);
+        uploads.upload(Extras::Sides(&sides), explainer.background_rows() as u32)
     }
 }
 

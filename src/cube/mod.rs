@@ -2,7 +2,7 @@
 //!
 //! The kernels are in `fangorn-kernels`. This module encodes a forest for them (its nodes, the tables that
 //! turn rows into [ranks](crate::ranks), its leaf values in the form that the [contract of sums](crate::sum)
-//! needs) and reads the capabilities of a device. [`Explainer`], [`Interactions`] and [`Interventional`] do the same for
+//! needs) and reads the capabilities of a device. [`Explainer`] does the same for
 //! [contributions](crate::contributions). [`offline`] compiles kernels for GPUs that this machine
 //! does not have.
 
@@ -19,6 +19,5 @@ mod words;
 pub use builder::ExecutableBuilder;
 pub use device::device;
 pub use executable::Executable;
-pub use explainer::{Explainer, Interactions};
+pub use explainer::Explainer;
 pub use fangorn_kernels::{Buffer, EpilogueInputs, Rows};
-pub use interventional::Interventional;

@@ -36,7 +36,7 @@ use crate::{contributions::Interventional, error::Result};
 pub struct Background {
     explainer: Interventional,
     #[cfg(feature = "cube")]
-    on: super::once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Interventional>,
+    on: super::once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
 }
 
 impl std::fmt::Debug for Background {
@@ -71,7 +71,7 @@ impl Background {
     /// bias last. They add up to the row's margins before the objective's scale and transform; the bias is the mean
     /// margin of the background.
     ///
-    /// On Flex and NdArray [`Interventional`] computes them, on a cubecl device `cube::Interventional`, in f32 sums. The
+    /// On Flex and NdArray [`Interventional`] computes them, on a cubecl device `cube::Explainer`, in f32 sums. The
     /// first call on a device prepares it.
     ///
     /// # Errors
@@ -98,9 +98,8 @@ impl Background {
 
     /// Returns the explainer for a device. It is made at its first use.
     #[cfg(feature = "cube")]
-    pub(super) fn on_device(&self, device: &burn_cubecl::CubeDevice) -> Result<&crate::cube::Interventional> {
-        self.on
-            .get_or_try_init(device, || crate::cube::Interventional::new(&device.client(), &self.explainer))
+    pub(super) fn on_device(&self, device: &burn_cubecl::CubeDevice) -> Result<&crate::cube::Explainer> {
+        self.on.get_or_try_init(device, || crate::cube::Explainer::against(&device.client(), &self.explainer))
     }
 
     /// Computes contributions of rows in the CPU's memory.

@@ -16,7 +16,7 @@ use fangorn_kernels::{Buffer, GRADIENT_ROWS, GradientSources, Rows, leaf_gradien
 use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::{
     check::{Strictness, Warning},
-    cube::{Executable, Explainer, Interactions},
+    cube::{Executable, Explainer},
     error::{Error, Result},
     plan::{Emit, EpiloguePlan, Number, RowType},
     schedule::{Preset, Schedule},
@@ -144,8 +144,9 @@ impl ForestOp {
     }
 
     /// Returns the explainer of interactions for a device. It is made at its first use.
-    pub(super) fn interactions_on(&self, device: &CubeDevice) -> Result<&Interactions> {
-        self.interactions_on.get_or_try_init(device, || Interactions::new(&device.client(), &self.forest))
+    pub(super) fn interactions_on(&self, device: &CubeDevice) -> Result<&Explainer> {
+        self.interactions_on
+            .get_or_try_init(device, || Explainer::of_interactions(&device.client(), &self.forest))
     }
 
     /// Returns the source of each leaf value's gradient. It is uploaded for the first gradient on a device.

@@ -96,7 +96,7 @@ pub struct ForestOp {
     #[cfg(feature = "cube")]
     explainers_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
     #[cfg(feature = "cube")]
-    interactions_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Interactions>,
+    interactions_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
     #[cfg(feature = "cube")]
     gradient_sources_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::GradientSources>,
     /// The number that stands for the forest in recorded operations.

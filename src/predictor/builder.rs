@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{AnyExplainer, Predictor, RowTypes};
+use super::{Predictor, RowTypes};
 use crate::{
     check::{Check, Difference, SelfCheck, Strictness, Warning},
+    contributions::RowExplainer,
     cpu::{Engines, Plans, Program, SchedulePrograms, SumMethod},
     error::{Error, Result},
     forest::{CompareType, Forest, Profile},
@@ -46,7 +47,7 @@ pub struct PredictorBuilder<'f> {
     check: SelfCheck,
     engines: Engines,
     pool: Option<Arc<rayon::ThreadPool>>,
-    explainer: Option<AnyExplainer>,
+    explainer: Option<RowExplainer>,
     types: RowTypes,
 }
 
@@ -167,7 +168,7 @@ impl<'f> PredictorBuilder<'f> {
     /// Sets what explains rows, for [`Predictor::contributions`] and [`Predictor::interactions`]: a
     /// [`contributions::Explainer`](crate::contributions::Explainer) of the forest, or a
     /// [`contributions::Interventional`](crate::contributions::Interventional) for contributions against a background.
-    pub fn explainer(mut self, explainer: impl Into<AnyExplainer>) -> Self {
+    pub fn explainer(mut self, explainer: impl Into<RowExplainer>) -> Self {
         self.explainer = Some(explainer.into());
         self
     }
@@ -229,7 +230,7 @@ impl<'f> PredictorBuilder<'f> {
         let forest = self.forest;
         forest.verify()?;
         let shape = [forest.outputs as usize, forest.features.len()];
-        if let Some(found) = self.explainer.as_ref().map(AnyExplainer::shape).filter(|found| *found != shape)
+        if let Some(found) = self.explainer.as_ref().map(RowExplainer::shape).filter(|found| *found != shape)
         {
             let [outputs, columns] = found;
             return Err(Error::Contributions(format!(

@@ -11,6 +11,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     check::{self, Check, Difference, SelfCheck, Warning},
+    contributions::RowExplainer,
     cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, SumMethod, TraceEntry, prefer_large_pages},
     error::{Error, Result},
     forest::{CompareType, Forest, Transform},
@@ -21,7 +22,6 @@ use crate::{
 
 pub use builder::PredictorBuilder;
 pub(crate) use classes::ClassDecision;
-pub use explained::AnyExplainer;
 
 /// A forest ready to predict on the CPU. It is immutable and `Send + Sync`. A prediction takes no lock and
 /// allocates nothing but its output and scratch that each thread keeps. The scratch holds margins if a row has
@@ -57,7 +57,7 @@ pub struct Predictor {
     /// The pool that runs large batches; `None` for the current rayon pool of each call.
     pool: Option<Arc<rayon::ThreadPool>>,
     /// What explains rows, if the builder was given it.
-    explainer: Option<AnyExplainer>,
+    explainer: Option<RowExplainer>,
     warnings: Vec<Warning>,
 }
 

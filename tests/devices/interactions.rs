@@ -399,15 +399,15 @@ fn rows_go_in_pieces() {
             run(&out);
             client.read_one(out.handle).expect(name)
         };
-        let whole = cube::Interactions::new(&client, &forest).expect(name);
+        let whole = cube::Explainer::of_interactions(&client, &forest).expect(name);
         let pieces = whole.clone().with_most_rows(130);
-        let of = |explainer: &cube::Interactions| {
+        let of = |explainer: &cube::Explainer| {
             read(401 * explainer.width(), &|out| explainer.run(&rows, RowType::F32, out))
         };
         assert!(of(&whole) == of(&pieces), "interactions in pieces on {name}");
-        let whole = cube::Interventional::new(&client, &against).expect(name);
+        let whole = cube::Explainer::against(&client, &against).expect(name);
         let pieces = whole.clone().with_most_rows(130);
-        let of = |explainer: &cube::Interventional| {
+        let of = |explainer: &cube::Explainer| {
             read(401 * explainer.width(), &|out| explainer.run(&rows, RowType::F32, out))
         };
         assert!(of(&whole) == of(&pieces), "a background in pieces on {name}");

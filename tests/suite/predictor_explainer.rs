@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fangorn::{
     Forest, Predictor,
-    contributions::{Explainer, Interventional},
+    contributions::{Explainer, Interventional, RowExplainer},
     cpu::Rows,
 };
 
@@ -27,7 +27,8 @@ fn a_predictor_gives_what_its_explainer_gives() {
         let bare = builder.clone().build().expect("a predictor");
         let refused = bare.contributions(&rows).expect_err("no explainer");
         assert!(refused.to_string().contains("PredictorBuilder::explainer"), "{refused}");
-        let by_paths = builder.clone().explainer(explainer.clone()).build().expect("a predictor");
+        let by_paths =
+            builder.clone().explainer(RowExplainer::Paths(explainer.clone())).build().expect("a predictor");
         let expected = explainer.contributions(&rows).expect("contributions");
         assert_eq!(by_paths.contributions(&rows).expect("contributions"), expected);
         let mut out = vec![0.0; expected.len()];

@@ -34,7 +34,7 @@ pub fn explain_rows(
             belows: Array::<f32>::new(comptime![(shape.levels * shape.points) as usize]),
             count: RuntimeCell::<u32>::new(0u32),
             masks: Array::<u32>::new(comptime![shape.levels as usize]),
-            terms: Array::<f32>::new(comptime![shape.points as usize]),
+            terms: Array::<f32>::new(comptime![shape.explained.terms(shape.points) as usize]),
         };
         let first = chunk * of.chunk;
         let end = u32::min(first + of.chunk, of.items);

@@ -23,6 +23,11 @@ impl Explained {
     pub fn instruction_words(self) -> u32 {
         if self == Self::Interactions { INTERACTION_WORDS } else { INSTRUCTION_WORDS }
     }
+
+    /// Number of a unit's terms, given the points of a pass. Only interactions read them.
+    pub fn terms(self, points: u32) -> u32 {
+        if self == Self::Interactions { points } else { 1 }
+    }
 }
 
 /// What a kernel is compiled for.

@@ -9,7 +9,14 @@ use std::{
 
 use clap::{Args, value_parser};
 use cpu_time::{ProcessTime, ThreadTime};
-use fangorn::{Forest, auto::RowPool, contributions::Explainer, cpu, graph::Passes, sum::Contract};
+use fangorn::{
+    Forest,
+    auto::RowPool,
+    contributions::{Explainer, RowExplainer},
+    cpu,
+    graph::Passes,
+    sum::Contract,
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -25,7 +32,7 @@ use crate::{
     predict::Output,
     predict_graph::{self, GraphInputs},
     profile::ProfileChoice,
-    row_explainer::{RowExplainer, background_of},
+    row_explainer::{self, background_of},
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
     sum::SumChoice,
@@ -175,10 +182,10 @@ fn explainer(args: &Bench, forest: &Forest, backend: Backend) -> Result<(RowExpl
     }
     let start = Instant::now();
     let explainer = match &args.background {
-        Some(file) => RowExplainer::against(&args.model, forest, file, args.table, MissingChoice::default())?,
+        Some(file) => background_of(&args.model, forest, file, args.table, MissingChoice::default())?.into(),
         None => {
             let explainer = Explainer::new(forest);
-            RowExplainer::Paths(explainer.map_err(|error| Error::file(&args.model, error.to_string()))?)
+            explainer.map_err(|error| Error::file(&args.model, error.to_string()))?.into()
         }
     };
     Ok((explainer, start.elapsed().as_secs_f64() * 1e3))
@@ -194,11 +201,14 @@ fn time_contributions(
     let output = args.output.unwrap_or(Output::Contributions);
     each_batch(args, |batch, time| {
         let pool = RowPool::of_rows(forest, &rows.values, batch)?;
-        let mut out = explainer.room(batch, output)?;
+        let mut out = row_explainer::room(explainer, batch, output)?;
         let mut batches = (0..pool.batches()).cycle().map(|n| pool.batch(n));
         let timed = time(Box::new(|| {
             let rows = cpu::Rows::new(batches.next().unwrap_or_default(), pool.columns())?;
-            explainer.explain_into(&rows, output, &mut out)?;
+            match output {
+                Output::Interactions => explainer.interactions_into(&rows, &mut out)?,
+                _ => explainer.contributions_into(&rows, &mut out)?,
+            }
             std::hint::black_box(&out);
             Ok(())
         }))?;

@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, ValueEnum, value_parser};
 use fangorn::{
     Forest, Predictor,
-    contributions::Explainer,
+    contributions::{Explainer, RowExplainer},
     insight::{MeanContributions, Metric, PermutationOptions, SplitImportances, permutation},
 };
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -23,7 +23,7 @@ use crate::{
     library_error,
     limits::LimitsChoice,
     output::{self, Table, Values},
-    row_explainer::RowExplainer,
+    row_explainer::background_of,
     row_source::{RowSource, SampleChoice, view},
     rows::{self, Element, TableChoice},
     schedule::compiled,
@@ -291,11 +291,11 @@ fn contribution_column<T: Element>(
     forest: &Forest,
     source: &RowSource<'_>,
 ) -> Result<Column> {
-    let explainer = match &args.background {
-        Some(background) => RowExplainer::against(&args.model, forest, background, args.table, args.missing)?,
+    let explainer: RowExplainer = match &args.background {
+        Some(background) => background_of(&args.model, forest, background, args.table, args.missing)?.into(),
         None => {
             let explainer = Explainer::new(forest);
-            RowExplainer::Paths(explainer.map_err(|error| Error::file(&args.model, error.to_string()))?)
+            explainer.map_err(|error| Error::file(&args.model, error.to_string()))?.into()
         }
     };
     let mut means = MeanContributions::new(forest);

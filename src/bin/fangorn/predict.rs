@@ -22,7 +22,7 @@ use crate::{
     output::{Sink, Table, Values},
     predict_graph::{self, GraphInputs, GraphScorer},
     profile::ProfileChoice,
-    row_explainer::{ExplainedBy, MOST_NAMED_COLUMNS},
+    row_explainer::{self, ExplainedBy, MOST_NAMED_COLUMNS},
     rows::{self, Element, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
     schedule::Choice,
     score::{self, TakesParts},
@@ -359,7 +359,7 @@ fn predict_part<T: Element>(
 ) -> Result<Table> {
     args.answer.missing.to_nan(forest, matrix);
     match explainer {
-        Some(ExplainedBy::Cpu(explainer)) => explainer.table(matrix, args.output),
+        Some(ExplainedBy::Cpu(explainer)) => row_explainer::table(explainer, matrix, args.output),
         Some(ExplainedBy::Backend(explanation)) => explain(forest, compiled, matrix, explanation),
         None => predict(forest, compiled, matrix, None, args.output),
     }
@@ -569,7 +569,7 @@ fn read_and_predict<'f, T: Element>(
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
     args.answer.missing.to_nan(forest, &mut rows);
     if let Some(ExplainedBy::Cpu(explainer)) = explainer {
-        return explainer.table(&rows, args.output);
+        return row_explainer::table(explainer, &rows, args.output);
     }
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let compiled = open()?;

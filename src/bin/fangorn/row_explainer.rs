@@ -4,8 +4,8 @@ use std::path::Path;
 
 use fangorn::{
     Forest,
-    contributions::{Explainer, Interventional},
-    cpu::{Row, Rows},
+    contributions::{Explainer, Interventional, RowExplainer},
+    cpu::Rows,
     forest::{Aggregate, CompareType},
     sum::Contract,
 };
@@ -26,7 +26,7 @@ pub const MOST_NAMED_COLUMNS: usize = 1 << 16;
 /// What explains the rows of a prediction.
 pub enum ExplainedBy {
     /// An explainer on the CPU.
-    Cpu(Box<RowExplainer>),
+    Cpu(RowExplainer),
     /// The backend that runs the forest.
     Backend(Explanation),
 }
@@ -52,7 +52,7 @@ impl ExplainedBy {
         if let Some(background) = &args.background {
             let read = || background_of(&args.model, forest, background, args.table, args.answer.missing);
             return match backend {
-                Backend::Cpu => Ok(Self::Cpu(Box::new(RowExplainer::Background(read()?)))),
+                Backend::Cpu => Ok(Self::Cpu(read()?.into())),
                 _ => Explanation::against(backend, read).map(Self::Backend),
             };
         }
@@ -76,7 +76,7 @@ impl ExplainedBy {
         Ok(match (backend, args.output) {
             (Backend::Cpu, _) => {
                 let explainer = Explainer::new(forest).map_err(of_model)?;
-                Self::Cpu(Box::new(RowExplainer::Paths(explainer)))
+                Self::Cpu(explainer.into())
             }
             (_, Output::Interactions) => Self::Backend(Explanation::Interactions),
             _ => Self::Backend(Explanation::Contributions),
@@ -84,112 +84,43 @@ impl ExplainedBy {
     }
 }
 
-/// An explainer of rows on the CPU.
-pub enum RowExplainer {
-    /// The covers of the nodes say what to expect of a feature that is not known.
-    Paths(Explainer),
-    /// The rows of a background say what to expect of a feature that is not known.
-    Background(Interventional),
+/// Returns zeros for the contributions to the margins of `rows` rows, or for their interactions.
+///
+/// # Errors
+/// There is no memory for them.
+pub fn room(explainer: &RowExplainer, rows: usize, output: Output) -> Result<Vec<f32>> {
+    let mut room = Vec::new();
+    let length = width(explainer, output).and_then(|width| width.checked_mul(rows));
+    match length.filter(|length| room.try_reserve_exact(*length).is_ok()) {
+        Some(length) => room.resize(length, 0.0),
+        None => {
+            let what = format!("no memory for {}s of {rows} rows; time fewer", output.name());
+            return Err(Error::Request(what));
+        }
+    }
+    Ok(room)
 }
 
-impl RowExplainer {
-    /// Returns an explainer by [`background_of`].
-    ///
-    /// # Errors
-    /// Those of [`background_of`].
-    pub fn against(
-        model: &Path,
-        forest: &Forest,
-        background: &Path,
-        table: TableChoice,
-        missing: MissingChoice,
-    ) -> Result<Self> {
-        background_of(model, forest, background, table, missing).map(Self::Background)
+fn width(explainer: &RowExplainer, output: Output) -> Option<usize> {
+    match output {
+        Output::Interactions => explainer.interactions_width(),
+        _ => Some(explainer.width()),
     }
+}
 
-    /// Returns the number of contributions of a row: `outputs x (features + 1)`.
-    pub fn width(&self) -> usize {
-        match self {
-            Self::Paths(explainer) => explainer.width(),
-            Self::Background(explainer) => explainer.width(),
-        }
-    }
-
-    /// Returns the contributions to each row's margins.
-    ///
-    /// # Errors
-    /// The rows have other columns than the model, or there is no memory for the contributions.
-    pub fn contributions<T: Row>(&self, rows: &Rows<'_, T>) -> fangorn::Result<Vec<f32>> {
-        match self {
-            Self::Paths(explainer) => explainer.contributions(rows),
-            Self::Background(explainer) => explainer.contributions(rows),
-        }
-    }
-
-    /// Returns zeros for the contributions to the margins of `rows` rows, or for their interactions.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    pub fn room(&self, rows: usize, output: Output) -> Result<Vec<f32>> {
-        let width = match (self, output) {
-            (Self::Paths(explainer), Output::Interactions) => explainer.interactions_width(),
-            _ => Some(self.width()),
-        };
-        let mut room = Vec::new();
-        let length = width.and_then(|width| width.checked_mul(rows));
-        match length.filter(|length| room.try_reserve_exact(*length).is_ok()) {
-            Some(length) => room.resize(length, 0.0),
-            None => {
-                return Err(Error::Request(format!(
-                    "no memory for {}s of {rows} rows; time fewer",
-                    output.name()
-                )));
-            }
-        }
-        Ok(room)
-    }
-
-    /// Writes the contributions to each row's margins, or the interactions, into `out`, which has their number.
-    ///
-    /// # Errors
-    /// The rows have other columns than the model, or there is no memory for interactions.
-    pub fn explain_into<T: Row>(
-        &self,
-        rows: &Rows<'_, T>,
-        output: Output,
-        out: &mut [f32],
-    ) -> fangorn::Result<()> {
-        match (self, output) {
-            (Self::Paths(explainer), Output::Interactions) => explainer.interactions_into(rows, out),
-            (Self::Paths(explainer), _) => explainer.contributions_into(rows, out),
-            (Self::Background(explainer), _) => explainer.contributions_into(rows, out),
-        }
-    }
-
-    /// Returns a line that says how contributions are computed.
-    pub fn algorithm(&self) -> String {
-        match self {
-            Self::Paths(explainer) => explainer.algorithm(),
-            Self::Background(explainer) => explainer.algorithm(),
-        }
-    }
-
-    /// Returns the contributions to each row's margins, or the interactions.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    pub fn table<T: Element>(&self, rows: &Matrix<T>, output: Output) -> Result<Table> {
-        let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
-        let view = view.map_err(library_error)?;
-        let (values, columns) = match (self, output) {
-            (Self::Paths(explainer), Output::Interactions) => {
-                (explainer.interactions(&view), explainer.interactions_width().unwrap_or(0))
-            }
-            _ => (self.contributions(&view), self.width()),
-        };
-        let values = values.map_err(library_error)?;
-        Ok(Table { rows: rows.rows, columns, values: Values::Floats(values) })
-    }
+/// Returns the contributions to each row's margins, or the interactions.
+///
+/// # Errors
+/// There is no memory for them.
+pub fn table<T: Element>(explainer: &RowExplainer, rows: &Matrix<T>, output: Output) -> Result<Table> {
+    let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
+    let view = view.map_err(library_error)?;
+    let values = match output {
+        Output::Interactions => explainer.interactions(&view),
+        _ => explainer.contributions(&view),
+    };
+    let values = Values::Floats(values.map_err(library_error)?);
+    Ok(Table { rows: rows.rows, columns: width(explainer, output).unwrap_or(0), values })
 }
 
 /// Prepares contributions against a background file, which marks missing values like the file of rows.

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use fangorn::{
     Forest, Predictor,
-    contributions::{Explainer, Interventional},
+    contributions::{Explainer, Interventional, RowExplainer},
     cpu::Rows,
     forest::ForestStats,
     insight::{
@@ -18,7 +18,7 @@ use super::Report;
 use crate::{
     error::{Result, one_line},
     library_error,
-    row_explainer::RowExplainer,
+    row_explainer::background_of,
     row_source::{RowSource, view},
     rows::{Element, Matrix},
     schedule::compiled,
@@ -162,12 +162,12 @@ fn explainer<T: Element>(
 ) -> Result<fangorn::Result<(String, RowExplainer)>> {
     if let Some(path) = &args.background {
         let expected = format!("the rows of {} as a background", one_line(&path.display().to_string()));
-        let explainer = RowExplainer::against(&args.model, forest, path, args.table, args.missing)?;
-        return Ok(Ok((expected, explainer)));
+        let explainer = background_of(&args.model, forest, path, args.table, args.missing)?;
+        return Ok(Ok((expected, explainer.into())));
     }
     if let Ok(explainer) = Explainer::new(forest) {
         let expected = "the training data that went each way (path-dependent)".into();
-        return Ok(Ok((expected, RowExplainer::Paths(explainer))));
+        return Ok(Ok((expected, explainer.into())));
     }
     let background = view(rows)?.slice(0, BACKGROUND_ROWS);
     let expected = format!(
@@ -175,7 +175,7 @@ fn explainer<T: Element>(
         background.len()
     );
     let explainer = Interventional::new(forest, &background);
-    Ok(explainer.map(|explainer| (expected, RowExplainer::Background(explainer))))
+    Ok(explainer.map(|explainer| (expected, explainer.into())))
 }
 
 /// Returns the contributions of rows, and of the row that is explained.
