@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The number of bytes after which the thread is told to send the file to the disk. On two cores, a run of two seconds
-/// that writes 83 MB takes 7 % less time with the thread (`benches/tables`).
+/// that writes 83 MB takes 7 % less time with the thread (`benches/tables/run.py time OUT --other FILE`).
 const SYNC_BYTES: usize = 16 << 20;
 
 /// A file that is sent to the disk while it is written.

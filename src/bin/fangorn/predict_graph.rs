@@ -1,7 +1,7 @@
 //! `fangorn predict` for a graph of classical operators: a file that is more than one tree ensemble, or has linear
 //! models in its leaves.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use fangorn::{
     Forest,
@@ -160,7 +160,10 @@ impl<'g> GraphInputs<'g> {
     /// The file can't be read or has other columns.
     pub fn read(&self, path: &Path, table: TableChoice) -> Result<Vec<Tensor>> {
         match self.are_texts() {
-            true => self.of_mixed(&rows::read_mixed(path, &self.requests(), table)?),
+            true => {
+                let MixedRows { numbers, texts } = rows::read_mixed(path, &self.requests(), table)?;
+                self.of_mixed(&numbers, &texts)
+            }
             false => self.of_rows(&rows::read_rows(path, &self.columns()?, table)?),
         }
     }
@@ -171,14 +174,13 @@ impl<'g> GraphInputs<'g> {
     /// A column of texts holds other values.
     pub fn of_batch(&self, batch: &RowBatch<f64>, path: &Path) -> Result<Vec<Tensor>> {
         match self.are_texts() {
-            true => self.of_mixed(&MixedRows::of(&batch.rows, &batch.texts, path)?),
+            true => self.of_mixed(&batch.rows.by_rows(), &rows::texts_of(&batch.texts, path)?),
             false => self.of_rows(&batch.rows),
         }
     }
 
     /// Returns the tensors of columns of numbers and of texts.
-    fn of_mixed(&self, rows: &MixedRows) -> Result<Vec<Tensor>> {
-        let MixedRows { numbers, texts } = rows;
+    fn of_mixed(&self, numbers: &Matrix<f64>, texts: &[Vec<Arc<str>>]) -> Result<Vec<Tensor>> {
         // The columns of each kind that the inputs so far have taken.
         let (mut of_numbers, mut of_texts) = (0, 0);
         let mut inputs = Vec::with_capacity(self.graph.inputs.len());

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use fangorn::table::{CellReader, CellText, first_names, plain_decimal};
+use fangorn::table::{CellReader, CellText, plain_decimal};
 use smallvec::{SmallVec, smallvec};
 
 use super::{
@@ -19,7 +19,8 @@ use super::{
     chunks::{self, Chunk, Chunks, newlines},
     foreign,
     header::{self, Columns},
-    mixed::{ColumnRequest, column_indices},
+    mixed::{ColumnRequest, MixedIndices},
+    no_kept_column,
     parts::{self, OnError, PartedRows, RowBatch, RowBatches, SkippedRows},
     plural,
 };
@@ -66,7 +67,7 @@ pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
     let Some(rows) = CsvRows::open(wanted, &[], OnError::Stop)? else {
         return Ok(Matrix::of_rows(0, wanted.columns, Vec::new()));
     };
-    parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
+    parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values), |_| Ok(()))
 }
 
 /// Reads one record for each of `rows` rows. If the file has one record more, and the first record holds the column
@@ -79,7 +80,8 @@ pub fn read_for_each_row(wanted: MatrixRequest<'_>, rows: usize) -> Result<Matri
     let Some(records) = CsvRows::open(wanted, &[], OnError::Stop)? else {
         return Ok(Matrix::of_rows(0, columns, Vec::new()));
     };
-    let mut found: Matrix<f64> = parts::read_all(&records, columns, |values| wanted.no_room::<f64>(values))?;
+    let mut found: Matrix<f64> =
+        parts::read_all(&records, columns, |values| wanted.no_room::<f64>(values), |_| Ok(()))?;
     let counts = (0..columns).all(|column| found.values.get(column) == Some(&(column as f64)));
     if found.rows == rows + 1 && !records.columns.header && counts {
         found.values.drain(..columns);
@@ -252,18 +254,13 @@ impl<'a> CsvRows<'a> {
         let header: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
         let names: Vec<&str> = header.iter().map(|name| name.trim()).collect();
         let keep_at = kept_indices(wanted, record, keep)?;
-        let indices = column_indices(wanted.path, &names, requests, table, &keep_at)?;
-        let of = |texts: bool| {
-            let requests = requests.iter().zip(&indices);
-            requests.filter(move |(request, _)| request.texts == texts).map(|(_, index)| *index)
-        };
-        let columns =
-            Columns { header: true, width: record.len(), indices: Some(of(false).collect()), note: None };
+        let found = MixedIndices::find(wanted.path, &names, requests, table, &keep_at)?;
+        let columns = Columns { header: true, width: record.len(), indices: Some(found.numbers), note: None };
         let mut kept: Vec<(KeptField, usize)> =
             keep.iter().cloned().map(KeptField::text).zip(keep_at).collect();
-        let before = kept.len();
-        kept.extend(of(true).map(|index| (KeptField::text(names[index].to_owned()), index)));
-        let texts = kept.len() - before;
+        let texts = found.texts.len();
+        let of_texts = found.texts.into_iter();
+        kept.extend(of_texts.map(|index| (KeptField::text(names[index].to_owned()), index)));
         beginning.rows(columns, kept, texts, on_error)
     }
 
@@ -490,11 +487,8 @@ fn kept_indices(
 ) -> Result<Vec<usize>> {
     let names: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
     let index = |name: &String| {
-        names.iter().position(|field| field.trim() == name).ok_or_else(|| {
-            let what =
-                format!("--keep: the table has no column `{name}`; its columns are {}", first_names(&names));
-            Error::file(wanted.path, what)
-        })
+        let found = names.iter().position(|field| field.trim() == name);
+        found.ok_or_else(|| no_kept_column(wanted.path, name, &names))
     };
     keep.iter().map(index).collect()
 }

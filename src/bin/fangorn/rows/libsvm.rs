@@ -35,7 +35,7 @@ pub struct LibsvmRows<'a> {
 /// The file can't be read, or a line is not libsvm's text.
 pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
     let rows = LibsvmRows::open(wanted, OnError::Stop)?;
-    let matrix = parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))?;
+    let matrix = parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values), |_| Ok(()))?;
     match matrix.rows {
         0 => wanted.fail("there is no row in it; give at least one row"),
         _ => Ok(matrix),

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use fangorn::{Forest, table::ColumnNames};
 
-use super::{CsvRows, Matrix, OnError, PartedRows, RowsInParts, TableChoice, plural, request};
+use super::{CsvRows, Matrix, OnError, RowsInParts, TableChoice, parts, plural, request};
 #[cfg(feature = "tables")]
 use super::{TableFormat, TableRows};
 use crate::{
@@ -69,47 +69,66 @@ impl<'f> RowsInParts<'f> {
 pub fn read_mixed(path: &Path, requests: &[ColumnRequest<'_>], table: TableChoice) -> Result<MixedRows> {
     let numbers = super::nameless(requests.iter().filter(|request| !request.texts).count())?;
     let rows = RowsInParts::open_mixed(path, requests, &numbers, table, (&[], OnError::Stop))?;
-    let columns = [numbers.features.len(), requests.len() - numbers.features.len()];
-    match &rows {
+    let columns = numbers.features.len();
+    let mut texts = vec![Vec::new(); requests.len() - columns];
+    let add = |of_batch: &[KeptColumn]| {
+        let of_batch = texts_of(of_batch, path)?;
+        texts.iter_mut().zip(of_batch).for_each(|(all, texts)| all.extend(texts));
+        Ok(())
+    };
+    let no_room = |values| request(path, &numbers, table).no_room::<f64>(values);
+    let numbers = match &rows {
         #[cfg(feature = "tables")]
-        RowsInParts::Table(rows) => all_of(rows, columns),
-        RowsInParts::Csv(rows) => all_of(rows, columns),
-        RowsInParts::Npy(rows) => all_of(rows, columns),
-        RowsInParts::Libsvm(rows) => all_of(rows, columns),
-    }
-}
-
-/// Reads all parts, with this many columns of numbers and of texts.
-fn all_of<R: PartedRows>(rows: &R, [numbers, texts]: [usize; 2]) -> Result<MixedRows> {
-    let mut all =
-        MixedRows { numbers: Matrix::of_rows(0, numbers, Vec::new()), texts: vec![Vec::new(); texts] };
-    while let Some(part) = rows.next_part() {
-        for batch in rows.batches::<f64>(part?)? {
-            let batch = batch?;
-            let found = MixedRows::of(&batch.rows, &batch.texts, rows.path())?;
-            all.numbers.rows += found.numbers.rows;
-            all.numbers.values.extend(found.numbers.values);
-            all.texts.iter_mut().zip(found.texts).for_each(|(all, texts)| all.extend(texts));
+        RowsInParts::Table(rows) => parts::read_all(rows, columns, no_room, add),
+        RowsInParts::Csv(rows) => parts::read_all(rows, columns, no_room, add),
+        // They hold no texts, so `open_mixed` refuses them.
+        RowsInParts::Npy(_) | RowsInParts::Libsvm(_) => {
+            Err(Error::Defect("a table of texts in a file of numbers".into()))
         }
-    }
-    Ok(all)
+    };
+    Ok(MixedRows { numbers: numbers?, texts })
 }
 
-impl MixedRows {
-    /// Returns the columns of a batch.
+/// Returns the texts of a batch's columns.
+///
+/// # Errors
+/// A column holds other values.
+pub fn texts_of(columns: &[KeptColumn], path: &Path) -> Result<Vec<Vec<Arc<str>>>> {
+    let texts = columns.iter().map(KeptColumn::shared_texts).collect::<std::io::Result<_>>();
+    texts.map_err(|e| Error::file(path, format!("{e}; write the file again")))
+}
+
+/// The indices of the wanted columns among those of a table, in the order of the requests.
+pub(super) struct MixedIndices {
+    /// Those of the columns of numbers.
+    pub(super) numbers: Vec<usize>,
+    /// Those of the columns of texts.
+    pub(super) texts: Vec<usize>,
+}
+
+impl MixedIndices {
+    /// Finds the columns of a table with these names. If columns are taken in their order, those to keep are left out.
     ///
     /// # Errors
-    /// A column of `texts` holds other values.
-    pub fn of(numbers: &Matrix<f64>, texts: &[KeptColumn], path: &Path) -> Result<Self> {
-        let texts = texts.iter().map(KeptColumn::shared_texts).collect::<std::io::Result<_>>();
-        let texts = texts.map_err(|e| Error::file(path, format!("{e}; write the file again")))?;
-        Ok(Self { numbers: numbers.by_rows().into_owned(), texts })
+    /// The table has other columns.
+    pub(super) fn find(
+        path: &Path,
+        names: &[&str],
+        wanted: &[ColumnRequest<'_>],
+        table: TableChoice,
+        kept: &[usize],
+    ) -> Result<Self> {
+        let mut found = Self { numbers: Vec::new(), texts: Vec::new() };
+        for (request, index) in wanted.iter().zip(column_indices(path, names, wanted, table, kept)?) {
+            if request.texts { found.texts.push(index) } else { found.numbers.push(index) }
+        }
+        Ok(found)
     }
 }
 
 /// Returns the index of each wanted column among those of a table. If columns are taken in their order, those to keep are
 /// left out.
-pub(super) fn column_indices(
+fn column_indices(
     path: &Path,
     names: &[&str],
     wanted: &[ColumnRequest<'_>],

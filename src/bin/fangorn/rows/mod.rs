@@ -34,7 +34,7 @@ use clap::Args;
 use fangorn::{
     Forest,
     forest::Feature,
-    table::{ColumnNames, Number},
+    table::{ColumnNames, Number, first_names},
 };
 
 #[cfg(feature = "tables")]
@@ -47,7 +47,7 @@ use crate::{
 pub use csv::CsvRows;
 pub use labels::read_labels;
 pub use libsvm::LibsvmRows;
-pub use mixed::{ColumnRequest, MixedRows, read_mixed};
+pub use mixed::{ColumnRequest, MixedRows, read_mixed, texts_of};
 pub use npy::NpyRows;
 pub use npy::holds_singles;
 pub use parts::{OnError, PartedRows, RowBatch};
@@ -384,6 +384,12 @@ fn read_for_each_row(wanted: &MatrixRequest<'_>, rows: usize, verb: &str) -> Res
 fn row_mismatch(found: usize, rows: usize, verb: &str) -> String {
     let verb = if rows == 1 { verb.replace("were", "was").replace("are", "is") } else { verb.to_owned() };
     format!("the file has {found} row{}, {rows} {verb} predicted; give one for each", plural(found))
+}
+
+/// Returns the error of a table that lacks a column to keep.
+fn no_kept_column(path: &Path, name: &str, names: &[impl AsRef<str>]) -> Error {
+    let columns = first_names(names);
+    Error::file(path, format!("--keep: the table has no column `{name}`; its columns are {columns}"))
 }
 
 /// Returns the ending of a noun after a number.

@@ -98,20 +98,22 @@ pub trait PartedRows: Sync {
     }
 }
 
-/// Reads all rows into one matrix of `columns` columns. `no_room` returns the error for a number of values that does
-/// not fit into memory.
+/// Reads all rows into one matrix of `columns` columns, and gives the columns of texts of each batch to `take_texts`.
+/// `no_room` returns the error for a number of values that does not fit into memory.
 ///
 /// # Errors
-/// A part can't be read, or there is no memory for the rows.
+/// A part can't be read, there is no memory for the rows, or `take_texts` fails.
 pub fn read_all<T: Number, R: PartedRows>(
     rows: &R,
     columns: usize,
     no_room: impl Fn(usize) -> Error,
+    mut take_texts: impl FnMut(&[KeptColumn]) -> Result<()>,
 ) -> Result<Matrix<T>> {
     let mut matrix = Matrix::of_rows(0, columns, Vec::new());
     while let Some(part) = rows.next_part() {
         for batch in rows.batches::<T>(part?)? {
-            let batch = batch?.rows;
+            let RowBatch { rows: batch, texts, .. } = batch?;
+            take_texts(&texts)?;
             let batch = batch.by_rows();
             let all = matrix.values.len() + batch.values.len();
             matrix.values.try_reserve(batch.values.len()).map_err(|_| no_room(all))?;

@@ -13,7 +13,8 @@ use fangorn::{
 
 use super::{
     FileContents, Matrix, MatrixRequest, TableChoice,
-    mixed::{ColumnRequest, column_indices},
+    mixed::{ColumnRequest, MixedIndices},
+    no_kept_column,
     parts::{self, PartedRows, RowBatch, RowBatches},
 };
 use crate::{
@@ -84,12 +85,7 @@ impl<'f> TableRows<'f> {
         let fields = schema.fields();
         let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
         let kept = kept_indices(path, &schema, keep)?;
-        let indices = column_indices(path, &names, requests, table, &kept)?;
-        let of = |texts: bool| {
-            let requests = requests.iter().zip(&indices);
-            requests.filter(move |(request, _)| request.texts == texts).map(|(_, index)| *index)
-        };
-        let (at, texts): (Vec<usize>, Vec<usize>) = (of(false).collect(), of(true).collect());
+        let MixedIndices { numbers: at, texts } = MixedIndices::find(path, &names, requests, table, &kept)?;
         if let Some(field) = texts.iter().map(|index| &fields[*index]).find(|f| !is_text(f.data_type())) {
             let what = format!(
                 "column `{}` holds values of type {}, the graph takes texts; cast the column to text",
@@ -187,8 +183,7 @@ fn kept_indices(path: &Path, schema: &Schema, keep: &[String]) -> Result<Vec<usi
     let index = |name: &String| {
         schema.index_of(name).map_err(|_| {
             let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
-            let columns = first_names(&names);
-            Error::file(path, format!("--keep: the table has no column `{name}`; its columns are {columns}"))
+            no_kept_column(path, name, &names)
         })
     };
     keep.iter().map(index).collect()
@@ -239,5 +234,5 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, format: TableFormat) -> Resul
         }
     };
     let rows = TableRows::open(wanted.path, format, forest, table, &[])?;
-    parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
+    parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values), |_| Ok(()))
 }
