@@ -4,7 +4,5 @@
 #[allow(dead_code, reason = "the tests read a part of it")]
 #[path = "../../src/bin/fangorn/rows/chunks.rs"]
 mod chunks;
-#[path = "../../src/bin/fangorn/out_file.rs"]
-mod out_file;
 #[path = "../../src/bin/fangorn/values.rs"]
 mod values;

@@ -6,13 +6,12 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, BufWriter, ErrorKind, Write as _},
+    io::{self, BufWriter, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
 use crate::{
     error::{Error, Result},
-    out_file::OutFile,
     tables,
 };
 
@@ -22,7 +21,7 @@ pub struct AtomicFile {
     /// The temporary file that takes the bytes until they are complete. `None` if they go straight into a
     /// device or a pipe. It is the first field, because it has to be removed before it is unlocked.
     partial: Option<PartialFile>,
-    out: BufWriter<OutFile>,
+    out: BufWriter<File>,
 }
 
 /// A temporary file that is removed when this value is dropped.
@@ -75,14 +74,14 @@ impl AtomicFile {
     ///
     /// # Errors
     /// [`AtomicFile::create`] fails, or the system reports a failure while writing.
-    pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<OutFile>) -> io::Result<()>) -> Result<()> {
+    pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
         let mut file = Self::create(path)?;
         write(&mut file.out).map_err(|e| refusal(path, &e))?;
         file.complete(path)
     }
 
     /// Returns the writer that takes the bytes.
-    pub fn out(&mut self) -> &mut BufWriter<OutFile> {
+    pub fn out(&mut self) -> &mut BufWriter<File> {
         &mut self.out
     }
 
@@ -101,7 +100,7 @@ impl AtomicFile {
             Ok(old) => {
                 let file = OpenOptions::new().write(true).open(&destination)?;
                 if !old.is_file() {
-                    return Ok(Self { partial: None, out: BufWriter::new(OutFile::new(file, false)) });
+                    return Ok(Self { partial: None, out: BufWriter::new(file) });
                 }
                 Some(old)
             }
@@ -122,10 +121,7 @@ impl AtomicFile {
                     if let Some(old) = old {
                         file.set_permissions(old.permissions())?;
                     }
-                    return Ok(Self {
-                        partial: Some(partial),
-                        out: BufWriter::new(OutFile::new(file, true)),
-                    });
+                    return Ok(Self { partial: Some(partial), out: BufWriter::new(file) });
                 }
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
@@ -138,7 +134,7 @@ impl AtomicFile {
     fn finish(mut self) -> io::Result<()> {
         self.out.flush()?;
         let Some(partial) = &mut self.partial else { return Ok(()) };
-        self.out.get_mut().sync()?;
+        self.out.get_ref().sync_all()?;
         fs::rename(&partial.path, &partial.destination)?;
         partial.renamed = true;
         Ok(())

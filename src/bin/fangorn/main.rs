@@ -26,7 +26,6 @@ mod inspect;
 mod limits;
 mod lower;
 mod measure;
-mod out_file;
 mod output;
 mod predict;
 mod predict_graph;

@@ -1,6 +1,7 @@
 //! Predictions and kept columns in files of Parquet and Arrow.
 
 use std::{
+    fs::File,
     io::{self, BufWriter},
     sync::Arc,
 };
@@ -18,7 +19,6 @@ use super::{
     write::{ScoredBatch, ScoredSchema},
 };
 use crate::{
-    out_file::OutFile,
     output::{Table, Values},
     table_format::TableFormat,
 };
@@ -36,8 +36,8 @@ pub struct ArrowTable<'o> {
 }
 
 enum Writer<'o> {
-    Parquet(Box<ArrowWriter<&'o mut BufWriter<OutFile>>>),
-    Arrow(Box<FileWriter<&'o mut BufWriter<OutFile>>>),
+    Parquet(Box<ArrowWriter<&'o mut BufWriter<File>>>),
+    Arrow(Box<FileWriter<&'o mut BufWriter<File>>>),
 }
 
 impl<'o> ArrowTable<'o> {
@@ -45,11 +45,7 @@ impl<'o> ArrowTable<'o> {
     ///
     /// # Errors
     /// The system reports a failure, or the format has no such type.
-    pub fn new(
-        scored: &ScoredSchema,
-        format: TableFormat,
-        out: &'o mut BufWriter<OutFile>,
-    ) -> io::Result<Self> {
+    pub fn new(scored: &ScoredSchema, format: TableFormat, out: &'o mut BufWriter<File>) -> io::Result<Self> {
         let schema = schema_of(scored);
         let out = match format {
             TableFormat::Parquet => {

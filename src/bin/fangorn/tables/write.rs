@@ -1,16 +1,16 @@
 //! Writes predictions with the kept columns, batch after batch.
 
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::{
+    fs::File,
+    io::{self, BufWriter, Seek, SeekFrom, Write},
+};
 
 #[cfg(feature = "tables")]
 use super::arrow::ArrowTable;
 use super::kept::{KeptColumn, KeptField};
+use crate::output::{self, Table, Values};
 #[cfg(feature = "tables")]
 use crate::table_format::TableFormat;
-use crate::{
-    out_file::OutFile,
-    output::{self, Table, Values},
-};
 
 /// The predictions of a batch, and the kept columns.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ enum Writer<'o> {
     Table(ArrowTable<'o>),
     Csv(&'o mut dyn Write),
     /// The number of rows that the header gives. If it turns out wrong, the header is written again.
-    Npy(&'o mut BufWriter<OutFile>, usize),
+    Npy(&'o mut BufWriter<File>, usize),
 }
 
 impl<'o> TableWriter<'o> {
@@ -111,11 +111,7 @@ impl<'o> TableWriter<'o> {
     /// # Errors
     /// The system reports a failure, or the format has no such type.
     #[cfg(feature = "tables")]
-    pub fn new(
-        schema: ScoredSchema,
-        format: TableFormat,
-        out: &'o mut BufWriter<OutFile>,
-    ) -> io::Result<Self> {
+    pub fn new(schema: ScoredSchema, format: TableFormat, out: &'o mut BufWriter<File>) -> io::Result<Self> {
         let out = Writer::Table(ArrowTable::new(&schema, format, out)?);
         Ok(Self { schema, rows: 0, out })
     }
@@ -135,7 +131,7 @@ impl<'o> TableWriter<'o> {
     ///
     /// # Errors
     /// The system reports a failure.
-    pub fn npy(schema: ScoredSchema, rows: usize, out: &'o mut BufWriter<OutFile>) -> io::Result<Self> {
+    pub fn npy(schema: ScoredSchema, rows: usize, out: &'o mut BufWriter<File>) -> io::Result<Self> {
         out.write_all(&output::npy_header(&schema.none, [rows, schema.predicted.len()])?)?;
         Ok(Self { schema, rows: 0, out: Writer::Npy(out, rows) })
     }
