@@ -83,15 +83,15 @@ const MOST_FEATURES_OF_TABLE: usize = 12;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Interventional {
-    forest: Forest,
+    pub(super) forest: Forest,
     /// The columns that some split reads, in ascending order.
-    columns: Vec<u32>,
+    pub(super) columns: Vec<u32>,
     /// The background's values of these columns, column after column.
     background: Box<[f64]>,
     /// Number of background rows.
     count: usize,
     /// The mean margins of the background.
-    bias: Vec<f64>,
+    pub(super) bias: Vec<f64>,
     /// The trees with pattern tables, if there are any. The first call with [`ROWS_OF_TABLES`] rows computes them.
     tabled: OnceLock<Option<Arc<TabledTrees>>>,
     /// The trees with paths of too many features for patterns, if there are any.
@@ -209,7 +209,7 @@ impl Interventional {
     }
 
     /// Returns the long trees if tree `t` is one of them.
-    fn long_tree(&self, t: usize) -> Option<&LongTrees> {
+    pub(super) fn long_tree(&self, t: usize) -> Option<&LongTrees> {
         self.long.as_deref().filter(|long| long.has(t))
     }
 
@@ -316,7 +316,7 @@ impl Interventional {
                 continue;
             }
             self.each_leaf(t, values, rows, &mut |leaf| {
-                shares.fill(&leaf);
+                shares.fill(&leaf, add_shares);
                 let count = leaf.features.len();
                 for (slot, sums) in shares.of_rows.iter().zip(sums.chunks_exact_mut(of_row.max(1))) {
                     if *slot == NOTHING {
@@ -352,7 +352,13 @@ impl Interventional {
 
     /// Traverses a tree, and calls `take` at each leaf with the patterns of `count` rows, whose values are `values`,
     /// and of the background. The tree must not be a long one.
-    fn each_leaf(&self, tree: usize, values: &[f64], count: usize, take: &mut impl FnMut(LeafPatterns)) {
+    pub(super) fn each_leaf(
+        &self,
+        tree: usize,
+        values: &[f64],
+        count: usize,
+        take: &mut impl FnMut(LeafPatterns),
+    ) {
         let nodes = &self.forest.trees[tree].nodes;
         let root = LeafPatterns {
             slot: 0,
@@ -405,35 +411,39 @@ impl Interventional {
 }
 
 /// Which features of the path to a leaf each row and each background row satisfies, a bit for each feature.
-struct LeafPatterns {
+pub(super) struct LeafPatterns {
     /// The leaf.
-    slot: u32,
+    pub(super) slot: u32,
     /// The path's features, as indices into [`Interventional::columns`].
-    features: Vec<u32>,
+    pub(super) features: Vec<u32>,
     rows: Vec<u64>,
     background: Vec<u64>,
 }
 
 /// Stands for no shares: the leaf adds nothing to the row's contributions.
-const NOTHING: u32 = u32::MAX;
+pub(super) const NOTHING: u32 = u32::MAX;
 
 /// Stands for a pattern whose shares have not been computed.
 const UNKNOWN: u32 = u32::MAX - 1;
 
+/// Adds the shares of a leaf's value for a row's pattern, given the number of the path's features, and the patterns of the
+/// background with their shares of the background rows. Returns the index of the shares.
+pub(super) type AddShares = fn(u64, usize, &[(u64, f64)], &mut Vec<f64>) -> u32;
+
 /// For each pattern of rows, the shares of a leaf's value that the features of its path get.
 #[derive(Default)]
-struct Shares {
+pub(super) struct Shares {
     /// For each row, the index of its pattern's shares in `found`.
-    of_rows: Vec<u32>,
-    /// The shares: for each pattern, a number for each feature.
-    found: Vec<f64>,
+    pub(super) of_rows: Vec<u32>,
+    /// The shares: for each pattern, as many numbers as the function adds that computes them.
+    pub(super) found: Vec<f64>,
     /// The index of each pattern's shares, if there are few patterns.
     table: Vec<u32>,
     map: HashMap<u64, u32>,
 }
 
 impl Shares {
-    fn fill(&mut self, leaf: &LeafPatterns) {
+    pub(super) fn fill(&mut self, leaf: &LeafPatterns, add_shares: AddShares) {
         let features = leaf.features.len();
         let mut sorted = leaf.background.clone();
         sorted.sort_unstable();
@@ -487,20 +497,20 @@ fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &
     (first / features) as u32
 }
 
-fn output_of(forest: &Forest, tree: usize, value: usize) -> usize {
+pub(super) fn output_of(forest: &Forest, tree: usize, value: usize) -> usize {
     match &forest.targets {
         Targets::One(outputs) => outputs[tree] as usize,
         Targets::All => value,
     }
 }
 
-fn check_columns<T: Row>(forest: &Forest, rows: &Rows<'_, T>) -> Result<()> {
+pub(super) fn check_columns<T: Row>(forest: &Forest, rows: &Rows<'_, T>) -> Result<()> {
     let expected = forest.features.len();
     if rows.columns() == expected { Ok(()) } else { Err(Error::Columns { found: rows.columns(), expected }) }
 }
 
 /// Returns the rows' values of some columns, column after column, in the type in which the forest compares.
-fn values<T: Row>(forest: &Forest, columns: &[u32], rows: &Rows<'_, T>) -> Vec<f64> {
+pub(super) fn values<T: Row>(forest: &Forest, columns: &[u32], rows: &Rows<'_, T>) -> Vec<f64> {
     match (T::doubles(rows), forest.compare == CompareType::F64) {
         (Some(rows), true) => values_as::<f64, f64>(columns, rows),
         _ => values_as::<T, f32>(columns, rows),

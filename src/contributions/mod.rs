@@ -15,6 +15,7 @@
 //! | `background_tables` | makes the pattern tables of contributions against a background |
 //! | `shares` | how features share a leaf's value, for a row and a background row |
 //! | `interventional` | contributions against a background of rows |
+//! | `background_interactions` | interactions against a background of rows |
 //! | `two_rows` | the same for trees whose paths have very many features |
 //! | `row_explainer` | one type for contributions by covers and against a background |
 //! | `interactions` | the counterparts of `kernel` and `run` for interactions |
@@ -22,6 +23,7 @@
 //! This module computes contributions from a forest and rows. It uses no schedules, layouts or plans, because these
 //! serve only the leaves that a row reaches, and contributions depend on all leaves.
 
+mod background_interactions;
 mod background_tables;
 mod interactions;
 mod interventional;

@@ -67,19 +67,7 @@ pub fn interactions_by_subsets(forest: &Forest, row: &[impl reference::Input]) -
             |set: usize, feature: u32| features.binary_search(&feature).is_ok_and(|bit| set >> bit & 1 == 1);
         let values: Vec<f64> =
             (0..1usize << count).map(|set| walk.expected(0, &|feature| known(set, feature))).collect();
-        for (i, j) in (0..count).flat_map(|j| (0..j).map(move |i| (i, j))) {
-            let (of_i, of_j) = (1usize << i, 1usize << j);
-            let without = (0..1usize << count).filter(|set| set & (of_i | of_j) == 0);
-            let sum: f64 = without
-                .map(|set| {
-                    let together = values[set | of_i | of_j] - values[set | of_i] - values[set | of_j];
-                    // |S|! (n - |S| - 2)! / (n - 1)!
-                    let size = set.count_ones() as usize;
-                    (together + values[set]) / ((count - 1) as f64 * binomial(count - 2, size))
-                })
-                .sum();
-            phi(features[i], features[j], sum / 2.0);
-        }
+        add_interactions_of_subsets(&features, &values, phi);
     })
 }
 
@@ -129,23 +117,11 @@ pub fn interventional_by_subsets<T: reference::Input>(
     background: &[&[T]],
 ) -> Vec<f64> {
     by_tree(forest, |t, k, phi| {
-        let of_tree = features_of(&forest.trees[t].nodes);
         let share = 1.0 / background.len() as f64;
         let mut mean = 0.0;
         for other in background {
-            let bits = |row: &[T], feature: u32| -> u64 { row[feature as usize].into().to_bits() };
-            let differs = |feature: &u32| bits(row, *feature) != bits(other, *feature);
-            let features: Vec<u32> = of_tree.iter().copied().filter(differs).collect();
+            let (features, values) = values_of_mixed_rows(forest, (t, k), row, other);
             let count = features.len();
-            let value = |set: usize| {
-                let mut mixed = other.to_vec();
-                let known = features.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
-                known.for_each(|(_, feature)| mixed[*feature as usize] = row[*feature as usize]);
-                let leaf = reference::leaf_node(forest, t, &mixed);
-                let slot = forest.trees[t].nodes[leaf as usize].slot();
-                slot.map_or(0.0, |slot| forest.leaf(slot)[k].0)
-            };
-            let values: Vec<f64> = (0..1usize << count).map(value).collect();
             mean += share * values[0];
             for (i, feature) in features.iter().enumerate() {
                 for set in (0..1usize << count).filter(|set| set >> i & 1 == 0) {
@@ -196,6 +172,65 @@ pub fn interventional<T: reference::Input>(forest: &Forest, row: &[T], backgroun
         }
         mean
     })
+}
+
+/// Returns the interactions of one row against background rows by the definition, with the walks of
+/// [`interventional_by_subsets`]. The time doubles with each feature of a tree in which two rows differ, so it is for tiny
+/// trees. The result is `outputs x (features + 1) x (features + 1)`, the bias last.
+pub fn interventional_interactions_by_subsets<T: reference::Input>(
+    forest: &Forest,
+    row: &[T],
+    background: &[&[T]],
+) -> Vec<f64> {
+    let first_order = interventional_by_subsets(forest, row, background);
+    interactions_by_tree(forest, first_order, |t, k, phi| {
+        let share = 1.0 / background.len() as f64;
+        for other in background {
+            let (features, values) = values_of_mixed_rows(forest, (t, k), row, other);
+            add_interactions_of_subsets(&features, &values, |a, b, value| phi(a, b, share * value));
+        }
+    })
+}
+
+/// Returns the features of a tree in which two rows differ, and for each set of them the tree's value for the background
+/// row with the row's values of these features.
+fn values_of_mixed_rows<T: reference::Input>(
+    forest: &Forest,
+    (t, k): (usize, usize),
+    row: &[T],
+    other: &[T],
+) -> (Vec<u32>, Vec<f64>) {
+    let bits = |row: &[T], feature: u32| -> u64 { row[feature as usize].into().to_bits() };
+    let differs = |feature: &u32| bits(row, *feature) != bits(other, *feature);
+    let features: Vec<u32> = features_of(&forest.trees[t].nodes).into_iter().filter(differs).collect();
+    let value = |set: usize| {
+        let mut mixed = other.to_vec();
+        let known = features.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
+        known.for_each(|(_, feature)| mixed[*feature as usize] = row[*feature as usize]);
+        let leaf = reference::leaf_node(forest, t, &mixed);
+        let slot = forest.trees[t].nodes[leaf as usize].slot();
+        slot.map_or(0.0, |slot| forest.leaf(slot)[k].0)
+    };
+    let values = (0..1usize << features.len()).map(value).collect();
+    (features, values)
+}
+
+/// Passes on half of the Shapley interaction index of each pair of features, given the value of each set of them.
+fn add_interactions_of_subsets(features: &[u32], values: &[f64], mut phi: impl FnMut(u32, u32, f64)) {
+    let count = features.len();
+    for (i, j) in (0..count).flat_map(|j| (0..j).map(move |i| (i, j))) {
+        let (of_i, of_j) = (1usize << i, 1usize << j);
+        let without = (0..values.len()).filter(|set| set & (of_i | of_j) == 0);
+        let sum: f64 = without
+            .map(|set| {
+                let together = values[set | of_i | of_j] - values[set | of_i] - values[set | of_j];
+                // |S|! (n - |S| - 2)! / (n - 1)!
+                let size = set.count_ones() as usize;
+                (together + values[set]) / ((count - 1) as f64 * binomial(count - 2, size))
+            })
+            .sum();
+        phi(features[i], features[j], sum / 2.0);
+    }
 }
 
 /// A feature of a path, and whether a row and a background row take the path's sides at all splits on it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Explainer, Interventional};
 use crate::{
     cpu::{Row, Rows},
-    error::{Error, Result},
+    error::Result,
 };
 
 /// What explains rows: an [`Explainer`], or an [`Interventional`] against a background. Either becomes one with `into()`.
@@ -88,20 +88,26 @@ impl RowExplainer {
     }
 
     /// Returns the interactions of rows, `rows x outputs x (features + 1) x (features + 1)`
-    /// ([`Explainer::interactions`]).
+    /// ([`Explainer::interactions`], [`Interventional::interactions`]).
     ///
     /// # Errors
-    /// Those of [`Explainer::interactions`]. [`Error::Contributions`]: there is a background.
+    /// Those of [`Explainer::interactions`].
     pub fn interactions<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
-        self.paths()?.interactions(rows)
+        match self {
+            Self::Paths(explainer) => explainer.interactions(rows),
+            Self::Background(explainer) => explainer.interactions(rows),
+        }
     }
 
     /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`.
     ///
     /// # Errors
-    /// Those of [`Explainer::interactions_into`]. [`Error::Contributions`]: there is a background.
+    /// Those of [`Explainer::interactions_into`].
     pub fn interactions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.paths()?.interactions_into(rows, out)
+        match self {
+            Self::Paths(explainer) => explainer.interactions_into(rows, out),
+            Self::Background(explainer) => explainer.interactions_into(rows, out),
+        }
     }
 
     /// Returns a line that says how contributions are computed.
@@ -109,15 +115,6 @@ impl RowExplainer {
         match self {
             Self::Paths(explainer) => explainer.algorithm(),
             Self::Background(explainer) => explainer.algorithm(),
-        }
-    }
-
-    fn paths(&self) -> Result<&Explainer> {
-        match self {
-            Self::Paths(explainer) => Ok(explainer),
-            Self::Background(_) => Err(Error::Contributions(
-                "there are no interactions against a background; make a contributions::Explainer of the forest".into(),
-            )),
         }
     }
 }

@@ -17,14 +17,12 @@ use crate::{
 };
 
 /// What the instructions need besides a program.
-#[derive(Clone, Copy)]
-pub(super) enum Extras<'a> {
-    /// Nothing: contributions by covers.
-    Nothing,
-    /// The features above each split: interactions by covers.
-    Pairs(&'a Pairs),
-    /// The sides of a background's rows: contributions against it.
-    Sides(&'a Sides),
+#[derive(Clone, Copy, Default)]
+pub(super) struct Extras<'a> {
+    /// The features above each split, for interactions.
+    pub(super) pairs: Option<&'a Pairs>,
+    /// The sides of a background's rows. Without them, the covers count.
+    pub(super) sides: Option<&'a Sides>,
 }
 
 /// For each split of the trees with instructions, the sides that the rows of a background take.
@@ -42,7 +40,8 @@ pub(super) struct ProgramWords {
     pub(super) words: Vec<u32>,
     pub(super) passes: u32,
     pub(super) subtrees: u32,
-    pub(super) extras_at: u32,
+    pub(super) ancestors_at: u32,
+    pub(super) sides_at: u32,
     pub(super) subtrees_at: u32,
     pub(super) questions_at: u32,
     pub(super) matrices_at: u32,
@@ -71,10 +70,7 @@ pub(super) fn encode(
     };
     for (o, output) in program.outputs.iter().enumerate() {
         for (g, group) in output.groups.iter().enumerate() {
-            let pairs = match extras {
-                Extras::Pairs(pairs) => Some(&pairs.outputs[o].groups[g]),
-                _ => None,
-            };
+            let pairs = extras.pairs.map(|pairs| &pairs.outputs[o].groups[g]);
             let of_group = GroupSums { sums: &sums, o, output, group, pairs };
             for (t, tree) in group.trees.iter().enumerate() {
                 encoder.add_tree(tree, pairs.map(|pairs| &pairs.trees[t]), &of_group);
@@ -91,12 +87,10 @@ pub(super) fn encode(
     }
     words.extend(instructions);
     words.extend(numbers.iter().map(|number| number.to_bits()));
-    let extras_at = words.len();
-    match extras {
-        Extras::Nothing => {}
-        Extras::Pairs(_) => words.extend(ancestors),
-        Extras::Sides(sides) => words.extend(&sides.words),
-    }
+    let ancestors_at = words.len();
+    words.extend(ancestors);
+    let sides_at = words.len();
+    words.extend(extras.sides.iter().flat_map(|sides| &sides.words));
     let subtrees_at = words.len();
     words.extend(tables.words);
     let questions_at = words.len();
@@ -108,13 +102,14 @@ pub(super) fn encode(
     let biases_at = words.len();
     words.extend(program.outputs.iter().map(|output| (output.bias as f32).to_bits()));
     u32::try_from(words.len()).ok()?;
-    let [extras_at, subtrees_at, questions_at, matrices_at, biases_at] =
-        [extras_at, subtrees_at, questions_at, matrices_at, biases_at].map(|at| at as u32);
+    let [ancestors_at, sides_at, subtrees_at, questions_at, matrices_at, biases_at] =
+        [ancestors_at, sides_at, subtrees_at, questions_at, matrices_at, biases_at].map(|at| at as u32);
     Some(ProgramWords {
         passes: passes.len() as u32,
         subtrees: tables.count,
         sums: sums.count,
-        extras_at,
+        ancestors_at,
+        sides_at,
         subtrees_at,
         questions_at,
         matrices_at,
@@ -134,7 +129,7 @@ struct Sums<'a> {
 
 impl<'a> Sums<'a> {
     fn new(program: &'a Program, extras: Extras<'a>) -> Self {
-        let Extras::Pairs(pairs) = extras else {
+        let Some(pairs) = extras.pairs else {
             return Self {
                 program,
                 pairs: None,
@@ -231,7 +226,7 @@ impl Encoder<'_> {
         let numbers = PassNumbers {
             passes: &tree.passes,
             edge_terms: pairs.map_or(&[], |pairs| &pairs.edge_terms),
-            has_lists: !matches!(self.extras, Extras::Sides(_)),
+            has_lists: self.extras.sides.is_none(),
         };
         for pass in numbers.regrouped(self.points) {
             self.passes.push([first, tree.instructions.len(), self.numbers.len()]);
@@ -253,7 +248,7 @@ impl Encoder<'_> {
                 level -= 1;
                 let words = encoding::INSTRUCTION_WORDS + if pairs.is_some() { 2 } else { 0 };
                 self.instructions.extend((0..words).map(|_| opcode));
-                if let (Some(at), Extras::Sides(_)) = (open.pop(), self.extras) {
+                if let (Some(at), Some(_)) = (open.pop(), self.extras.sides) {
                     let after = (self.instructions.len() - first) as u32;
                     self.instructions[at + encoding::AFTER_WORD as usize] = after;
                 }
@@ -270,9 +265,9 @@ impl Encoder<'_> {
                 flags |= encoding::REPEATED | side | above_level << ABOVE_SHIFT;
                 lists = instruction.lists;
             }
-            let share = match self.extras {
-                Extras::Sides(sides) => sides.trees[tree.source.0] + instruction.split * sides.of_split,
-                _ => instruction.share.to_bits(),
+            let share = match self.extras.sides {
+                Some(sides) => sides.trees[tree.source.0] + instruction.split * sides.of_split,
+                None => instruction.share.to_bits(),
             };
             let goes_down = matches!(instruction.opcode, Opcode::Left | Opcode::Right);
             if goes_down {

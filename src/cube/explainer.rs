@@ -51,10 +51,10 @@ impl Explainer {
     /// a unit's memory, a row has too many contributions, or the instructions are more than the device binds.
     pub fn new(client: &Client, forest: &Forest) -> Result<Self> {
         let explained = contributions::prepare(forest)?;
-        check_width(client, forest, Explained::Contributions)?;
+        check_width(client, forest, Explained { pairs: false, background: false })?;
         // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
         let instructions = Program::new(&explained, CompareType::F32);
-        Uploads { client, instructions: &instructions, tables: None }.upload(Extras::Nothing, 1)
+        Uploads { client, instructions: &instructions, tables: None }.upload(Extras::default(), 1)
     }
 
     /// Prepares interactions of a forest, as [`new`](Self::new) prepares contributions. A row has
@@ -64,11 +64,11 @@ impl Explainer {
     /// Those of [`new`](Self::new). [`Error::Contributions`]: the paths have too many features.
     pub fn of_interactions(client: &Client, forest: &Forest) -> Result<Self> {
         let explained = contributions::prepare(forest)?;
-        check_width(client, forest, Explained::Interactions)?;
+        check_width(client, forest, Explained { pairs: true, background: false })?;
         let instructions = Program::new(&explained, CompareType::F32);
         let pairs = Pairs::new(&instructions)?;
         let uploads = Uploads { client, instructions: &instructions, tables: None };
-        uploads.upload(Extras::Pairs(&pairs), 1)
+        uploads.upload(Extras { pairs: Some(&pairs), sides: None }, 1)
     }
 
     /// Limits launches to `rows` rows, rounded down to a multiple of 128. The least limit is 128.
@@ -111,11 +111,7 @@ impl Uploads<'_> {
         })?;
         let needed = instructions.trees().map(TreeProgram::points).max().unwrap_or(1).max(1) as u32;
         let points = most_points.min(needed);
-        let explained = match extras {
-            Extras::Nothing => Explained::Contributions,
-            Extras::Pairs(_) => Explained::Interactions,
-            Extras::Sides(_) => Explained::AgainstBackground,
-        };
+        let explained = Explained { pairs: extras.pairs.is_some(), background: extras.sides.is_some() };
         let encoded = encode(instructions, tables, extras, points as usize)
             .ok_or_else(|| on_cpu("the model's instructions need more than 2^32 words".into()))?;
         let ProgramWords { words, passes, subtrees, sums, .. } = encoded;
@@ -142,7 +138,8 @@ impl Uploads<'_> {
             explained,
             passes,
             subtrees,
-            extras_at: encoded.extras_at,
+            ancestors_at: encoded.ancestors_at,
+            sides_at: encoded.sides_at,
             subtrees_at: encoded.subtrees_at,
             questions_at: encoded.questions_at,
             matrices_at: encoded.matrices_at,
@@ -161,13 +158,11 @@ impl Uploads<'_> {
 /// Checks that a device has room for the results of a row.
 pub(super) fn check_width(client: &Client, forest: &Forest, explained: Explained) -> Result<()> {
     let side = forest.features.len() as u64 + 1;
-    let (of_output, most, what) = match explained {
-        Explained::Interactions => {
-            (side.saturating_mul(side), kernels::most_interactions(client), "interactions")
-        }
-        Explained::Contributions => (side, kernels::most_row_sums(client), "contributions"),
+    let (of_output, most, what) = match (explained.pairs, explained.background) {
+        (true, _) => (side.saturating_mul(side), kernels::most_interactions(client), "interactions"),
+        (false, false) => (side, kernels::most_row_sums(client), "contributions"),
         // Instructions and tables have sums of their own.
-        Explained::AgainstBackground => (side, kernels::most_row_sums(client) / 2, "contributions"),
+        (false, true) => (side, kernels::most_row_sums(client) / 2, "contributions"),
     };
     let width = u64::from(forest.outputs).saturating_mul(of_output);
     match width > most {

@@ -1,4 +1,4 @@
-//! Contributions against a background on one device.
+//! Contributions and interactions against a background on one device.
 
 use cubecl::client::Client;
 use fangorn_kernels::contributions::Explained;
@@ -8,7 +8,7 @@ use super::{
     explainer::{Explainer, Uploads, check_width},
 };
 use crate::{
-    contributions::{self, program::Program},
+    contributions::{self, pairs::Pairs, program::Program},
     error::{Error, Result},
     forest::CompareType,
 };
@@ -28,19 +28,46 @@ impl Explainer {
     /// [`Error::Contributions`]: a path of a tree without tables is too long for a unit's memory, a row has too many
     /// contributions, the background has too many rows, or tables and instructions are more than the device binds.
     pub fn against(client: &Client, explainer: &contributions::Interventional) -> Result<Self> {
-        check_width(client, explainer.forest(), Explained::AgainstBackground)?;
+        check_width(client, explainer.forest(), Explained { pairs: false, background: true })?;
         let tabled = explainer.tabled();
         let has_tables = |tree: usize| tabled.as_ref().is_some_and(|tabled| tabled.has(tree));
-        // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
-        let mut instructions = Program::new(explainer.forest(), CompareType::F32);
-        instructions.retain(|tree| !has_tables(tree));
-        let outputs = instructions.outputs.iter_mut().zip(explainer.bias());
-        outputs.for_each(|(output, bias)| output.bias = *bias);
+        let instructions = instructions(explainer, |tree| !has_tables(tree));
         let sides = sides(explainer, &instructions)?;
         let tables = tabled.as_ref().map(|tabled| &tabled.singles);
         let uploads = Uploads { client, instructions: &instructions, tables };
-        uploads.upload(Extras::Sides(&sides), explainer.background_rows() as u32)
+        let extras = Extras { pairs: None, sides: Some(&sides) };
+        uploads.upload(extras, explainer.background_rows() as u32)
     }
+
+    /// Prepares the device behind `client` for the interactions that `explainer` computes on the CPU, and uploads
+    /// instructions. Each unit follows its row and every background row through each tree. A row has
+    /// `outputs x (features + 1) x (features + 1)` results, the bias last.
+    ///
+    /// # Errors
+    /// [`Error::Contributions`]: a path of a tree is too long for a unit's memory or has too many features, a row has too
+    /// many interactions, the background has too many rows, or the instructions are more than the device binds.
+    pub fn of_interactions_against(
+        client: &Client,
+        explainer: &contributions::Interventional,
+    ) -> Result<Self> {
+        check_width(client, explainer.forest(), Explained { pairs: true, background: true })?;
+        let instructions = instructions(explainer, |_| true);
+        let pairs = Pairs::new(&instructions)?;
+        let sides = sides(explainer, &instructions)?;
+        let uploads = Uploads { client, instructions: &instructions, tables: None };
+        let extras = Extras { pairs: Some(&pairs), sides: Some(&sides) };
+        uploads.upload(extras, explainer.background_rows() as u32)
+    }
+}
+
+/// Returns the instructions of some of an explainer's trees. `keeps` takes the index of a tree.
+fn instructions(explainer: &contributions::Interventional, keeps: impl Fn(usize) -> bool) -> Program {
+    // Rows are f32, f16 or bf16, so thresholds of f64 are narrowed without changing a decision.
+    let mut instructions = Program::new(explainer.forest(), CompareType::F32);
+    instructions.retain(keeps);
+    let outputs = instructions.outputs.iter_mut().zip(explainer.bias());
+    outputs.for_each(|(output, bias)| output.bias = *bias);
+    instructions
 }
 
 /// Returns the sides that the background's rows take at the splits of a program's trees.

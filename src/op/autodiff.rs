@@ -91,6 +91,11 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
         <Self as AutodiffBackend>::from_inner(B::forest_contributions_against(rows, background))
     }
 
+    fn forest_interactions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        let rows = x.primitive().clone();
+        <Self as AutodiffBackend>::from_inner(B::forest_interactions_against(rows, background))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         B::forest_slots(x.primitive().clone(), op)
     }

@@ -86,6 +86,19 @@ pub trait ForestBackend: Backend {
     )]
     fn forest_contributions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self>;
 
+    /// Computes interactions against a background: `[rows, features]` to `[rows, outputs, features + 1, features + 1]`,
+    /// f32. They have no gradient.
+    #[fusion(
+        dtype = burn::tensor::DType::F32,
+        shape = burn::tensor::Shape::from(vec![
+            x[0],
+            background.outputs(),
+            background.features() + 1,
+            background.features() + 1
+        ])
+    )]
+    fn forest_interactions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self>;
+
     /// Computes leaf slots: `[rows, features]` to `[rows, trees]`, i32.
     #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self>;

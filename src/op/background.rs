@@ -37,6 +37,8 @@ pub struct Background {
     explainer: Interventional,
     #[cfg(feature = "cube")]
     on: super::once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
+    #[cfg(feature = "cube")]
+    interactions_on: super::once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
 }
 
 impl std::fmt::Debug for Background {
@@ -54,6 +56,8 @@ impl Background {
             explainer,
             #[cfg(feature = "cube")]
             on: Default::default(),
+            #[cfg(feature = "cube")]
+            interactions_on: Default::default(),
         }
     }
 
@@ -96,6 +100,31 @@ impl Background {
         Ok(Tensor::from_dispatch(contributions))
     }
 
+    /// Computes interactions against the background: `[rows, features]` to `[rows, outputs, features + 1, features + 1]`,
+    /// f32, the bias last. Each row of a matrix adds up to a feature's [contribution](Self::contributions).
+    ///
+    /// # Errors
+    /// The errors of [`contributions`](Self::contributions). [`Error::Contributions`](crate::Error::Contributions): a path
+    /// of the forest has too many features, or a row has too many interactions for the device.
+    pub fn interactions(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<4>> {
+        check_rows(&x, self.features())?;
+        let (rows, side) = (x.dims()[0], self.features() + 1);
+        if rows == 0 {
+            return Ok(Tensor::zeros([0, self.outputs(), side, side], &x.device()));
+        }
+        match innermost(x.device().as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => {
+                super::cube::check_room(device, rows, self.interactions_on_device(device)?.width())?;
+            }
+            DispatchDevice::Capture(_) => {}
+            _ => self.explainer.check_interactions(rows)?,
+        }
+        let interactions =
+            <Dispatch as ForestBackend>::forest_interactions_against(x.into_dispatch(), self.clone());
+        Ok(Tensor::from_dispatch(interactions))
+    }
+
     /// Returns the explainer for a device. It is made at its first use.
     #[cfg(feature = "cube")]
     pub(super) fn on_device(&self, device: &burn_cubecl::CubeDevice) -> Result<&crate::cube::Explainer> {
@@ -107,5 +136,23 @@ impl Background {
     pub(super) fn on_cpu(&self, rows: &crate::cpu::Rows<'_>) -> burn::tensor::TensorData {
         let out = self.explainer.contributions(rows).expect("checked by the caller");
         burn::tensor::TensorData::new(out, [rows.len(), self.outputs(), self.features() + 1])
+    }
+
+    /// Returns the explainer of interactions for a device. It is made at its first use.
+    #[cfg(feature = "cube")]
+    pub(super) fn interactions_on_device(
+        &self,
+        device: &burn_cubecl::CubeDevice,
+    ) -> Result<&crate::cube::Explainer> {
+        let make = || crate::cube::Explainer::of_interactions_against(&device.client(), &self.explainer);
+        self.interactions_on.get_or_try_init(device, make)
+    }
+
+    /// Computes interactions of rows in the CPU's memory.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(super) fn interactions_on_cpu(&self, rows: &crate::cpu::Rows<'_>) -> burn::tensor::TensorData {
+        let out = self.explainer.interactions(rows).expect("checked by the caller");
+        let side = self.features() + 1;
+        burn::tensor::TensorData::new(out, [rows.len(), self.outputs(), side, side])
     }
 }

@@ -70,6 +70,12 @@ impl ForestBackend for Capture {
         record("forest_contributions_against", x, [], shape, DType::F32)
     }
 
+    fn forest_interactions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        let side = background.features() + 1;
+        let shape = Shape::from(vec![x.shape()[0], background.outputs(), side, side]);
+        record("forest_interactions_against", x, [], shape, DType::F32)
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.trees()]);
         record("forest_slots", x, [], shape, DType::I32)

@@ -268,6 +268,14 @@ impl ForestBackend for CubeBackend {
         out
     }
 
+    fn forest_interactions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        let explainer = background.interactions_on_device(&x.device).expect("prepared by the caller");
+        let side = background.features() + 1;
+        let out = floats(&x, vec![x.shape()[0], background.outputs(), side, side]);
+        explainer.run(&rows_of(&x), row_type(x.dtype), &buffer(&out));
+        out
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let out = empty(&x, op.trees(), DType::I32);
         // Leaf slots are written without reading leaf values.

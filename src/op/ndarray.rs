@@ -76,6 +76,10 @@ impl ForestBackend for NdArray {
         NdArrayTensor::from_data(with_rows(x, |rows| background.on_cpu(rows)))
     }
 
+    fn forest_interactions_against(x: FloatTensor<Self>, background: Arc<Background>) -> FloatTensor<Self> {
+        NdArrayTensor::from_data(with_rows(x, |rows| background.interactions_on_cpu(rows)))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
     }

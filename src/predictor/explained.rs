@@ -47,9 +47,9 @@ impl Predictor {
     /// ([`RowExplainer::interactions`]).
     ///
     /// # Errors
-    /// [`Error::Contributions`]: the predictor was built without an explainer, or with a background, or the
-    /// paths of the forest's trees have too many features. The rows have another number of columns than the forest has features, or there is no
-    /// memory for the results.
+    /// [`Error::Contributions`]: the predictor was built without an explainer, or the paths of the forest's trees have too
+    /// many features. The rows have another number of columns than the forest has features, or there is no memory for
+    /// the results.
     pub fn interactions<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         self.explained(|explainer| explainer.interactions(rows))
     }

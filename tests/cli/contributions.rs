@@ -63,8 +63,6 @@ fn a_background_is_for_contributions_and_has_rows() {
     let (model, rows) = (model("churn"), zoo("churn", "rows.csv"));
     let run = ["predict", &model, "--rows", &rows, "--background", &rows];
     refuses(&run, &["--background", "--output contributions"]);
-    let run = ["predict", &model, "--rows", &rows, "--output", "interactions", "--background", &rows];
-    refuses(&run, &["--background", "--output contributions"]);
     let run =
         ["predict", &model, "--rows", &rows, "--output", "contributions", "--background", "nowhere.csv"];
     refuses(&run, &["nowhere.csv"]);
@@ -112,8 +110,12 @@ fn every_backend_explains() {
     let gpu = std::env::var_os("FANGORN_REQUIRE_GPU").is_some();
     let built_in =
         [("reference", true), ("flex", cfg!(feature = "flex")), ("wgpu", gpu && cfg!(feature = "wgpu"))];
-    let outputs: [&[&str]; 3] =
-        [&["contributions"], &["interactions"], &["contributions", "--background", &rows]];
+    let outputs: [&[&str]; 4] = [
+        &["contributions"],
+        &["interactions"],
+        &["contributions", "--background", &rows],
+        &["interactions", "--background", &rows],
+    ];
     for output in outputs {
         let of = |backend| {
             let model = model("churn");
@@ -155,7 +157,10 @@ fn contributions_are_timed() {
     assert!(prints(&of_pairs).contains("cpu_us_per_row_median"));
     let found = prints(&[&bench[..], &["--background", &rows, "--json"]].concat());
     assert!(found.contains("background"), "{found}");
-    refuses(&[&of_pairs[..], &["--background", &rows]].concat(), &["--background", "--output contributions"]);
+    let found = prints(&[&of_pairs[..], &["--background", &rows]].concat());
+    assert!(found.contains("background"), "{found}");
+    let of_margins = ["bench", &model, "--rows", &rows, "--background", &rows];
+    refuses(&of_margins, &["--background", "--output contributions"]);
     refuses(&[&bench[..], &["--backend", "reference"]].concat(), &["contributions", "--backend"]);
     if cfg!(feature = "flex") {
         for run in [&of_pairs[..], &[&bench[..], &["--background", &rows, "--json"]].concat()] {

@@ -114,8 +114,37 @@ fn every_backend_gives_the_references_contributions_against_a_background() {
 }
 
 #[test]
+fn every_backend_gives_the_definitions_interactions_against_a_background() {
+    for (name, device) in devices() {
+        let mut draws = Seeded(61);
+        for case in 0..16 {
+            let (features, splits, count) = [(5, 7, 3), (3, 40, 64), (7, 20, 2), (6, 14, 131)][case % 4];
+            let (vector, deep) = (case % 3 == 0, case % 5 == 0 || case % 8 == 2);
+            let mut forest = forest(&mut draws, features, splits, vector, deep);
+            forest.covers = None;
+            let others = [1, 7, 33, 70][case % 4];
+            let data = rows::<f32>(&mut draws, count, features);
+            let typical = rows::<f32>(&mut draws, others, features);
+            let what = format!("case {case} on {name}");
+            let background = background(&forest, &Rows::new(&typical, features).expect("rows"));
+            let found = background.interactions(tensor(&data, features, &device)).expect(&what);
+            let (outputs, side) = (background.outputs(), features + 1);
+            assert_eq!(found.dims(), [count, outputs, side, side], "{what}");
+            let found: Vec<f32> = found.into_data().try_to_vec().expect("f32");
+            let typical: Vec<&[f32]> = typical.chunks_exact(features).collect();
+            for (row, found) in
+                data.chunks_exact(features).zip(found.chunks_exact(outputs * side * side)).take(4)
+            {
+                let exact = reference::interventional_interactions_by_subsets(&forest, row, &typical);
+                assert_close_interactions(&what, side, found, &exact);
+            }
+        }
+    }
+}
+
+#[test]
 fn trained_models_have_the_cpus_interactions_and_backgrounds_on_every_backend() {
-    let explained = std::cell::Cell::new([0, 0]);
+    let explained = std::cell::Cell::new([0, 0, 0]);
     for (name, device) in devices() {
         for_each_specimen(|s| {
             // Enough rows for the values of each model, few enough for a device in software.
@@ -144,19 +173,30 @@ fn trained_models_have_the_cpus_interactions_and_backgrounds_on_every_backend() 
             }
             if let Ok(explainer) = Interventional::new(&s.forest, &typical) {
                 let expected = explainer.contributions(&of_rows).expect("contributions");
+                let pairs = (columns <= 100).then(|| explainer.interactions(&of_rows));
                 let of_row = explainer.width();
                 let background = Arc::new(Background::new(explainer));
-                let found = background.contributions(tensor(data, columns, &device)).expect(&what);
+                let x = || tensor(data, columns, &device);
+                let found = background.contributions(x()).expect(&what);
                 let found: Vec<f32> = found.into_data().try_to_vec().expect("f32");
                 for (found, expected) in found.chunks_exact(of_row).zip(expected.chunks_exact(of_row)) {
                     assert_close(&what, found, &doubles(expected));
                 }
                 done[1] += 1;
+                if let Some(Ok(expected)) = pairs {
+                    let found = background.interactions(x()).expect(&what);
+                    let found: Vec<f32> = found.into_data().try_to_vec().expect("f32");
+                    let of_row = of_row * (columns + 1);
+                    for (found, expected) in found.chunks_exact(of_row).zip(expected.chunks_exact(of_row)) {
+                        assert_close_interactions(&what, columns + 1, found, &doubles(expected));
+                    }
+                    done[2] += 1;
+                }
             }
             explained.set(done);
         });
     }
-    assert!(explained.get()[0] > 20 && explained.get()[1] > 20, "{:?} models", explained.get());
+    assert!(explained.get().iter().all(|models| *models > 20), "{:?} models", explained.get());
 }
 
 #[test]
@@ -183,6 +223,9 @@ fn both_stand_between_tensor_operations() {
         let sums = (against(x() * 1.0) * 2.0).sum_dim(2).reshape([s.count, op.outputs()]) / 2.0;
         let off = (sums - op.margins(x()).expect(name)).abs().max().into_scalar::<f32>();
         assert!(off < 1e-5, "{name}: {off}");
+        let of_features = background.interactions(x() * 1.0).expect(name).sum_dim(3).squeeze_dim::<3>(3);
+        let off = (of_features - against(x())).abs().max().into_scalar::<f32>();
+        assert!(off < 1e-5, "{name}: {off}");
         let of_tracked: Vec<f32> = against(tracked).into_data().try_to_vec().expect("f32");
         assert_eq!(of_tracked, against(x()).into_data().try_to_vec::<f32>().expect("f32"), "{name}");
         let none = || x().slice([0..0, 0..columns]);
@@ -197,13 +240,16 @@ fn both_stand_between_tensor_operations() {
             let x = tensor(&s.rows, columns, &device);
             let found = op.interactions(x.clone()).expect("recorded");
             assert_eq!(found.dims(), [s.count, 1, columns + 1, columns + 1]);
-            let found = background.contributions(x).expect("recorded");
+            let found = background.contributions(x.clone()).expect("recorded");
             assert_eq!(found.dims(), [s.count, 1, columns + 1]);
+            let found = background.interactions(x).expect("recorded");
+            assert_eq!(found.dims(), [s.count, 1, columns + 1, columns + 1]);
             scope.complete([], [])
         })
         .expect("captured");
     let recorded = format!("{:?}", graph.graph.operations);
     assert!(recorded.contains("forest_interactions") && recorded.contains("forest_contributions_against"));
+    assert!(recorded.contains("forest_interactions_against"));
 }
 
 #[test]
@@ -272,10 +318,10 @@ fn units_take_several_trees_and_blocks_of_background_rows() {
         by_paths.contributions(&few).expect("contributions"),
         by_paths.interactions(&few).expect("interactions"),
         explainer.contributions(&few).expect("contributions"),
+        explainer.interactions(&few).expect("interactions"),
     ];
-    let outputs = forest.outputs as usize;
-    let widths =
-        [outputs * (features + 1), outputs * (features + 1) * (features + 1), outputs * (features + 1)];
+    let width = forest.outputs as usize * (features + 1);
+    let widths = [width, width * (features + 1), width, width * (features + 1)];
     let background = Arc::new(Background::new(explainer));
     let op = Arc::new(ForestOp::new(forest).expect("an operator"));
     for (name, device) in devices() {
@@ -285,6 +331,7 @@ fn units_take_several_trees_and_blocks_of_background_rows() {
             vec(op.contributions(x()).expect(name).into_data()),
             vec(op.interactions(x()).expect(name).into_data()),
             vec(background.contributions(x()).expect(name).into_data()),
+            vec(background.interactions(x()).expect(name).into_data()),
         ];
         for (kind, (found, expected)) in found.iter().zip(&expected).enumerate() {
             let found = some(found, widths[kind]);
@@ -292,7 +339,7 @@ fn units_take_several_trees_and_blocks_of_background_rows() {
             {
                 let what = format!("kind {kind} on {name}");
                 match kind {
-                    1 => assert_close_interactions(&what, features + 1, found, &doubles(expected)),
+                    1 | 3 => assert_close_interactions(&what, features + 1, found, &doubles(expected)),
                     _ => assert_close(&what, found, &doubles(expected)),
                 }
             }
@@ -315,6 +362,8 @@ fn a_forest_without_trees_has_only_biases() {
         let biases: Vec<f32> = found.iter().skip(8).step_by(9).copied().collect();
         assert_eq!(biases, [1.5, 0.0, -2.0, 1.5, 0.0, -2.0], "{name}");
         assert_eq!(found.iter().filter(|value| **value != 0.0).count(), 4, "{name}");
+        let of_background = background.interactions(x()).expect(name).into_data();
+        assert_eq!(of_background.try_to_vec::<f32>().expect("f32"), found, "{name}");
     }
 }
 
@@ -342,6 +391,10 @@ fn what_a_device_cannot_explain_is_refused_by_name() {
         let on_cube = !matches!(name, "flex" | "ndarray");
         let deep_op = Arc::new(ForestOp::new(deep.clone()).expect(name));
         match deep_op.interactions(tensor(&[3.5], 1, &device)) {
+            Ok(_) => assert!(!on_cube, "{name}"),
+            Err(refused) => assert!(refused.to_string().contains("700 splits"), "{name}: {refused}"),
+        }
+        match deep_background.interactions(tensor(&[3.5], 1, &device)) {
             Ok(_) => assert!(!on_cube, "{name}"),
             Err(refused) => assert!(refused.to_string().contains("700 splits"), "{name}: {refused}"),
         }
@@ -399,17 +452,21 @@ fn rows_go_in_pieces() {
             run(&out);
             client.read_one(out.handle).expect(name)
         };
-        let whole = cube::Explainer::of_interactions(&client, &forest).expect(name);
-        let pieces = whole.clone().with_most_rows(130);
         let of = |explainer: &cube::Explainer| {
             read(401 * explainer.width(), &|out| explainer.run(&rows, RowType::F32, out))
         };
-        assert!(of(&whole) == of(&pieces), "interactions in pieces on {name}");
-        let whole = cube::Explainer::against(&client, &against).expect(name);
-        let pieces = whole.clone().with_most_rows(130);
-        let of = |explainer: &cube::Explainer| {
-            read(401 * explainer.width(), &|out| explainer.run(&rows, RowType::F32, out))
-        };
-        assert!(of(&whole) == of(&pieces), "a background in pieces on {name}");
+        let explainers = [
+            ("interactions", cube::Explainer::of_interactions(&client, &forest)),
+            ("contributions against a background", cube::Explainer::against(&client, &against)),
+            (
+                "interactions against a background",
+                cube::Explainer::of_interactions_against(&client, &against),
+            ),
+        ];
+        for (what, whole) in explainers {
+            let whole = whole.expect(what);
+            let pieces = whole.clone().with_most_rows(130);
+            assert!(of(&whole) == of(&pieces), "{what} in pieces on {name}");
+        }
     }
 }

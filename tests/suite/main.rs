@@ -1,6 +1,7 @@
 //! What needs no device: one program, so that a change links once. `cargo test --test suite tables::` runs one file of it.
 
 mod ahead;
+mod background_interactions;
 #[cfg(feature = "arrow")]
 mod batches;
 mod blends;

@@ -20,7 +20,7 @@
 //! | word of an ancestor | content |
 //! |---|---|
 //! | 0 | the level of the feature's nearest split above; the highest bit is set if the path goes left there |
-//! | 1 | the index, from the pass's points on, of `(1 - zero) / factor` of its feature at each point (`fangorn::contributions::pairs`) |
+//! | 1 | the index, from the pass's points on, of `(1 - zero) / factor` of its feature at each point (`fangorn::contributions::pairs`); not used against a background |
 //! | 2 | the index of the pair among the sums of a row |
 //!
 //! | word of a subtree with tables | content |

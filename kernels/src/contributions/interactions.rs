@@ -5,7 +5,10 @@
 
 use cubecl::prelude::*;
 
-use super::{encoding::*, steps::Stacks};
+use super::{
+    encoding::*,
+    steps::{Shape, Stacks},
+};
 
 /// The ancestors of a split that has ended.
 #[derive(CubeType)]
@@ -28,30 +31,48 @@ pub fn add_interactions(
     batch: u32,
     ancestors: &Ancestors,
     stacks: &Stacks,
-    #[comptime] points: u32,
+    #[comptime] shape: Shape,
 ) {
     let mut at = ancestors.from + program[ancestors.at as usize];
     let end = at + program[(ancestors.at + 1u32) as usize] * ANCESTOR_WORDS;
-    // For rows that left the path at some split on the other feature.
+    // For paths that the row left at some split on the other feature, and against a background for those that the row
+    // alone took.
     let mut without = 0.0f32.runtime();
+    let mut alone = 0.0f32.runtime();
     #[unroll]
-    for q in 0..points {
+    for q in 0..shape.points {
         let t = f32::reinterpret(program[(ancestors.points_at + q) as usize]);
         without -= stacks.terms[q as usize] / (1.0f32 - t);
+        alone += stacks.terms[q as usize] / t;
     }
     while at < end {
         let level = program[at as usize];
-        let numbers = ancestors.points_at + program[(at + 1u32) as usize];
-        let pair = program[(at + 2u32) as usize];
         let mask = stacks.masks[(level & comptime![!PATH_LEFT]) as usize];
+        let takes = (level >> 31u32) | 2u32;
+        let takes_path = (mask & 3u32) == takes;
+        let other_takes_path = ((mask >> 2u32) & 3u32) == takes;
+        let numbers = ancestors.points_at + program[(at + 1u32) as usize];
+        let with = term_with(program, numbers, stacks, select(other_takes_path, 0.0f32, alone), shape);
+        let added = select(takes_path, with, without);
+        let pair = program[(at + 2u32) as usize];
+        partial[(out + pair * batch) as usize] += added;
+        at += ANCESTOR_WORDS;
+    }
+}
+
+/// Returns what a split adds to its interaction with a feature of which the row took the path's sides. Against a
+/// background it is `alone`, which is 0 if the background row took them, too.
+#[cube]
+fn term_with(program: &[u32], numbers: u32, stacks: &Stacks, alone: f32, #[comptime] shape: Shape) -> f32 {
+    if comptime![shape.explained.background] {
+        alone
+    } else {
         let mut with = 0.0f32.runtime();
         #[unroll]
-        for q in 0..points {
+        for q in 0..shape.points {
             with += stacks.terms[q as usize] * f32::reinterpret(program[(numbers + q) as usize]);
         }
-        let takes_path = (mask & 3u32) == ((level >> 31u32) | 2u32);
-        partial[(out + pair * batch) as usize] += select(takes_path, with, without);
-        at += ANCESTOR_WORDS;
+        with
     }
 }
 

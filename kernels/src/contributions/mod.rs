@@ -73,8 +73,10 @@ pub struct ContributionProgram {
     pub passes: u32,
     /// Number of subtrees with tables.
     pub subtrees: u32,
-    /// Index of the first word of the ancestors of splits, or of the sides of background rows.
-    pub extras_at: u32,
+    /// Index of the first word of the ancestors of splits.
+    pub ancestors_at: u32,
+    /// Index of the first word of the sides of background rows.
+    pub sides_at: u32,
     /// Index of the first word of the subtrees.
     pub subtrees_at: u32,
     /// Index of the first word of the questions.
@@ -101,7 +103,7 @@ impl ContributionProgram {
     /// Returns the number of results of a row.
     pub fn width(&self) -> u64 {
         let side = u64::from(self.columns) + 1;
-        let of_output = if self.explained == Explained::Interactions { side * side } else { side };
+        let of_output = if self.explained.pairs { side * side } else { side };
         u64::from(self.outputs) * of_output
     }
 
@@ -143,11 +145,9 @@ pub fn contributions(
         most_sums(client) / u64::from(program.sums.max(1)) / program.launches(),
         most_interactions(client) * u64::from(PIECE) / program.width().max(1),
         bytes / 4 / u64::from(rows.row_stride.max(1)),
-        match program.explained {
-            Explained::AgainstBackground => {
-                MOST_WALKS / (u64::from(program.background_rows) * u64::from(program.passes)).max(1)
-            }
-            _ => u64::MAX,
+        match program.explained.background {
+            true => MOST_WALKS / (u64::from(program.background_rows) * u64::from(program.passes)).max(1),
+            false => u64::MAX,
         },
         u64::from(most_rows),
         1 << 24,
@@ -189,17 +189,27 @@ impl ExplainedPiece<'_> {
         let Self { client, program, rows, from } = *self;
         let (batch, sums) = (u64::from(rows.batch), u64::from(program.sums));
         let room = most_sums(client) / (batch * sums).max(1) / program.launches();
-        let (against, blocks) = (program.explained == Explained::AgainstBackground, program.blocks());
-        let most = if against { ITEMS_A_SUM } else { u64::MAX };
+        let blocks = program.blocks();
+        let most = if program.explained.background { ITEMS_A_SUM } else { u64::MAX };
         let items = program.passes * blocks;
         let of_passes = self.chunks(items, most, room);
         let of_subtrees = self.chunks(program.subtrees, u64::MAX, room);
         let chunks = of_passes.count + of_subtrees.count;
         let partial = Buffer::of_words(client, (u64::from(chunks) * sums * batch) as usize);
         let span = || RowSpanLaunch::new(rows.batch, rows.row_stride, rows.column_stride, rows.offset);
-        let sections = |extras_at| {
+        let sections = || {
+            let ContributionProgram { questions_at, ancestors_at, sides_at, subtrees_at, .. } = *program;
             let (rows, weight) = (program.background_rows, 1.0 / program.background_rows as f32);
-            SectionsLaunch::new(program.questions_at, extras_at, program.sums, rows, blocks, weight)
+            SectionsLaunch::new(
+                questions_at,
+                ancestors_at,
+                sides_at,
+                subtrees_at,
+                program.sums,
+                rows,
+                blocks,
+                weight,
+            )
         };
         // SAFETY: each unit checks that its chunk exists. `partial` is made here with a number for each chunk, sum and
         // row. The encoder of the program upholds that its indices lie in it, that its columns are those of the rows,
@@ -216,7 +226,7 @@ impl ExplainedPiece<'_> {
                     partial.arg(),
                     span(),
                     ChunkSpanLaunch::new(items, of_passes.chunk, of_passes.count, 0),
-                    sections(program.extras_at),
+                    sections(),
                     self.shape(),
                 );
             }
@@ -236,7 +246,7 @@ impl ExplainedPiece<'_> {
                         of_subtrees.count,
                         of_passes.count,
                     ),
-                    sections(program.subtrees_at),
+                    sections(),
                     from,
                 );
             }
@@ -258,7 +268,7 @@ impl ExplainedPiece<'_> {
         // of the program upholds that matrices name sums of a row, and that there is a bias for each output. The caller
         // upholds that `out` has room for all results.
         unsafe {
-            if program.explained == Explained::Interactions {
+            if program.explained.pairs {
                 let span = MatrixSpanLaunch::new(
                     rows.batch,
                     chunks,

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{keys::load_key, rank::RowSpan};
 
-/// Computes `partial[chunk][sum][row]`, the sums of one row over one chunk of subtrees, in each unit. The words of
-/// subtrees begin at `sections.extras_at`, and they name tests, features and tables by indices from there on.
+/// Computes `partial[chunk][sum][row]`, the sums of one row over one chunk of subtrees, in each unit. Subtrees
+/// name tests, features and tables by indices from their own first word on.
 #[cube(launch_unchecked)]
 pub fn look_up_patterns(
     rows: &[u32],
@@ -32,7 +32,7 @@ pub fn look_up_patterns(
         let out = clear_sums(partial, of.first + chunk, row, span.batch, sections.width);
         let first = chunk * of.chunk;
         let end = u32::min(first + of.chunk, of.items);
-        let begin = sections.extras_at;
+        let begin = sections.subtrees_at;
         let mut subtree = first;
         while subtree < end {
             let record = begin + subtree * SUBTREE_WORDS;

@@ -5,10 +5,7 @@ use cubecl::prelude::*;
 use super::{
     encoding::*,
     interactions::{Ancestors, add_interactions},
-    steps::{
-        ChunkSpan, Explained, Sections, Shape, Stacks, begin, enter, execute, is_out_of_reach, load,
-        push_nothing,
-    },
+    steps::{ChunkSpan, Sections, Shape, Stacks, begin, enter, execute, is_out_of_reach, load, push_nothing},
 };
 use crate::{keys::load_key, rank::RowSpan};
 
@@ -64,7 +61,7 @@ pub fn explain_rows(
                             enter(program, sections, &instruction, key, other, &mut stacks, shape);
                         }
                         let mut is_skipped = false.runtime();
-                        if comptime![shape.explained == Explained::AgainstBackground] {
+                        if comptime![shape.explained.background] {
                             is_skipped = is_out_of_reach(&instruction, &stacks);
                         }
                         if is_skipped {
@@ -74,17 +71,11 @@ pub fn explain_rows(
                             let added = execute(program, points_at, &instruction, &mut stacks, shape);
                             if instruction.opcode != LEFT && instruction.opcode != RIGHT {
                                 partial[(out + instruction.feature * span.batch) as usize] += added;
-                                if comptime![shape.explained == Explained::Interactions] {
+                                if comptime![shape.explained.pairs] {
                                     let ancestors =
-                                        Ancestors { at: at - 2u32, from: sections.extras_at, points_at };
+                                        Ancestors { at: at - 2u32, from: sections.ancestors_at, points_at };
                                     add_interactions(
-                                        program,
-                                        partial,
-                                        out,
-                                        span.batch,
-                                        &ancestors,
-                                        &stacks,
-                                        comptime![shape.points],
+                                        program, partial, out, span.batch, &ancestors, &stacks, shape,
                                     );
                                 }
                             }

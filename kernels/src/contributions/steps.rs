@@ -9,24 +9,22 @@ use crate::node;
 
 /// What a program computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Explained {
-    /// Contributions by the covers of the nodes.
-    Contributions,
-    /// Contributions and interactions by the covers of the nodes.
-    Interactions,
-    /// Contributions by the rows of a background.
-    AgainstBackground,
+pub struct Explained {
+    /// Interactions. Otherwise contributions.
+    pub pairs: bool,
+    /// Against the rows of a background. Otherwise by the covers of the nodes.
+    pub background: bool,
 }
 
 impl Explained {
     /// Words of an instruction.
     pub fn instruction_words(self) -> u32 {
-        if self == Self::Interactions { INTERACTION_WORDS } else { INSTRUCTION_WORDS }
+        if self.pairs { INTERACTION_WORDS } else { INSTRUCTION_WORDS }
     }
 
     /// Number of a unit's terms, given the points of a pass. Only interactions read them.
     pub fn terms(self, points: u32) -> u32 {
-        if self == Self::Interactions { points } else { 1 }
+        if self.pairs { points } else { 1 }
     }
 }
 
@@ -61,9 +59,12 @@ pub struct ChunkSpan {
 pub struct Sections {
     /// Index of the first word of the questions.
     pub questions_at: u32,
-    /// Index of the first word of the ancestors, of the background's sides, or of the subtrees with tables: of those that
-    /// the launch reads.
-    pub extras_at: u32,
+    /// Index of the first word of the ancestors.
+    pub ancestors_at: u32,
+    /// Index of the first word of the background's sides.
+    pub sides_at: u32,
+    /// Index of the first word of the subtrees with tables.
+    pub subtrees_at: u32,
     /// Number of sums of a row.
     pub width: u32,
     /// Number of background rows, or 1 if there are none.
@@ -162,8 +163,8 @@ pub fn enter(
         above = stacks.masks[(instruction.flags >> ABOVE_SHIFT) as usize];
     }
     let mut mask = mask_of(left, instruction, above);
-    if comptime![shape.explained == Explained::AgainstBackground] {
-        let sides = program[(sections.extras_at + instruction.share_or_sides + (other >> 5u32)) as usize];
+    if comptime![shape.explained.background] {
+        let sides = program[(sections.sides_at + instruction.share_or_sides + (other >> 5u32)) as usize];
         let other_left = (sides >> (other & 31u32)) & 1u32;
         mask |= mask_of(other_left, instruction, above >> 2u32) << 2u32;
     }
@@ -225,7 +226,7 @@ fn numbers(
     let left = (mask & 1u32) == 1u32;
     let reached = (mask & 2u32) == 2u32;
     let at = f32::reinterpret(program[(points_at + q) as usize]);
-    if comptime![shape.explained == Explained::AgainstBackground] {
+    if comptime![shape.explained.background] {
         let own = select(left, 1.0f32, 0.0f32);
         let others = select((mask & 4u32) == 4u32, 1.0f32, 0.0f32);
         let other_reached = (mask & 8u32) == 8u32;
@@ -299,7 +300,7 @@ pub fn execute(
             let difference = lefts - rights;
             stacks.belows[index] = numbers.fraction * difference + rights;
             let term = stacks.paths[(top * points + q) as usize] * numbers.change * difference;
-            if comptime![shape.explained == Explained::Interactions] {
+            if comptime![shape.explained.pairs] {
                 stacks.terms[q as usize] = term;
             }
             added += term;

@@ -200,34 +200,54 @@ enum Runs {
     Burn(on_burn::Op),
 }
 
-/// What explains the rows of a forest on a backend.
+/// What explains the rows of a forest on a backend: contributions, `rows x outputs x (features + 1)`, or interactions,
+/// `rows x outputs x (features + 1) x (features + 1)`, the bias last.
 #[derive(Clone, Debug)]
-pub enum Explanation {
-    /// Path-dependent contributions, `rows x outputs x (features + 1)`, the bias last.
-    Contributions,
-    /// Interactions, `rows x outputs x (features + 1) x (features + 1)`, the bias last.
-    Interactions,
-    /// Contributions against a background, `rows x outputs x (features + 1)`, the bias last.
+pub struct Explanation {
+    /// Whether they are interactions.
+    pairs: bool,
+    /// The background. Without one, covers say what is expected.
     #[cfg(feature = "burn")]
-    Background(std::sync::Arc<fangorn::op::Background>),
+    background: Option<std::sync::Arc<fangorn::op::Background>>,
 }
 
 impl Explanation {
-    /// Returns contributions against a background, for one of burn's backends. `read` prepares them.
+    /// Returns an explanation by covers.
+    pub fn by_covers(pairs: bool) -> Self {
+        Self {
+            pairs,
+            #[cfg(feature = "burn")]
+            background: None,
+        }
+    }
+
+    /// Returns an explanation against a background, for one of burn's backends. `read` prepares the background.
     ///
     /// # Errors
     /// The backend is another one, or `read` fails.
-    pub fn against(backend: Backend, read: impl FnOnce() -> Result<Interventional>) -> Result<Self> {
+    pub fn against(
+        backend: Backend,
+        pairs: bool,
+        read: impl FnOnce() -> Result<Interventional>,
+    ) -> Result<Self> {
         #[cfg(feature = "burn")]
         if backend.is_of_burn() {
-            return Ok(Self::Background(std::sync::Arc::new(fangorn::op::Background::new(read()?))));
+            let background = std::sync::Arc::new(fangorn::op::Background::new(read()?));
+            return Ok(Self { pairs, background: Some(background) });
         }
-        drop(read);
+        drop((read, pairs));
         Err(Error::Request(format!(
-            "--backend {}: contributions against a background are computed on the CPU and on burn's backends; use \
-             --backend cpu or one of burn's",
+            "--backend {}: with a background, contributions and interactions are computed on the CPU and on burn's \
+             backends; use --backend cpu or one of burn's",
             backend.name()
         )))
+    }
+
+    /// Returns the number of results of a row.
+    pub fn width(&self, forest: &Forest) -> usize {
+        let side = forest.features.len() + 1;
+        let of_output = if self.pairs { side.saturating_mul(side) } else { side };
+        of_output.saturating_mul(forest.outputs as usize)
     }
 }
 
@@ -326,17 +346,15 @@ impl<'f> CompiledForest<'f> {
     /// # Errors
     /// The backend refuses the forest or the rows.
     pub fn explain<T: Element>(&self, rows: &Matrix<T>, explanation: &Explanation) -> Result<Vec<f32>> {
-        match (&self.runs, explanation) {
-            (Runs::Reference, Explanation::Contributions) => {
-                Ok(each(rows, |row| tree_shap(self.forest, row), |v| v as f32))
-            }
-            (Runs::Reference, Explanation::Interactions) => {
+        match &self.runs {
+            Runs::Reference if explanation.pairs => {
                 Ok(each(rows, |row| interactions(self.forest, row), |v| v as f32))
             }
+            Runs::Reference => Ok(each(rows, |row| tree_shap(self.forest, row), |v| v as f32)),
             #[cfg(feature = "burn")]
-            (Runs::Burn(op), _) => op.explain(&T::narrowed(rows), explanation, &self.choice),
+            Runs::Burn(op) => op.explain(&T::narrowed(rows), explanation, &self.choice),
             // On the CPU a `RowExplainer` explains.
-            _ => Err(Error::Defect(format!("{explanation:?} on another backend"))),
+            Runs::Cpu(_) => Err(Error::Defect(format!("{explanation:?} on another backend"))),
         }
     }
 
@@ -572,22 +590,25 @@ mod on_burn {
             explanation: &Explanation,
             choice: &Choice,
         ) -> Result<Vec<f32>> {
-            let blame = |e| choice.blame(e);
-            self.floats(rows, self.width(explanation), |x| match explanation {
-                Explanation::Contributions => Ok(self.op.contributions(x).map_err(blame)?.into_data()),
-                Explanation::Interactions => Ok(self.op.interactions(x).map_err(blame)?.into_data()),
-                Explanation::Background(of) => Ok(of.contributions(x).map_err(blame)?.into_data()),
+            let width = explanation.width(self.op.forest());
+            self.floats(rows, width, |x| match explanation.pairs {
+                false => Ok(self.contributions(x, explanation).map_err(|e| choice.blame(e))?.into_data()),
+                true => Ok(self.interactions(x, explanation).map_err(|e| choice.blame(e))?.into_data()),
             })
         }
 
-        /// Returns the number of results of a row.
-        fn width(&self, explanation: &Explanation) -> usize {
-            let side = self.op.features() + 1;
-            let of_output = match explanation {
-                Explanation::Interactions => side.saturating_mul(side),
-                _ => side,
-            };
-            self.op.outputs().saturating_mul(of_output)
+        fn contributions(&self, x: Tensor<2>, explanation: &Explanation) -> fangorn::Result<Tensor<3>> {
+            match &explanation.background {
+                None => self.op.contributions(x),
+                Some(background) => background.contributions(x),
+            }
+        }
+
+        fn interactions(&self, x: Tensor<2>, explanation: &Explanation) -> fangorn::Result<Tensor<4>> {
+            match &explanation.background {
+                None => self.op.interactions(x),
+                Some(background) => background.interactions(x),
+            }
         }
 
         fn floats(
@@ -641,7 +662,7 @@ mod on_burn {
         ) -> Result<Rerun<'a>> {
             let width = match of {
                 TimedOutput::Margins => 1,
-                TimedOutput::Explained(explanation) => self.width(explanation),
+                TimedOutput::Explained(explanation) => explanation.width(self.op.forest()),
             };
             let shape = [pool.rows(), pool.columns()];
             let batches = (0..pool.batches()).map(|n| self.tensors(pool.batch(n), shape, width));
@@ -652,15 +673,10 @@ mod on_burn {
                 next = (next + 1) % batches.len();
                 guard(self.backend, || match of {
                     TimedOutput::Margins => self.all(tensors, |x| self.op.margins(x), choice),
-                    TimedOutput::Explained(Explanation::Contributions) => {
-                        self.all(tensors, |x| self.op.contributions(x), choice)
+                    TimedOutput::Explained(of) if of.pairs => {
+                        self.all(tensors, |x| self.interactions(x, of), choice)
                     }
-                    TimedOutput::Explained(Explanation::Interactions) => {
-                        self.all(tensors, |x| self.op.interactions(x), choice)
-                    }
-                    TimedOutput::Explained(Explanation::Background(of)) => {
-                        self.all(tensors, |x| of.contributions(x), choice)
-                    }
+                    TimedOutput::Explained(of) => self.all(tensors, |x| self.contributions(x, of), choice),
                 })
             }))
         }

@@ -77,7 +77,7 @@ pub struct Bench {
     /// ONNX file, or LightGBM's linear trees): any output that it has; the default is value
     #[arg(long, value_name = "OUTPUT", value_enum)]
     output: Option<Output>,
-    /// The background that contributions are computed against: a file of rows
+    /// The background that contributions or interactions are computed against: a file of rows
     #[arg(long, value_name = "FILE")]
     background: Option<PathBuf>,
     /// The passes over a classical model, instead of the default ones: names with commas between them, `all` or `none`
@@ -125,8 +125,10 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         return Err(Error::Request(format!("--seconds {}: give a number above 0, up to 3600", args.seconds)));
     }
     let start = Instant::now();
-    if args.background.is_some() && args.output != Some(Output::Contributions) {
-        return Err(Error::Request("--background is for --output contributions; leave it out".into()));
+    if args.background.is_some() && !matches!(args.output, Some(Output::Contributions | Output::Interactions))
+    {
+        let what = "--background is for --output contributions and interactions; leave it out";
+        return Err(Error::Request(what.into()));
     }
     let of_forest =
         matches!(args.output, None | Some(Output::Margin | Output::Contributions | Output::Interactions));
@@ -269,14 +271,14 @@ fn time_all(
         return Err(Error::Request(what.into()));
     }
     let start = Instant::now();
-    let of = match (args.output, &args.background) {
-        (Some(Output::Contributions), Some(file)) => {
+    let pairs = args.output == Some(Output::Interactions);
+    let of = match &args.background {
+        _ if !explained => TimedOutput::Margins,
+        Some(file) => {
             let read = || background_of(&args.model, forest, file, args.table, MissingChoice::default());
-            TimedOutput::Explained(Explanation::against(backend, read)?)
+            TimedOutput::Explained(Explanation::against(backend, pairs, read)?)
         }
-        (Some(Output::Contributions), None) => TimedOutput::Explained(Explanation::Contributions),
-        (Some(Output::Interactions), _) => TimedOutput::Explained(Explanation::Interactions),
-        _ => TimedOutput::Margins,
+        None => TimedOutput::Explained(Explanation::by_covers(pairs)),
     };
     let compiled = CompiledForest::open(backend, forest, choice, args.sum.sum)?;
     compiled.say_warnings();

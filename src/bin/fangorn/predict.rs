@@ -106,7 +106,7 @@ pub struct Predict {
     /// The file to write: .npy, .csv, .parquet or .arrow. Without it, CSV goes to standard output
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
-    /// With --output contributions: a file of some hundred typical rows, in any format of --rows. A feature that is not
+    /// With --output contributions or interactions: a file of some hundred typical rows, in any format of --rows. A feature that is not
     /// known takes its values from these rows, so contributions are interventional and need no covers. The file is
     /// read at once
     #[arg(long, value_name = "FILE")]
@@ -217,8 +217,9 @@ pub fn run(args: &Predict) -> Result<Outcome> {
             "--schedule: with --backend auto the kept schedules run; name a backend, or leave --schedule out";
         return Err(Error::Request(what.into()));
     }
-    if args.background.is_some() && args.output != Output::Contributions {
-        return Err(Error::Request("--background is for --output contributions; leave it out".into()));
+    if args.background.is_some() && !matches!(args.output, Output::Contributions | Output::Interactions) {
+        let what = "--background is for --output contributions and interactions; leave it out";
+        return Err(Error::Request(what.into()));
     }
     rows::check_standard_input(["--rows", "--background"], [Some(&args.rows), args.background.as_deref()])?;
     let sink = Sink::new(args.o.as_deref())?;
@@ -679,10 +680,8 @@ fn explain<T: Element>(
     rows: &Matrix<T>,
     explanation: &Explanation,
 ) -> Result<Table> {
-    let side = forest.features.len() + 1;
-    let of_output = if matches!(explanation, Explanation::Interactions) { side * side } else { side };
     let values = Values::Floats(compiled.explain(rows, explanation)?);
-    Ok(Table { rows: rows.rows, columns: forest.outputs as usize * of_output, values })
+    Ok(Table { rows: rows.rows, columns: explanation.width(forest), values })
 }
 
 fn predict<T: Element>(

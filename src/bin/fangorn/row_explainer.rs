@@ -38,7 +38,7 @@ impl ExplainedBy {
     /// An option does not apply to contributions, the model can't be explained, or the background can't be read.
     pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Self> {
         let what = match args.background {
-            Some(_) => "contributions against a background".to_owned(),
+            Some(_) => format!("{}s against a background", args.output.name()),
             None => format!("{}s", args.output.name()),
         };
         let refused = |why: String| Err(Error::Request(format!("{why}; leave the option out")));
@@ -49,37 +49,37 @@ impl ExplainedBy {
             return refused(format!("--sum: {what} keep no contract of sums"));
         }
         let of_model = |error: fangorn::Error| Error::file(&args.model, error.to_string());
-        if let Some(background) = &args.background {
-            let read = || background_of(&args.model, forest, background, args.table, args.answer.missing);
-            return match backend {
-                Backend::Cpu => Ok(Self::Cpu(read()?.into())),
-                _ => Explanation::against(backend, read).map(Self::Backend),
-            };
-        }
-        Explainer::check(forest).map_err(|error| match args.output {
-            // With a background, contributions need no covers.
-            Output::Contributions if forest.covers.is_none() && forest.aggregate == Aggregate::Sum => {
-                Error::file(&args.model, format!("{error}; here the option --background FILE gives one"))
-            }
-            _ => of_model(error),
-        })?;
+        let pairs = args.output == Output::Interactions;
         let side = forest.features.len() + 1;
         let columns = side.saturating_mul(side).saturating_mul(forest.outputs as usize);
         let is_table = args.expect.is_none() && !matches!(sink, Sink::Npy(_));
-        if args.output == Output::Interactions && is_table && columns > MOST_NAMED_COLUMNS {
+        if pairs && is_table && columns > MOST_NAMED_COLUMNS {
             return Err(Error::Request(format!(
                 "--output interactions: {columns} columns, for all pairs of {} features and the bias, are too many for a \
                  table; name the output .npy, or use --output contributions",
                 forest.features.len()
             )));
         }
-        Ok(match (backend, args.output) {
-            (Backend::Cpu, _) => {
+        if let Some(background) = &args.background {
+            let read = || background_of(&args.model, forest, background, args.table, args.answer.missing);
+            return match backend {
+                Backend::Cpu => Ok(Self::Cpu(read()?.into())),
+                _ => Explanation::against(backend, pairs, read).map(Self::Backend),
+            };
+        }
+        Explainer::check(forest).map_err(|error| match forest.covers {
+            // With a background, they need no covers.
+            None if forest.aggregate == Aggregate::Sum => {
+                Error::file(&args.model, format!("{error}; here the option --background FILE gives one"))
+            }
+            _ => of_model(error),
+        })?;
+        Ok(match backend {
+            Backend::Cpu => {
                 let explainer = Explainer::new(forest).map_err(of_model)?;
                 Self::Cpu(explainer.into())
             }
-            (_, Output::Interactions) => Self::Backend(Explanation::Interactions),
-            _ => Self::Backend(Explanation::Contributions),
+            _ => Self::Backend(Explanation::by_covers(pairs)),
         })
     }
 }

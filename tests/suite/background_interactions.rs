@@ -1,0 +1,133 @@
+//! Interactions against a background: against the definition, and their sums.
+
+use fangorn::{
+    Error, Forest,
+    contributions::{Interventional, reference},
+    cpu::{Row, Rows},
+    forest::{Predicate, Side},
+};
+
+use crate::{
+    generate::{
+        Seeded,
+        explained::{forest, rows},
+    },
+    support::for_each_specimen,
+};
+
+fn explainer<T: Row>(forest: &Forest, background: &[T]) -> Interventional {
+    let rows = Rows::new(background, forest.features.len()).expect("rows");
+    Interventional::new(forest, &rows).expect("an explainer")
+}
+
+/// Compares interactions with exact ones, within 1e-6 of the largest.
+fn assert_close(what: &str, found: &[f32], exact: &[f64]) {
+    assert_eq!(found.len(), exact.len(), "{what}");
+    let largest = exact.iter().fold(0f64, |most, v| most.max(v.abs()));
+    for (i, (found, exact)) in found.iter().zip(exact).enumerate() {
+        let off = (f64::from(*found) - exact).abs();
+        assert!(
+            off <= 1e-6 * largest + 1e-12,
+            "{what}: number {i}: {found} for {exact}, of {largest} at most"
+        );
+    }
+}
+
+#[test]
+fn interactions_against_a_background_are_the_definition() {
+    let mut draws = Seeded(59);
+    for case in 0..60 {
+        let (features, splits) = [(3, 14), (7, 9), (6, 40)][case % 3];
+        let forest = forest(&mut draws, features, splits, case % 4 == 0, case % 2 == 0);
+        let (count, others) = ([1, 3, 8][case % 3], [1, 2, 9][case / 3 % 3]);
+        let what = format!("case {case}");
+        let (other, own) =
+            (rows::<f32>(&mut draws, others, features), rows::<f32>(&mut draws, count, features));
+        let background: Vec<&[f32]> = other.chunks_exact(features).collect();
+        let exact = |row| reference::interventional_interactions_by_subsets(&forest, row, &background);
+        let exact: Vec<f64> = own.chunks_exact(features).flat_map(exact).collect();
+        let of_own = Rows::new(&own, features).expect("rows");
+        assert_close(&what, &explainer(&forest, &other).interactions(&of_own).expect(&what), &exact);
+        let (other, own) =
+            (rows::<f64>(&mut draws, others, features), rows::<f64>(&mut draws, count, features));
+        let background: Vec<&[f64]> = other.chunks_exact(features).collect();
+        let exact = |row| reference::interventional_interactions_by_subsets(&forest, row, &background);
+        let exact: Vec<f64> = own.chunks_exact(features).flat_map(exact).collect();
+        let of_own = Rows::new(&own, features).expect("rows");
+        assert_close(&what, &explainer(&forest, &other).interactions(&of_own).expect(&what), &exact);
+    }
+}
+
+/// Two features that are asked one below the other: by hand, the leaf of both is 6, all others are 0.
+#[test]
+fn two_features_share_what_neither_adds_alone() {
+    let mut builder = Forest::builder(2, 1).base_score([0.5]);
+    let mut tree = builder.tree(0);
+    tree.split(0, Predicate::Less { threshold: 1f32.into() }, Side::Left, 2, 1);
+    tree.split(1, Predicate::Less { threshold: 1f32.into() }, Side::Left, 3, 4);
+    for leaf in 0..2 {
+        tree.leaf(leaf, &[0.0]);
+    }
+    tree.leaf(2, &[6.0]);
+    let forest = builder.build().expect("a forest");
+    let of = |other: [f32; 2], own: [f32; 2]| {
+        explainer(&forest, &other).interactions(&Rows::new(&own, 2).expect("a row")).expect("interactions")
+    };
+    // Both features together add 6: 3 each, all of it by their interaction.
+    assert_eq!(of([0.0, 0.0], [2.0, 2.0]), [0.0, 3.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.5]);
+    // The other way round both lose.
+    assert_eq!(of([2.0, 2.0], [0.0, 0.0]), [-6.0, 3.0, 0.0, 3.0, -6.0, 0.0, 0.0, 0.0, 6.5]);
+    // One feature alone.
+    assert_eq!(of([2.0, 0.0], [2.0, 2.0]), [0.0, 0.0, 0.0, 0.0, 6.0, 0.0, 0.0, 0.0, 0.5]);
+    // One gains what the other one loses.
+    assert_eq!(of([2.0, 0.0], [0.0, 2.0]), [0.0, -3.0, 0.0, -3.0, 6.0, 0.0, 0.0, 0.0, 0.5]);
+}
+
+#[test]
+fn lines_of_interactions_add_up_to_contributions_of_trained_models() {
+    let checked = std::cell::Cell::new(0);
+    for_each_specimen(|s| {
+        let columns = s.columns();
+        if columns > 60 || s.forest.leaf_count() > 20_000 {
+            return;
+        }
+        let others = &s.rows[s.rows.len() - s.count.min(7) * columns..];
+        let others = Rows::new(others, columns).expect("rows");
+        let Ok(explainer) = Interventional::new(&s.forest, &others) else { return };
+        let own = Rows::new(&s.rows[..s.count.min(9) * columns], columns).expect("rows");
+        let interactions = match explainer.interactions(&own) {
+            Ok(interactions) => interactions,
+            Err(Error::Contributions(why)) => return assert!(why.contains("64 features"), "{why}"),
+            Err(e) => panic!("{}: {e}", s.name),
+        };
+        let contributions = explainer.contributions(&own).expect("contributions");
+        let largest = contributions.iter().fold(0f32, |most, v| most.max(v.abs()));
+        for (line, contribution) in interactions.chunks_exact(columns + 1).zip(&contributions) {
+            let sum: f32 = line.iter().sum();
+            assert!((sum - contribution).abs() <= 2e-5 * largest, "{}: {sum} for {contribution}", s.name);
+        }
+        checked.set(checked.get() + 1);
+    });
+    assert!(checked.get() > 20, "{} models", checked.get());
+}
+
+/// A path of 65 features has contributions, but no interactions.
+#[test]
+fn paths_of_very_many_features_are_refused_by_name() {
+    let mut builder = Forest::builder(65, 1);
+    let mut tree = builder.tree(0);
+    for feature in 0..65u32 {
+        let next = 2 * feature + 1;
+        tree.split(feature, Predicate::Less { threshold: 0.5f32.into() }, Side::Left, next, next + 1);
+        tree.leaf(feature, &[f64::from(feature)]);
+    }
+    tree.leaf(65, &[1.0]);
+    let forest = builder.build().expect("a forest");
+    let (other, own) = ([0.0f32; 65], [1.0f32; 65]);
+    let (explainer, own) = (explainer(&forest, &other), Rows::new(&own, 65).expect("a row"));
+    assert!(explainer.contributions(&own).is_ok());
+    let refused = explainer.interactions(&own).expect_err("too many features");
+    assert!(refused.to_string().contains("at most 64 features"), "{refused}");
+    let short = explainer.interactions_into(&own, &mut [0.0; 3]).expect_err("no room");
+    assert!(short.to_string().contains("room for 3 values"), "{short}");
+}
