@@ -9,7 +9,7 @@ use fangorn::{
     Forest, Predictor,
     auto::{Explanation, TuningResult},
     check::Warning,
-    contributions::{Explainer, Interventional},
+    contributions::{Explainer, Interventional, RowExplainer},
     cpu::Rows,
     file::Contents,
     forest::{ClassRule, reference},
@@ -62,7 +62,7 @@ pub struct Model {
     options: Options,
     /// Whether rows of plain numbers are taken: [`rows::takes_numbers`].
     takes_numbers: bool,
-    explainer: OnceLock<Arc<Explainer>>,
+    explainer: OnceLock<RowExplainer>,
     labels: PyOnceLock<Py<PyAny>>,
     leaf_ids: OnceLock<Vec<u32>>,
     /// The result of a search, if this model came from one.
@@ -298,40 +298,38 @@ impl Model {
         Ok(Predictions { rows: count, leaf_ids, margins, values })
     }
 
-    fn explainer(&self, py: Python<'_>) -> PyResult<Arc<Explainer>> {
+    fn explainer(&self, py: Python<'_>) -> PyResult<RowExplainer> {
         if let Some(explainer) = self.explainer.get() {
             return Ok(explainer.clone());
         }
-        let made = Arc::new(self.run(py, true, || Explainer::new(&self.forest))?);
-        Ok(self.explainer.get_or_init(|| made).clone())
+        let made = self.run(py, true, || Explainer::new(&self.forest))?;
+        Ok(self.explainer.get_or_init(|| made.into()).clone())
+    }
+
+    fn explainer_against(slf: &Bound<'_, Self>, background: &Bound<'_, PyAny>) -> PyResult<RowExplainer> {
+        let model = slf.get();
+        let (_, background) = model.each_source(slf, background, |_| false, |source| source.to_rows())?;
+        let explainer = model.run(slf.py(), true, || {
+            let background = Rows::new(&background, model.forest.features.len())?;
+            Interventional::new(&model.forest, &background)
+        })?;
+        Ok(explainer.into())
     }
 
     fn explained<'py>(
         slf: &Bound<'py, Self>,
         rows: &Bound<'py, PyAny>,
+        background: Option<&Bound<'py, PyAny>>,
         interactions: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let model = slf.get();
-        let explainer = model.explainer(slf.py())?;
+        let explainer = match background {
+            Some(background) => Self::explainer_against(slf, background)?,
+            None => model.explainer(slf.py())?,
+        };
         let (count, found) =
             model.each_source(slf, rows, |_| true, |source| source.explained(&explainer, interactions))?;
         model.explanations(slf.py(), found, count, interactions)
-    }
-
-    fn explained_against<'py>(
-        slf: &Bound<'py, Self>,
-        rows: &Bound<'py, PyAny>,
-        background: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (model, py) = (slf.get(), slf.py());
-        let (_, background) = model.each_source(slf, background, |_| false, |source| source.to_rows())?;
-        let explainer = model.run(py, true, || {
-            let background = Rows::new(&background, model.forest.features.len())?;
-            Interventional::new(&model.forest, &background)
-        })?;
-        let (count, found) =
-            model.each_source(slf, rows, |_| true, |source| source.explained_against(&explainer))?;
-        model.explanations(py, found, count, false)
     }
 
     /// Makes an array of contributions or interactions. It has no dimension for the outputs if there is only one.
@@ -622,22 +620,21 @@ impl Model {
         rows: &Bound<'py, PyAny>,
         background: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match background {
-            Some(background) => Self::explained_against(slf, rows, background),
-            None => Self::explained(slf, rows, false),
-        }
+        Self::explained(slf, rows, background, false)
     }
 
     /// Return how much each pair of features adds to each margin of each row: SHAP interaction values.
     ///
     /// Each row gets a symmetric matrix. Its diagonal holds what a feature adds by itself, and two elements off the
-    /// diagonal share what two features add together. The elements of a feature's line add up to its path-dependent
-    /// contribution. The last line and column are for the bias. XGBoost returns the same with `pred_interactions=True`.
+    /// diagonal share what two features add together. The elements of a feature's line add up to its contribution. The
+    /// last line and column are for the bias. XGBoost returns the same with `pred_interactions=True`.
     ///
     /// Parameters
     /// ----------
     /// rows
     ///     As for `predict`.
+    /// background : as `rows`, optional
+    ///     As for `contributions`.
     ///
     /// Returns
     /// -------
@@ -648,7 +645,7 @@ impl Model {
     /// Raises
     /// ------
     /// fangorn.Error
-    ///     As for `contributions` without a background, or the paths of the trees have too many features.
+    ///     As for `contributions`, or the paths of the trees have too many features.
     /// TypeError
     ///     As for `predict`.
     ///
@@ -658,8 +655,13 @@ impl Model {
     /// >>> model = fangorn.load(zoo / "churn/model.ubj")
     /// >>> model.interactions(numpy.zeros((2, 12))).shape
     /// (2, 13, 13)
-    fn interactions<'py>(slf: &Bound<'py, Self>, rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Self::explained(slf, rows, true)
+    #[pyo3(signature = (rows, *, background = None))]
+    fn interactions<'py>(
+        slf: &Bound<'py, Self>,
+        rows: &Bound<'py, PyAny>,
+        background: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Self::explained(slf, rows, background, true)
     }
 
     /// Return a text that says how a batch of rows runs, and why.

@@ -2,7 +2,7 @@
 
 use fangorn::{
     Error, Predictor, Result,
-    contributions::{Explainer, Interventional},
+    contributions::RowExplainer,
     cpu::Rows,
     sparse::SparseMatrix,
     table::{Column, ColumnValues},
@@ -100,7 +100,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the contributions to each row's margins, or the interactions.
-    pub fn explained(&self, explainer: &Explainer, interactions: bool) -> Result<Vec<f32>> {
+    pub fn explained(&self, explainer: &RowExplainer, interactions: bool) -> Result<Vec<f32>> {
         match (self, interactions) {
             (Self::Singles(rows, _), false) => explainer.contributions(rows),
             (Self::Doubles(rows, _), false) => explainer.contributions(rows),
@@ -108,15 +108,6 @@ impl<'a> Source<'a> {
             (Self::Doubles(rows, _), true) => explainer.interactions(rows),
             (_, false) => self.in_pieces(|rows| explainer.contributions(rows)),
             (_, true) => self.in_pieces(|rows| explainer.interactions(rows)),
-        }
-    }
-
-    /// Returns the contributions to each row's margins, against a background.
-    pub fn explained_against(&self, explainer: &Interventional) -> Result<Vec<f32>> {
-        match self {
-            Self::Singles(rows, _) => explainer.contributions(rows),
-            Self::Doubles(rows, _) => explainer.contributions(rows),
-            _ => self.in_pieces(|rows| explainer.contributions(rows)),
         }
     }
 

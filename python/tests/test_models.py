@@ -101,6 +101,10 @@ def test_contributions(name):
     close(found.reshape(expected.shape), expected, 1e-4)
     few = model.interactions(rows[:3])
     close(few.sum(axis=-1).reshape(found[:3].shape), found[:3], 1e-3)
+    of_background = model.contributions(rows[:3], background=rows[-5:])
+    few = model.interactions(rows[:3], background=rows[-5:])
+    assert not numpy.allclose(few, model.interactions(rows[:3]))
+    close(few.sum(axis=-1).reshape(of_background.shape), of_background, 1e-3)
 
 
 def test_from_xgboost():
