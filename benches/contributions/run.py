@@ -12,7 +12,8 @@ With --backend a GPU computes, and the figures are wall times of a call. Fangorn
 device; XGBoost's rows do, and its contributions come back to the host, as it has no other call.
 
 With --output interactions a model takes as many rows as keep the result under 256 MB. With --background N
-contributions are against the first N of the rows (interventional); the peer is then shap's TreeExplainer.
+contributions are against the first N of the rows (interventional); the peer is then shap's TreeExplainer, and Woodelf
+for interactions.
 
 Peers are packages of the Python that runs this file, or of the one that --python names for a peer: xgboost 3.2,
 lightgbm and catboost; woodelf_explainer and fasttreeshap where they install; xgboost-new is another XGBoost in an environment of
@@ -23,6 +24,7 @@ Example:
   python3 benches/contributions/run.py shared/zoo --python xgboost-new=venv/bin/python --json contributions.json
   python3 benches/contributions/run.py shared/zoo --output interactions --peers xgboost
   python3 benches/contributions/run.py shared/zoo --background 100 --rows 256
+  python3 benches/contributions/run.py shared/zoo --background 100 --output interactions --peers woodelf
   python3 benches/contributions/run.py shared/zoo --backend cuda --peers xgboost --rows 32768
 """
 
@@ -134,13 +136,23 @@ def own_model(file):
 def woodelf_call(file, rows, output, background):
     from importlib.metadata import version
 
+    import numpy as np
     import pandas
     import woodelf
 
-    model = own_model(file)
-    explainer = woodelf.WoodelfExplainer(model)
-    frame = pandas.DataFrame(rows, columns=[f"f{i}" for i in range(rows.shape[1])])
-    return version("woodelf_explainer"), lambda: explainer.shap_values(frame)
+    names = [f"f{i}" for i in range(rows.shape[1])]
+    frame = pandas.DataFrame(rows, columns=names)
+    if output == "contributions":
+        explainer = woodelf.WoodelfExplainer(own_model(file))
+        return version("woodelf_explainer"), lambda: explainer.shap_values(frame)
+    explainer = woodelf.WoodelfExplainer(own_model(file), pandas.DataFrame(background, columns=names))
+
+    def interactions():
+        # Pairs of features, then outputs; without the bias.
+        found = np.asarray(explainer.shap_interaction_values(frame))
+        return np.moveaxis(found.reshape(*found.shape[:3], -1), 3, 1)
+
+    return version("woodelf_explainer"), interactions
 
 
 def fasttreeshap_call(file, rows, output, background):
@@ -165,9 +177,9 @@ CALLS = {
     "xgboost-new": (xgboost_call, (".json", ".ubj"), ("contributions", "interactions")),
     "lightgbm": (lightgbm_call, (".txt",), ("contributions",)),
     "catboost": (catboost_call, (".json",), ("contributions",)),
-    "woodelf": (woodelf_call, (".json", ".ubj", ".txt"), ("contributions",)),
+    "woodelf": (woodelf_call, (".json", ".ubj", ".txt"), ("contributions", "interactions against a background")),
     "fasttreeshap": (fasttreeshap_call, (".json", ".ubj", ".txt"), ("contributions",)),
-    "shap": (shap_call, (".json", ".ubj", ".txt"), ("background",)),
+    "shap": (shap_call, (".json", ".ubj", ".txt"), ("contributions against a background",)),
 }
 
 
@@ -199,7 +211,10 @@ def peer(name, file, rows, expected, seconds, output, background, backend):
     background = np.load(background) if background else None
     version, call = CALLS[name][0](pathlib.Path(file), rows, output, background)
     if output == "interactions":
-        found, wanted = np.asarray(call()).reshape(-1), np.asarray(expected).reshape(-1)
+        found, wanted, columns = np.asarray(call()), np.asarray(expected), rows.shape[1]
+        if found.shape[-1] == columns:
+            wanted = wanted.reshape(len(rows), -1, columns + 1, columns + 1)[..., :columns, :columns]
+        found, wanted = found.reshape(-1), wanted.reshape(-1)
     else:
         found, wanted = flattened(call(), rows.shape[1]), flattened(expected, rows.shape[1])
     difference = float(np.abs(found - wanted).max() / np.abs(wanted).max())
@@ -287,7 +302,7 @@ def time_model(args, name, scratch):
     predict()
     peers, of_catboost = {}, is_of_catboost(file)
     for peer in args.peers:
-        asked = "background" if args.background else args.output
+        asked = f"{args.output} against a background" if args.background else args.output
         if file.suffix not in CALLS[peer][1] or asked not in CALLS[peer][2]:
             continue
         if of_catboost != (peer == "catboost"):
@@ -363,13 +378,11 @@ def main():
     add("--backend", default="cpu", metavar="B", help="cpu, or a GPU's backend that is built in (default: %(default)s)")
     add("--rows", type=int, default=4096, help="rows of a call (default: %(default)s)")
     add("--output", choices=sorted(TOLERANCE), default="contributions", help="what is computed (default: %(default)s)")
-    add("--background", type=int, default=0, metavar="N", help="contributions against the first N rows")
+    add("--background", type=int, default=0, metavar="N", help="against the first N rows")
     add("--rounds", type=int, default=5, help="turns of each library (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="least time of a turn (default: %(default)s)")
     add("--json", type=pathlib.Path, metavar="FILE", help="also writes the figures there")
     args = parser.parse_args()
-    if args.background and args.output != "contributions":
-        parser.error("--background is for --output contributions")
     args.only = args.only.split(",") if args.only else MODELS
     args.peers = args.peers.split(",")
     if unknown := [name for name in args.peers if name not in CALLS]:
