@@ -74,8 +74,11 @@ def make(out, rows, with_csv):
                 writer.write_batch(pa.record_batch([nan_to_null(column) for column in batch.columns], schema=schema))
 
 
-def measured(command, threads):
-    """Wall and processor time in seconds, and peak memory in MB, of a process."""
+def measured(command, threads, out):
+    """Wall and processor time in seconds, and peak memory in MB, of a process that writes a new file."""
+    out.unlink(missing_ok=True)
+    # The process does not wait for what an earlier one wrote.
+    os.sync()
     variables = {"RAYON_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "ARROW_NUM_THREADS": threads}
     started = time.perf_counter()
     process = subprocess.Popen(command, env=os.environ | {name: str(value) for name, value in variables.items()})
@@ -113,7 +116,7 @@ def run(out, source, fangorn, other, threads, rounds, as_json):
     found = {name: [] for name in commands}
     for _ in range(rounds):
         for name, command in commands.items():
-            found[name].append(measured(list(map(str, command)), threads))
+            found[name].append(measured(list(map(str, command)), threads, ours if name == "fangorn" else theirs))
             print(f"run.py: {name}: {found[name][-1][0]:.2f} s", file=sys.stderr)
     worst = compare(ours, theirs)
     table = {

@@ -1,15 +1,17 @@
-//! Predicts rows part by part. Each thread of the pool takes parts, reads their batches, and predicts them. The results
+//! Predicts rows part by part. Each of several workers takes parts, reads their batches, and predicts them. The results
 //! are written in the order of the rows.
 
 use std::{
     io::{self, BufWriter, IsTerminal},
     sync::{
         Mutex,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     atomic_file::{self, AtomicFile},
@@ -36,6 +38,38 @@ type Work<P> = (Result<P>, SyncSender<Result<ScoredBatch>>);
 
 /// Predicts the rows of a batch. It may change the rows.
 pub type Predict<'p, T> = &'p (dyn Fn(&mut RowBatch<T>) -> Result<Table> + Sync);
+
+/// The threads that predict batches.
+struct Workers {
+    /// A pool for the batches of few workers.
+    pool: ThreadPool,
+    /// The number of workers that have a part.
+    busy: AtomicUsize,
+}
+
+impl Workers {
+    /// Makes a pool as large as the current one.
+    fn new() -> Result<Self> {
+        let pool = ThreadPoolBuilder::new().num_threads(rayon::current_num_threads()).build();
+        let pool = pool.map_err(|e| Error::Request(format!("the system gives no threads: {e}")))?;
+        Ok(Self { pool, busy: AtomicUsize::new(0) })
+    }
+
+    /// Makes the current thread a pool of its own, so that loops of the library run on it. On a pool that all workers
+    /// share, they would wait for its threads to wake up, and a run would take 5 to 19 % longer (`benches/tables`).
+    fn enter() {
+        // The registry of such a pool is never freed. There is one for each worker of a run.
+        drop(ThreadPoolBuilder::new().num_threads(1).use_current_thread().build());
+    }
+
+    /// Predicts a batch on the current thread if the other threads have parts of their own, and otherwise on all threads.
+    fn predict<T: Element>(&self, batch: &mut RowBatch<T>, predict: Predict<'_, T>) -> Result<Table> {
+        match self.busy.load(Ordering::Relaxed) < self.pool.current_num_threads() {
+            true => self.pool.install(|| predict(batch)),
+            false => predict(batch),
+        }
+    }
+}
 
 /// Takes the results of parts, in the order of the rows.
 pub trait TakesParts {
@@ -70,7 +104,9 @@ pub fn score<T: Element, R: PartedRows>(
     let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
     // If parts are short, a thread does not predict while it reads, so there is one more thread. This saves 5 % of the
     // time of a CSV (`benches/tables`).
-    let threads = rayon::current_num_threads() + usize::from(!source.has_long_parts());
+    let workers = Workers::new()?;
+    let threads = workers.pool.current_num_threads() + usize::from(!source.has_long_parts());
+    let predict = |batch: &mut RowBatch<T>| workers.predict(batch, predict);
     let bar = progress(source);
     let (parts, in_order) = sync_channel::<PartResults>(threads);
     // The thread with the lock takes the next part, and queues its results after those of the parts before it.
@@ -87,10 +123,12 @@ pub fn score<T: Element, R: PartedRows>(
         Some((part, sender))
     };
     let work = || {
+        Workers::enter();
         while let Some((part, sender)) = take() {
+            workers.busy.fetch_add(1, Ordering::Relaxed);
             let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
             let run = || match part {
-                Ok(part) => predict_part(source, part, (on_error, most_rows), predict, &sender),
+                Ok(part) => predict_part(source, part, (on_error, most_rows), &predict, &sender),
                 // There is no next part, so there is none to leave out.
                 Err(e) => drop(sender.send(Err(Error::Request(e.to_string())))),
             };
@@ -99,6 +137,7 @@ pub fn score<T: Element, R: PartedRows>(
                 let what = format!("{}: {name}: {panic}", source.path().display());
                 drop(sender.send(Err(Error::Defect(what))));
             }
+            workers.busy.fetch_sub(1, Ordering::Relaxed);
         }
     };
     let written = std::thread::scope(|scope| {
