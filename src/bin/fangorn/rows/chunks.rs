@@ -128,6 +128,8 @@ impl Chunks {
                 bytes.truncate(before + *read.as_ref().unwrap_or(&0));
                 read?;
             } else {
+                // A buffer that grows while it is read into is copied.
+                bytes.try_reserve(at_most).map_err(|_| io::ErrorKind::OutOfMemory)?;
                 (&mut self.input).take(at_most as u64).read_to_end(&mut bytes)?;
             }
             if bytes.len() == before {
