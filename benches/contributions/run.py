@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times contributions (SHAP values) beside other libraries: path-dependent ones, interactions, or against a background.
+"""Times contributions (SHAP values) and interactions beside other libraries: by covers or against a background.
 
 Each folder of MODELS holds model.json, model.ubj or model.txt, and rows.npy (float32, NaN is missing). Rows are repeated
 with a small noise until there are enough. Fangorn (`fangorn bench --output contributions`) and every peer that takes a

@@ -627,7 +627,8 @@ impl Model {
     ///
     /// Each row gets a symmetric matrix. Its diagonal holds what a feature adds by itself, and two elements off the
     /// diagonal share what two features add together. The elements of a feature's line add up to its contribution. The
-    /// last line and column are for the bias. XGBoost returns the same with `pred_interactions=True`.
+    /// last line and column are for the bias. Without a background, XGBoost returns the same with
+    /// `pred_interactions=True`.
     ///
     /// Parameters
     /// ----------

@@ -3,26 +3,30 @@
 //! With one background row, let `a` features of a leaf's path be satisfied by the row only, and `b` by the background row
 //! only (see `interventional`). The Shapley interaction index of two features of the former is
 //! `value (a - 2)! b! / (a + b - 1)!`, that of two of the latter `value a! (b - 2)! / (a + b - 1)!`, and that of one of
-//! each `-value (a - 1)! (b - 1)! / (a + b - 1)!`: of the sets without the two features, the leaf tells exactly one from
-//! the others (Grabisch, Roubens: *An axiomatic approach to the concept of interaction among players in cooperative
+//! each `-value (a - 1)! (b - 1)! / (a + b - 1)!`: only for one set of the other features does the leaf's value
+//! depend on both features (Grabisch, Roubens: *An axiomatic approach to the concept of interaction among players in cooperative
 //! games*, 1999, for the index). An element of the matrix is half of it, and the diagonal has the rest of a feature's
 //! contribution, as for path-dependent interactions.
 
+use std::collections::HashMap;
+
 use super::{
-    interventional::{Interventional, NOTHING, Shares, check_columns, output_of, values},
+    interventional::{Interventional, MOST_FEATURES, NOTHING, Shares, check_columns, output_of, values},
     shares::{full, orders},
 };
 use crate::{
     cpu::{Row, Rows},
     error::{Error, Result},
+    forest::{Node, Targets},
     parallel,
 };
 
 /// The bytes that the sums of a row block of more than one row may take.
 const BLOCK_BYTES: usize = 16 << 20;
 
-/// The maximum number of rows of a row block.
+/// The greatest number of rows of a row block, and the least one if a call has so many rows for each thread.
 const MOST_ROWS: usize = 512;
+const LEAST_ROWS: usize = 16;
 
 impl Interventional {
     /// Returns the number of interactions of a row, `outputs x (features + 1) x (features + 1)`, or `None` if it
@@ -38,7 +42,8 @@ impl Interventional {
     /// [contribution](Self::contributions).
     ///
     /// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of
-    /// different patterns of rows and background rows, times the pairs of the features of its path.
+    /// different patterns of rows and background rows, times the pairs of the features of its path. A thread takes 16 MB
+    /// for sums or, if they take more, the sums of one row: a number for each pair of features on one path.
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the results.
@@ -66,8 +71,9 @@ impl Interventional {
         }
         self.check_paths()?;
         let Some(width) = width.filter(|_| !out.is_empty()) else { return Ok(()) };
-        let of_row = size_of::<f64>() * self.columns.len().pow(2) * self.forest.outputs as usize;
-        let count = (BLOCK_BYTES / of_row.max(1)).clamp(1, MOST_ROWS);
+        let most = (BLOCK_BYTES / (size_of::<f64>() * self.most_pairs()).max(1)).clamp(1, MOST_ROWS);
+        let of_thread = rows.len().div_ceil(rayon::current_num_threads());
+        let count = most.min(of_thread.max(LEAST_ROWS));
         parallel::each_chunk(out, count * width, &|b, out| {
             let rows = rows.slice(b * count, count);
             self.interact(&values(&self.forest, &self.columns, &rows), rows.len(), out);
@@ -85,70 +91,119 @@ impl Interventional {
     fn check_paths(&self) -> Result<()> {
         match (0..self.forest.trees.len()).any(|t| self.long_tree(t).is_some()) {
             true => Err(Error::Contributions(
-                "interactions against a background take paths of at most 64 features; explain the model by \
-                 contributions, or by interactions without a background"
+                "interactions against a background take paths of at most 64 features on a CPU; explain the model on a \
+                 GPU, by contributions, or without a background"
                     .into(),
             )),
             false => Ok(()),
         }
     }
 
+    /// Returns a bound of the number of sums of a row.
+    fn most_pairs(&self) -> usize {
+        // A pair is a split's feature with that of a split above it, or with itself.
+        let of_tree = |nodes: &[Node]| {
+            let (mut open, mut pairs) = (vec![(0u32, 1)], 0usize);
+            while let Some((n, level)) = open.pop() {
+                if let Node::Split { left, right, .. } = nodes[n as usize] {
+                    pairs += level;
+                    let below = (level + 1).min(MOST_FEATURES);
+                    open.extend([(left, below), (right, below)]);
+                }
+            }
+            pairs
+        };
+        let values = match self.forest.targets {
+            Targets::One(_) => 1,
+            Targets::All => self.forest.outputs as usize,
+        };
+        let of_trees: usize = self.forest.trees.iter().map(|tree| of_tree(&tree.nodes)).sum();
+        let columns = self.columns.len();
+        let of_columns =
+            (columns.saturating_mul(columns + 1) / 2).saturating_mul(self.forest.outputs as usize);
+        of_trees.saturating_mul(values).min(of_columns)
+    }
+
     /// Writes the interactions of `rows` rows, whose values of the explainer's columns are `values`, column after column.
     fn interact(&self, values: &[f64], rows: usize, out: &mut [f32]) {
-        let (outputs, columns) = (self.forest.outputs as usize, self.columns.len());
-        let of_output = columns * columns;
-        let of_row = outputs * of_output;
-        // For each row and output, the contributions on the diagonal, and the indices of pairs above it.
-        let mut sums = vec![0f64; rows * of_row];
+        let mut sums = PairSums { rows, indices: HashMap::new(), sums: Vec::new() };
         let mut shares = Shares::default();
         for t in 0..self.forest.trees.len() {
             self.each_leaf(t, values, rows, &mut |leaf| {
                 shares.fill(&leaf, add_pair_shares);
+                if shares.found.is_empty() {
+                    return;
+                }
                 let (features, count) = (&leaf.features, leaf.features.len());
-                for (slot, sums) in shares.of_rows.iter().zip(sums.chunks_exact_mut(of_row.max(1))) {
-                    if *slot == NOTHING {
-                        continue;
-                    }
-                    let shares = &shares.found[*slot as usize * count * count..][..count * count];
-                    for (k, value) in self.forest.leaf(leaf.slot).iter().enumerate() {
-                        let sums = &mut sums[output_of(&self.forest, t, k) * of_output..][..of_output];
-                        for (i, shares) in shares.chunks_exact(count).enumerate() {
-                            for (j, share) in shares.iter().enumerate().skip(i) {
-                                let (a, b) = (features[i] as usize, features[j] as usize);
-                                sums[a.min(b) * columns + a.max(b)] += value.0 * share;
-                            }
+                for (k, value) in self.forest.leaf(leaf.slot).iter().enumerate() {
+                    let output = output_of(&self.forest, t, k) as u32;
+                    for (i, j) in (0..count).flat_map(|i| (i..count).map(move |j| (i, j))) {
+                        let sums =
+                            sums.of([output, features[i].min(features[j]), features[i].max(features[j])]);
+                        for (slot, sum) in
+                            shares.of_rows.iter().zip(sums).filter(|(slot, _)| **slot != NOTHING)
+                        {
+                            *sum += value.0 * shares.found[*slot as usize * count * count + i * count + j];
                         }
                     }
                 }
             });
         }
-        let width = self.forest.features.len() + 1;
+        self.write_matrices(&sums, out);
+    }
+
+    /// Writes the matrices of a row block from its sums.
+    fn write_matrices(&self, sums: &PairSums, out: &mut [f32]) {
+        let (outputs, width) = (self.forest.outputs as usize, self.forest.features.len() + 1);
+        let column = |feature: u32| self.columns[feature as usize] as usize;
+        // Always in the same order, so that differences are rounded alike.
+        let mut pairs: Vec<_> = sums.indices.iter().map(|(pair, index)| (*pair, *index)).collect();
+        pairs.sort_unstable();
+        let mut own = vec![0f64; outputs * self.columns.len()];
         for (r, out) in out.chunks_exact_mut(outputs * width * width).enumerate() {
+            out.fill(0.0);
+            own.fill(0.0);
+            for ([output, a, b], index) in &pairs {
+                let sum = sums.sums[index * sums.rows + r];
+                let own = &mut own[*output as usize * self.columns.len()..][..self.columns.len()];
+                if a == b {
+                    own[*a as usize] += sum;
+                    continue;
+                }
+                // Each of the two elements has half of the index.
+                own[*a as usize] -= sum / 2.0;
+                own[*b as usize] -= sum / 2.0;
+                let out = &mut out[*output as usize * width * width..][..width * width];
+                out[column(*a) * width + column(*b)] = (sum / 2.0) as f32;
+                out[column(*b) * width + column(*a)] = (sum / 2.0) as f32;
+            }
             for (o, out) in out.chunks_exact_mut(width * width).enumerate() {
-                self.write_matrix(&mut sums[r * of_row + o * of_output..][..of_output], self.bias[o], out);
+                for (column, own) in self.columns.iter().zip(&own[o * self.columns.len()..]) {
+                    out[*column as usize * (width + 1)] = *own as f32;
+                }
+                out[width * width - 1] = self.bias[o] as f32;
             }
         }
     }
+}
 
-    /// Writes the matrix of a row and an output from its sums.
-    fn write_matrix(&self, sums: &mut [f64], bias: f64, out: &mut [f32]) {
-        let (columns, width) = (self.columns.len(), self.forest.features.len() + 1);
-        out.fill(0.0);
-        for i in 0..columns {
-            for j in i + 1..columns {
-                // Each of the two elements has half of the index.
-                let half = sums[i * columns + j] / 2.0;
-                sums[i * (columns + 1)] -= half;
-                sums[j * (columns + 1)] -= half;
-                let (a, b) = (self.columns[i] as usize, self.columns[j] as usize);
-                out[a * width + b] = half as f32;
-                out[b * width + a] = half as f32;
-            }
+/// The sums of a row block. An output, a feature and the same or a later one have a number for each row: the feature's
+/// contributions, or the indices of the pair.
+struct PairSums {
+    rows: usize,
+    indices: HashMap<[u32; 3], usize>,
+    sums: Vec<f64>,
+}
+
+impl PairSums {
+    /// Returns the sums of an output and two features.
+    fn of(&mut self, key: [u32; 3]) -> &mut [f64] {
+        let next = self.indices.len();
+        let index = *self.indices.entry(key).or_insert(next);
+        if index == next {
+            self.sums.resize(self.sums.len() + self.rows, 0.0);
         }
-        for (i, column) in self.columns.iter().enumerate() {
-            out[*column as usize * (width + 1)] = sums[i * (columns + 1)] as f32;
-        }
-        out[width * width - 1] = bias as f32;
+        &mut self.sums[index * self.rows..][..self.rows]
     }
 }
 

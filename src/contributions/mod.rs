@@ -15,8 +15,8 @@
 //! | `background_tables` | makes the pattern tables of contributions against a background |
 //! | `shares` | how features share a leaf's value, for a row and a background row |
 //! | `interventional` | contributions against a background of rows |
-//! | `background_interactions` | interactions against a background of rows |
 //! | `two_rows` | the same for trees whose paths have very many features |
+//! | `background_interactions` | interactions against a background of rows |
 //! | `row_explainer` | one type for contributions by covers and against a background |
 //! | `interactions` | the counterparts of `kernel` and `run` for interactions |
 //!

@@ -91,7 +91,7 @@ impl RowExplainer {
     /// ([`Explainer::interactions`], [`Interventional::interactions`]).
     ///
     /// # Errors
-    /// Those of [`Explainer::interactions`].
+    /// Those of [`Explainer::interactions`] or [`Interventional::interactions`].
     pub fn interactions<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         match self {
             Self::Paths(explainer) => explainer.interactions(rows),
@@ -102,7 +102,7 @@ impl RowExplainer {
     /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`.
     ///
     /// # Errors
-    /// Those of [`Explainer::interactions_into`].
+    /// Those of [`Explainer::interactions_into`] or [`Interventional::interactions_into`].
     pub fn interactions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         match self {
             Self::Paths(explainer) => explainer.interactions_into(rows, out),

@@ -225,7 +225,8 @@ impl Encoder<'_> {
         self.add_instructions(tree, pairs, sums);
         let numbers = PassNumbers {
             passes: &tree.passes,
-            edge_terms: pairs.map_or(&[], |pairs| &pairs.edge_terms),
+            // Against a background they are not read.
+            edge_terms: pairs.filter(|_| self.extras.sides.is_none()).map_or(&[], |pairs| &pairs.edge_terms),
             has_lists: self.extras.sides.is_none(),
         };
         for pass in numbers.regrouped(self.points) {
@@ -309,7 +310,10 @@ impl Encoder<'_> {
         let edges_at = 2 + lists_of(&tree.passes);
         for ancestor in ancestors {
             let side = if edges[ancestor.edge as usize] { PATH_LEFT } else { 0 };
-            let at = (edges_at + ancestor.edge as usize) * self.points;
+            let at = match self.extras.sides {
+                Some(_) => 0,
+                None => (edges_at + ancestor.edge as usize) * self.points,
+            };
             self.ancestors.extend([ancestor.level | side, at as u32, sums.of_pair(ancestor.pair)]);
         }
         debug_assert_eq!(self.ancestors.len() % ANCESTOR_WORDS as usize, 0);

@@ -1,4 +1,4 @@
-//! Contributions against a background, as a burn operator.
+//! Contributions and interactions against a background, as a burn operator.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use burn::{
 use super::{ForestBackend, check_rows, innermost};
 use crate::{contributions::Interventional, error::Result};
 
-/// A forest's contributions against a background of rows: an operator that is prepared once for each device on which it
-/// is used. Share it as an [`Arc`].
+/// A forest's contributions and interactions against a background of rows: an operator that is prepared once for each
+/// device on which it is used. Share it as an [`Arc`].
 ///
 /// Inputs are f32, f16 or bf16 in any strides, and are widened exactly. Outputs are f32 and have no gradient.
 ///
@@ -117,7 +117,8 @@ impl Background {
             DispatchDevice::Cube(device) => {
                 super::cube::check_room(device, rows, self.interactions_on_device(device)?.width())?;
             }
-            DispatchDevice::Capture(_) => {}
+            // A recording may be replayed on any backend.
+            DispatchDevice::Capture(_) => self.explainer.check_interactions(0)?,
             _ => self.explainer.check_interactions(rows)?,
         }
         let interactions =

@@ -167,7 +167,7 @@ impl<'f> PredictorBuilder<'f> {
 
     /// Sets what explains rows, for [`Predictor::contributions`] and [`Predictor::interactions`]: a
     /// [`contributions::Explainer`](crate::contributions::Explainer) of the forest, or a
-    /// [`contributions::Interventional`](crate::contributions::Interventional) for contributions against a background.
+    /// [`contributions::Interventional`](crate::contributions::Interventional), which explains against a background.
     pub fn explainer(mut self, explainer: impl Into<RowExplainer>) -> Self {
         self.explainer = Some(explainer.into());
         self

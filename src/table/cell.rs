@@ -115,7 +115,7 @@ fn leading_digits(text: [u8; 8]) -> (u64, usize) {
 /// assert_eq!(plain_decimal(b"1e3"), Some((1.0, 1)));
 /// assert_eq!(plain_decimal(b"nan"), None);
 /// ```
-// If it is called, its result goes through memory in parts, and the processor waits for them.
+// Without inlining, its result goes through memory in parts, and the processor waits for them.
 #[inline(always)]
 pub fn plain_decimal(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');

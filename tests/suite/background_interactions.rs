@@ -58,6 +58,39 @@ fn interactions_against_a_background_are_the_definition() {
     }
 }
 
+/// Several blocks, of models with many columns, too. A row's matrix does not depend on the others.
+#[test]
+fn rows_are_explained_alike_in_blocks_and_alone() {
+    let mut draws = Seeded(73);
+    for (features, splits, count) in [(6, 40, 1100), (90, 60, 200)] {
+        let forest = forest(&mut draws, features, splits, true, true);
+        let other = rows::<f32>(&mut draws, 11, features);
+        let own = rows::<f32>(&mut draws, count, features);
+        let explainer = explainer(&forest, &other);
+        let all = explainer.interactions(&Rows::new(&own, features).expect("rows")).expect("interactions");
+        let width = explainer.interactions_width().expect("a number");
+        for (own, all) in own.chunks_exact(features).zip(all.chunks_exact(width)).step_by(41) {
+            let alone =
+                explainer.interactions(&Rows::new(own, features).expect("a row")).expect("interactions");
+            assert!(alone == all, "{features} columns");
+        }
+    }
+}
+
+#[test]
+fn trees_without_splits_have_only_a_bias() {
+    let mut builder = Forest::builder(2, 1).base_score([0.5]);
+    builder.tree(0).leaf(0, &[2.0]);
+    for (forest, bias) in [
+        (builder.build().expect("a forest"), 2.5),
+        (Forest::builder(2, 1).base_score([0.5]).build().expect("no trees"), 0.5),
+    ] {
+        let found =
+            explainer(&forest, &[1.0f32, 2.0]).interactions(&Rows::new(&[3.0f32, 4.0], 2).expect("a row"));
+        assert_eq!(found.expect("interactions"), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, bias]);
+    }
+}
+
 /// Two features that are asked one below the other: by hand, the leaf of both is 6, all others are 0.
 #[test]
 fn two_features_share_what_neither_adds_alone() {

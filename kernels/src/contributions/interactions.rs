@@ -35,9 +35,9 @@ pub fn add_interactions(
 ) {
     let mut at = ancestors.from + program[ancestors.at as usize];
     let end = at + program[(ancestors.at + 1u32) as usize] * ANCESTOR_WORDS;
-    // For paths that the row left at some split on the other feature, and against a background for those that the row
-    // alone took.
+    // What is added if the row left the path at some split on the other feature.
     let mut without = 0.0f32.runtime();
+    // Against a background, what is added if only the row took the path's sides at all splits on the other feature.
     let mut alone = 0.0f32.runtime();
     #[unroll]
     for q in 0..shape.points {
@@ -60,12 +60,12 @@ pub fn add_interactions(
     }
 }
 
-/// Returns what a split adds to its interaction with a feature of which the row took the path's sides. Against a
-/// background it is `alone`, which is 0 if the background row took them, too.
+/// Returns what a split adds to its interaction with a feature if the row took the path's sides at all splits on it. This
+/// is `against` if there is a background, and otherwise a sum over the numbers from index `numbers` on.
 #[cube]
-fn term_with(program: &[u32], numbers: u32, stacks: &Stacks, alone: f32, #[comptime] shape: Shape) -> f32 {
+fn term_with(program: &[u32], numbers: u32, stacks: &Stacks, against: f32, #[comptime] shape: Shape) -> f32 {
     if comptime![shape.explained.background] {
-        alone
+        against
     } else {
         let mut with = 0.0f32.runtime();
         #[unroll]

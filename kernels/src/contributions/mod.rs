@@ -65,7 +65,7 @@ fn most_bytes(client: &Client) -> u64 {
 /// A forest's instructions and tables on a device.
 #[derive(Clone, Debug)]
 pub struct ContributionProgram {
-    /// Passes, instructions, points and lists, ancestors or sides, subtrees, questions, matrices and biases.
+    /// Passes, instructions, points and lists, ancestors, sides, subtrees, questions, matrices and biases.
     pub words: Buffer,
     /// What is explained.
     pub explained: Explained,

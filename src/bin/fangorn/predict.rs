@@ -48,8 +48,8 @@ pub enum Output {
     /// How much each feature adds to each margin (SHAP values), the bias last: path-dependent, or interventional with
     /// --background
     Contributions,
-    /// How much each pair of features adds to each margin (SHAP interaction values, path-dependent): for each margin a
-    /// square with a row and a column for each feature, and the last ones for the bias
+    /// How much each pair of features adds to each margin (SHAP interaction values, path-dependent, or interventional with
+    /// --background): for each margin a square with a row and a column for each feature, and the last ones for the bias
     Interactions,
 }
 
@@ -75,7 +75,8 @@ impl Output {
   fangorn predict model.ubj --rows people.parquet --keep id,date -o scores.parquet
   fangorn predict model.ubj --rows rows.csv --output contributions -o why.csv
   fangorn predict model.ubj --rows rows.csv --output contributions --background usual.csv -o why.csv
-  fangorn predict model.ubj --rows rows.csv --output interactions -o pairs.npy")]
+  fangorn predict model.ubj --rows rows.csv --output interactions -o pairs.npy
+  fangorn predict model.ubj --rows rows.csv --output interactions --background usual.csv -o pairs.npy")]
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     pub(crate) model: PathBuf,
@@ -106,9 +107,9 @@ pub struct Predict {
     /// The file to write: .npy, .csv, .parquet or .arrow. Without it, CSV goes to standard output
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
-    /// With --output contributions or interactions: a file of some hundred typical rows, in any format of --rows. A feature that is not
-    /// known takes its values from these rows, so contributions are interventional and need no covers. The file is
-    /// read at once
+    /// With --output contributions or interactions: a file of some hundred typical rows, in any format of --rows. A
+    /// feature that is not known takes its values from these rows, so the results are interventional and need no covers.
+    /// The file is read at once
     #[arg(long, value_name = "FILE")]
     pub(crate) background: Option<PathBuf>,
     /// Columns of the --rows file to write before the predictions; a CSV output then gets a header. Not for .npy and

@@ -35,7 +35,7 @@ impl ExplainedBy {
     /// Prepares contributions or interactions.
     ///
     /// # Errors
-    /// An option does not apply to contributions, the model can't be explained, or the background can't be read.
+    /// An option does not apply to contributions and interactions, the model can't be explained, or the background can't be read.
     pub fn new(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Self> {
         let what = match args.background {
             Some(_) => format!("{}s against a background", args.output.name()),
@@ -123,7 +123,7 @@ pub fn table<T: Element>(explainer: &RowExplainer, rows: &Matrix<T>, output: Out
     Ok(Table { rows: rows.rows, columns: width(explainer, output).unwrap_or(0), values })
 }
 
-/// Prepares contributions against a background file, which marks missing values like the file of rows.
+/// Prepares contributions and interactions against a background file, which marks missing values like the file of rows.
 ///
 /// # Errors
 /// The background can't be read, or the model can't be explained.

@@ -6,7 +6,7 @@ use std::{
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
 };
 
@@ -39,11 +39,12 @@ type Work<P> = (Result<P>, SyncSender<Result<ScoredBatch>>);
 /// Predicts the rows of a batch. It may change the rows.
 pub type Predict<'p, T> = &'p (dyn Fn(&mut RowBatch<T>) -> Result<Table> + Sync);
 
-/// The threads that predict batches.
+/// The threads that predict batches. A worker is busy while it has a part, unless it waits for the parts before it to be
+/// written.
 struct Workers {
-    /// A pool for the batches of few workers.
+    /// The pool on which batches are predicted while some worker is not busy.
     pool: ThreadPool,
-    /// The number of workers that have a part.
+    /// The number of busy workers.
     busy: AtomicUsize,
 }
 
@@ -57,12 +58,30 @@ impl Workers {
 
     /// Makes the current thread a pool of its own, so that loops of the library run on it. On a pool that all workers
     /// share, they would wait for its threads to wake up, and a run would take 5 to 19 % longer (`benches/tables`).
-    fn enter() {
-        // The registry of such a pool is never freed. There is one for each worker of a run.
+    fn make_current_thread_a_pool() {
+        // The registry of such a pool is never freed. There is one for each worker of a run. A thread that can't become a
+        // pool uses the global one, which is only slower.
         drop(ThreadPoolBuilder::new().num_threads(1).use_current_thread().build());
     }
 
-    /// Predicts a batch on the current thread if the other threads have parts of their own, and otherwise on all threads.
+    /// Sends a result. Returns whether more are needed.
+    fn send(&self, results: &SyncSender<Result<ScoredBatch>>, scored: Result<ScoredBatch>) -> bool {
+        let goes_on = scored.is_ok();
+        let sent = match results.try_send(scored) {
+            Ok(()) => true,
+            Err(TrySendError::Disconnected(_)) => false,
+            Err(TrySendError::Full(scored)) => {
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+                let sent = results.send(scored).is_ok();
+                self.busy.fetch_add(1, Ordering::Relaxed);
+                sent
+            }
+        };
+        sent && goes_on
+    }
+
+    /// Predicts a batch on the current thread if as many workers are busy as the pool has threads, and otherwise on the
+    /// pool.
     fn predict<T: Element>(&self, batch: &mut RowBatch<T>, predict: Predict<'_, T>) -> Result<Table> {
         match self.busy.load(Ordering::Relaxed) < self.pool.current_num_threads() {
             true => self.pool.install(|| predict(batch)),
@@ -106,7 +125,6 @@ pub fn score<T: Element, R: PartedRows>(
     // time of a CSV (`benches/tables`).
     let workers = Workers::new()?;
     let threads = workers.pool.current_num_threads() + usize::from(!source.has_long_parts());
-    let predict = |batch: &mut RowBatch<T>| workers.predict(batch, predict);
     let bar = progress(source);
     let (parts, in_order) = sync_channel::<PartResults>(threads);
     // The thread with the lock takes the next part, and queues its results after those of the parts before it.
@@ -123,12 +141,12 @@ pub fn score<T: Element, R: PartedRows>(
         Some((part, sender))
     };
     let work = || {
-        Workers::enter();
+        Workers::make_current_thread_a_pool();
         while let Some((part, sender)) = take() {
             workers.busy.fetch_add(1, Ordering::Relaxed);
             let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
             let run = || match part {
-                Ok(part) => predict_part(source, part, (on_error, most_rows), &predict, &sender),
+                Ok(part) => predict_part(source, part, (on_error, most_rows), (&workers, predict), &sender),
                 // There is no next part, so there is none to leave out.
                 Err(e) => drop(sender.send(Err(Error::Request(e.to_string())))),
             };
@@ -177,7 +195,7 @@ fn predict_part<T: Element, R: PartedRows>(
     source: &R,
     part: R::Part,
     (on_error, most_rows): (OnError, usize),
-    predict: Predict<'_, T>,
+    (workers, predict): (&Workers, Predict<'_, T>),
     results: &SyncSender<Result<ScoredBatch>>,
 ) {
     let batches = match source.batches::<T>(part) {
@@ -192,14 +210,13 @@ fn predict_part<T: Element, R: PartedRows>(
     });
     let predict = |batch: Result<RowBatch<T>>| {
         let mut batch = batch?;
-        let table = predict(&mut batch)?;
+        let table = workers.predict(&mut batch, predict)?;
         Ok(ScoredBatch { kept: batch.kept, table })
     };
     // Sends results until one is an error, or nobody needs more.
     let send = |all: &mut dyn Iterator<Item = Result<ScoredBatch>>| {
         for scored in all {
-            let failed = scored.is_err();
-            if results.send(scored).is_err() || failed {
+            if !workers.send(results, scored) {
                 return;
             }
         }
