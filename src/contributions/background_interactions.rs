@@ -1,12 +1,12 @@
 //! Interactions against a background of rows.
 //!
-//! With one background row, let `a` features of a leaf's path be satisfied by the row only, and `b` by the background row
-//! only (see `interventional`). The Shapley interaction index of two features of the former is
+//! With one background row, let `a` features of a leaf's path be satisfied by the row only, and `b` by the background
+//! row only (see `interventional`). The Shapley interaction index of two features of the former is
 //! `value (a - 2)! b! / (a + b - 1)!`, that of two of the latter `value a! (b - 2)! / (a + b - 1)!`, and that of one of
-//! each `-value (a - 1)! (b - 1)! / (a + b - 1)!`: only for one set of the other features does the leaf's value
-//! depend on both features (Grabisch, Roubens: *An axiomatic approach to the concept of interaction among players in cooperative
-//! games*, 1999, for the index). An element of the matrix is half of it, and the diagonal has the rest of a feature's
-//! contribution, as for path-dependent interactions.
+//! each `-value (a - 1)! (b - 1)! / (a + b - 1)!`: only for one set of the other features does the leaf's value depend
+//! on both features (Grabisch, Roubens: *An axiomatic approach to the concept of interaction among players in
+//! cooperative games*, 1999, for the index). An element of the matrix is half of it, and the diagonal has the rest of a
+//! feature's contribution, as for path-dependent interactions.
 
 use std::collections::HashMap;
 
