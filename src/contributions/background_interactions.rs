@@ -10,9 +10,8 @@
 
 use std::collections::HashMap;
 
-use super::{
-    interventional::{Interventional, MOST_FEATURES, NOTHING, Shares, check_columns, output_of, values},
-    shares::{full, orders},
+use super::interventional::{
+    Effect, Interventional, MOST_FEATURES, NOTHING, Shares, check_columns, effects, output_of, values,
 };
 use crate::{
     cpu::{Row, Rows},
@@ -210,19 +209,13 @@ impl PairSums {
 /// Adds the shares of a leaf's value for a row's pattern: a matrix of the path's features, with contributions on the
 /// diagonal and the indices of pairs above it. Returns its index.
 fn add_pair_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &mut Vec<f64>) -> u32 {
-    let full = full(features);
     let first = found.len();
     found.resize(first + features * features, 0.0);
     let mut gives = false;
-    for (of_background, share) in background.iter().filter(|(other, _)| pattern | other == full) {
-        let (only_row, only_background) = (full & !of_background, full & !pattern);
-        let (a, b) = (only_row.count_ones() as usize, only_background.count_ones() as usize);
-        if a + b == 0 {
-            continue;
-        }
+    for Effect { only_row, only_background, orders } in effects(pattern, features, background) {
         gives = true;
-        let orders = share * orders(a, b);
-        let (of_row, of_other, of_both) = (a as f64, b as f64, (a + b) as f64);
+        let (of_row, of_other) = (f64::from(only_row.count_ones()), f64::from(only_background.count_ones()));
+        let of_both = of_row + of_other;
         let matrix = &mut found[first..];
         let either = only_row | only_background;
         for i in members(either) {

@@ -472,23 +472,43 @@ impl Shares {
     }
 }
 
+/// What a pattern of the background does to a leaf's value for a row.
+pub(super) struct Effect {
+    /// The features of the path that only the row satisfies.
+    pub(super) only_row: u64,
+    /// The features of the path that only the background row satisfies.
+    pub(super) only_background: u64,
+    /// The pattern's share of the background rows, times `a! b! / (a + b)!` for the numbers of features of both.
+    pub(super) orders: f64,
+}
+
+/// Returns the effects of the patterns of a background for a row's pattern: of those with which the leaf counts, and not
+/// for all sets of features.
+pub(super) fn effects(
+    pattern: u64,
+    features: usize,
+    background: &[(u64, f64)],
+) -> impl Iterator<Item = Effect> {
+    let full = full(features);
+    let counts = move |(other, _): &&(u64, f64)| pattern | other == full && pattern & other != full;
+    background.iter().filter(counts).map(move |(other, share)| {
+        let (only_row, only_background) = (full & !other, full & !pattern);
+        let orders = share * orders(only_row.count_ones() as usize, only_background.count_ones() as usize);
+        Effect { only_row, only_background, orders }
+    })
+}
+
 /// Adds the shares of a leaf's value that `features` features get for a row's pattern. Returns their index.
 fn add_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &mut Vec<f64>) -> u32 {
-    let full = full(features);
     let first = found.len();
     found.resize(first + features, 0.0);
     let mut gives = false;
-    for (of_background, share) in background.iter().filter(|(other, _)| pattern | other == full) {
-        let (only_row, only_background) = (full & !of_background, full & !pattern);
-        let (a, b) = (only_row.count_ones() as usize, only_background.count_ones() as usize);
-        if a + b == 0 {
-            continue;
-        }
+    for Effect { only_row, only_background, orders } in effects(pattern, features, background) {
         gives = true;
         // Divided by `a` it is `(a - 1)! b! / (a + b)!`, and divided by `b` it is `a! (b - 1)! / (a + b)!`.
-        let orders = share * orders(a, b);
-        add_to(&mut found[first..], only_row, orders / a as f64);
-        add_to(&mut found[first..], only_background, -orders / b as f64);
+        let (a, b) = (f64::from(only_row.count_ones()), f64::from(only_background.count_ones()));
+        add_to(&mut found[first..], only_row, orders / a);
+        add_to(&mut found[first..], only_background, -orders / b);
     }
     if !gives {
         found.truncate(first);
