@@ -43,7 +43,9 @@ pub fn add_interactions(
     for q in 0..shape.points {
         let t = f32::reinterpret(program[(ancestors.points_at + q) as usize]);
         without -= stacks.terms[q as usize] / (1.0f32 - t);
-        alone += stacks.terms[q as usize] / t;
+        if comptime![shape.explained.background] {
+            alone += stacks.terms[q as usize] / t;
+        }
     }
     while at < end {
         let level = program[at as usize];
@@ -51,8 +53,8 @@ pub fn add_interactions(
         let takes = (level >> 31u32) | 2u32;
         let takes_path = (mask & 3u32) == takes;
         let other_takes_path = ((mask >> 2u32) & 3u32) == takes;
-        let numbers = ancestors.points_at + program[(at + 1u32) as usize];
-        let with = term_with(program, numbers, stacks, select(other_takes_path, 0.0f32, alone), shape);
+        let against = select(other_takes_path, 0.0f32, alone);
+        let with = term_with(program, ancestors.points_at, at, stacks, against, shape);
         let added = select(takes_path, with, without);
         let pair = program[(at + 2u32) as usize];
         partial[(out + pair * batch) as usize] += added;
@@ -61,12 +63,20 @@ pub fn add_interactions(
 }
 
 /// Returns what a split adds to its interaction with a feature if the row took the path's sides at all splits on it. This
-/// is `against` if there is a background, and otherwise a sum over the numbers from index `numbers` on.
+/// is `against` if there is a background, and otherwise a sum over the numbers that the ancestor at `at` names.
 #[cube]
-fn term_with(program: &[u32], numbers: u32, stacks: &Stacks, against: f32, #[comptime] shape: Shape) -> f32 {
+fn term_with(
+    program: &[u32],
+    points_at: u32,
+    at: u32,
+    stacks: &Stacks,
+    against: f32,
+    #[comptime] shape: Shape,
+) -> f32 {
     if comptime![shape.explained.background] {
         against
     } else {
+        let numbers = points_at + program[(at + 1u32) as usize];
         let mut with = 0.0f32.runtime();
         #[unroll]
         for q in 0..shape.points {
