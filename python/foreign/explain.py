@@ -9,6 +9,7 @@ import numpy
 from redirect import arguments_of, wrap
 
 import fangorn
+import fangorn.compat.xgboost
 
 
 class NoCounterpart(Exception):
@@ -19,7 +20,8 @@ def our_model(model):
     """Return fangorn's model of a model of another library."""
     package = type(model).__module__.partition(".")[0]
     if package == "xgboost":
-        return fangorn.from_xgboost(model)
+        # Rows get NaN in place of an estimator's own value for a missing one.
+        return fangorn.from_xgboost(model.get_booster() if _missing_of(model) is not None else model)
     if package == "lightgbm":
         return fangorn.from_lightgbm(model)
     if package == "catboost":
@@ -32,6 +34,12 @@ def our_model(model):
         except (NotImplementedError, treelite.TreeliteError, ValueError, AttributeError, TypeError):
             return fangorn.from_sklearn(model)
     raise NoCounterpart(f"a model of {package}")
+
+
+def _missing_of(model):
+    """Return the number that stands for a missing value in rows of an estimator of XGBoost, or None if NaN does."""
+    missing = getattr(model, "missing", None)
+    return None if missing is None or missing != missing else missing
 
 
 def _as_forest(model):
@@ -129,7 +137,8 @@ def _counterpart(explainer, given, pairs):
     if limit not in (None, -1):
         raise NoCounterpart("tree_limit")
     if explainer.feature_perturbation == "interventional" and pairs:
-        raise NoCounterpart("interactions against a background")
+        # shap says on standard error that it has none, and returns zeros.
+        raise NoCounterpart("interactions against a background, of which shap has none")
     if explainer.feature_perturbation == "tree_path_dependent" and explainer.data is not None:
         raise NoCounterpart("covers that shap counts again on rows of its caller")
     if type(explainer._foreign).__module__.partition(".")[0] not in ("xgboost", "lightgbm", "catboost", "sklearn"):
@@ -152,6 +161,10 @@ def _rows_of_explainer(explainer, model, X):
     package = type(explainer._foreign).__module__.partition(".")[0]
     if hasattr(X, "get_base_margin"):
         return X.get_data()
+    missing = _missing_of(explainer._foreign)
+    if package == "xgboost" and missing is not None:
+        # The value stands for a missing one in the estimator's rows; its model knows nothing of it.
+        X = fangorn.compat.xgboost.DMatrix(X, missing=missing).data
     if package == "sklearn" or not hasattr(X, "iloc") or X.ndim == 1:
         return X if hasattr(X, "tocsr") else _rows(X, explainer._foreign)
     if model.feature_names is None:

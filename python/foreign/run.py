@@ -79,17 +79,21 @@ def pytest(suite, tests, options, redirect, only=()):
         # Models of tests are small, and threads that wait for each other take most of the time.
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"}
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        died, early = None, True
         try:
             run = subprocess.run(
                 [*command, *tests], cwd=folder, env=environment, stdout=sys.stderr, timeout=options.seconds
             )
             status = f"pytest ended with the status {run.returncode}"
+            early = run.returncode < 0
+            died = status if early else None
         except subprocess.TimeoutExpired:
             status = f"pytest was ended after {options.seconds} seconds"
+        if early:
             print(f"run.py: {status}; the report is of what was run until then", file=sys.stderr)
         if not record.exists():
             raise CannotRun(f"{status} and no record; its output says why")
-        return json.loads(record.read_text(encoding="utf-8"))
+        return {**json.loads(record.read_text(encoding="utf-8")), "died": died}
 
 
 def outcomes_alone(suite, options, failed):
@@ -135,6 +139,7 @@ def report_of(name, suite, record, alone):
     outcomes = collections.Counter(record["outcomes"].values())
     return {
         "suite": name,
+        "died": record["died"],
         "versions": versions_of(suite),
         "tests": {
             "selected": len(record["outcomes"]),
@@ -167,7 +172,8 @@ def report_of(name, suite, record, alone):
 
 
 def is_wrong(report):
-    return bool(report["predictions"]["wrong"] or report["tests"]["failed_with_fangorn_alone"])
+    # A crash of the process, or the system that ends it for want of memory, is no success of the tests before it.
+    return bool(report["died"] or report["predictions"]["wrong"] or report["tests"]["failed_with_fangorn_alone"])
 
 
 def print_report(report):
