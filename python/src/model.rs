@@ -1046,8 +1046,8 @@ impl Model {
     }
 
     /// Return the number of each of some categories of a column: NaN for a missing one.
-    fn _category_numbers(&self, column: usize, texts: Vec<Option<String>>) -> PyResult<Vec<f64>> {
-        rows::category_numbers(&self.forest, column, &texts)
+    fn _category_numbers(&self, column: usize, categories: Vec<Option<rows::Category>>) -> PyResult<Vec<f64>> {
+        rows::category_numbers(&self.forest, column, &categories)
     }
 
     /// Whether margins are sums of leaf values.

@@ -10,7 +10,7 @@ use arrow_schema::{DataType, Field, Schema};
 use fangorn::{
     Forest,
     sparse::SparseMatrix,
-    table::{BatchReader, CellReader, Column, ColumnMatch},
+    table::{BatchReader, CategoryValue, CellReader, Column, ColumnMatch},
 };
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::{
@@ -160,25 +160,46 @@ pub fn column_indices(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>>
     reader.indices().ok_or_else(|| refusal("rows: the table has nested columns; hand over flat ones"))
 }
 
-/// Returns the number of each category in `texts`.
-pub fn category_numbers(forest: &Forest, column: usize, texts: &[Option<String>]) -> PyResult<Vec<f64>> {
+/// A category of a frame. The first type that takes a value of Python is the value's.
+#[derive(FromPyObject)]
+pub enum Category {
+    Truth(bool),
+    Whole(i64),
+    Float(f64),
+    Text(String),
+}
+
+/// Returns the number of each category; NaN for None.
+pub fn category_numbers(
+    forest: &Forest,
+    column: usize,
+    categories: &[Option<Category>],
+) -> PyResult<Vec<f64>> {
     let feature =
         forest.features.get(column).ok_or_else(|| refusal(format!("there is no column {column}")))?;
     let reader = CellReader::of(feature);
-    let number = |text: &Option<String>| {
-        match text {
-        None => Ok(f64::NAN),
-        Some(text) => reader.value(text.as_bytes()).ok_or_else(|| {
-            let name = feature.name.clone().unwrap_or_else(|| column.to_string());
-            let text: String = text.chars().take(40).collect();
+    let number = |category: &Option<Category>| {
+        let value = match category {
+            None => return Ok(f64::NAN),
+            Some(Category::Truth(value)) => CategoryValue::Truth(*value),
+            Some(Category::Whole(value)) => CategoryValue::Whole((*value).into()),
+            Some(Category::Float(value)) => CategoryValue::Float(*value),
+            Some(Category::Text(text)) => CategoryValue::Text(text),
+        };
+        let name = || feature.name.clone().unwrap_or_else(|| column.to_string());
+        if let Some([what, remedy]) = reader.refusal(value.kind()) {
+            return Err(refusal(format!("column `{}`: it holds {what}; {remedy}", name())));
+        }
+        reader.category(value).ok_or_else(|| {
+            let name = name();
+            let text: String = value.text().chars().take(40).collect();
             refusal(format!(
                 "column `{name}`: `{text}` is no category of the model, and the model's library refuses such rows; use \
                  a category of the training data, or None"
             ))
-        }),
-    }
+        })
     };
-    texts.iter().map(number).collect()
+    categories.iter().map(number).collect()
 }
 
 /// Returns the results in reversed order of rows.

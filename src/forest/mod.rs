@@ -38,6 +38,7 @@ pub use model_hash::ModelHash;
 pub use parse::ForestTextError;
 pub use profile::{Profile, ProfileError};
 pub use prologue::{Operation, Prologue, PrologueError};
+pub(crate) use raw::CategoryKind;
 pub(crate) use raw::hash as category_hash;
 pub use raw::{Codes, Coding, UnseenCategory};
 pub use stats::{FeatureStats, ForestStats};

@@ -73,6 +73,17 @@ enum CodeTable<'f> {
     Hashes(&'f [(u32, Real)], bool),
 }
 
+/// What the categories of a column are in the training data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CategoryKind {
+    /// Texts.
+    Texts,
+    /// Numbers or truth values.
+    Numbers,
+    /// Integers, truth values or texts. The model has only hashes of their texts (CatBoost).
+    Hashed,
+}
+
 /// A category that is a number or a truth value, independent of how its text writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
@@ -147,15 +158,38 @@ impl Codes<'_> {
     /// An empty text may be a category. So look it up first, and take it for a missing value only if the
     /// result is `None`.
     pub fn of(&self, text: &str) -> Option<f64> {
+        self.known(text).or(self.unseen())
+    }
+
+    /// Returns the number of a category that did not occur in the training data, or `None` if it is refused.
+    pub(crate) fn unseen(&self) -> Option<f64> {
         let unseen = match &self.by {
             CodeTable::Texts(_, unseen) | CodeTable::Numbers(_, unseen) => *unseen,
             CodeTable::Hashes(..) => UnseenCategory::Missing,
         };
-        self.known(text).or(match unseen {
+        match unseen {
             UnseenCategory::Missing => Some(f64::NAN),
             UnseenCategory::Refused => None,
             UnseenCategory::Own => Some(self.count as f64),
-        })
+        }
+    }
+
+    /// Returns whether no category is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.by {
+            CodeTable::Texts(indices, _) => indices.is_empty(),
+            CodeTable::Numbers(indices, _) => indices.is_empty(),
+            CodeTable::Hashes(codes, _) => codes.is_empty(),
+        }
+    }
+
+    /// Returns what the categories are in the training data.
+    pub(crate) fn kind(&self) -> CategoryKind {
+        match self.by {
+            CodeTable::Texts(..) => CategoryKind::Texts,
+            CodeTable::Numbers(..) => CategoryKind::Numbers,
+            CodeTable::Hashes(..) => CategoryKind::Hashed,
+        }
     }
 
     /// Returns the number of the category that a table writes as `text`, or `None` if it did not occur in the training

@@ -1,13 +1,15 @@
 //! Reads batches of Arrow as the rows of a forest.
 
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, RecordBatch, cast::AsArray, downcast_dictionary_array,
-    types,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch, cast::AsArray,
+    downcast_dictionary_array, types,
 };
 use arrow_schema::{DataType, Field, Schema};
+use half::f16;
 
 use super::{
-    CellReader, Column, ColumnNames, ColumnValues, Number, TableError,
+    CategoryValue, CellReader, Column, ColumnNames, ColumnValues, Number, TableError, ValueKind,
+    lost::{LOST_CATEGORIES, SAVE_CATEGORIES, lost_categories},
     names::{NameMismatch, first_names},
 };
 use crate::forest::Forest;
@@ -29,8 +31,9 @@ pub enum ColumnMatch {
 /// |---|---|
 /// | integers, floats, truth values | the same number; an integer that no double represents exactly is refused |
 /// | decimals | the nearest double; refused if the digits are a number above 2^53 or the scale is above 22 |
-/// | texts, and dictionaries of them | a category's number, if the model's file has the categories |
+/// | texts | a category's number, if the model's file has the categories; compared as they are |
 /// | null, and a column of nulls | a missing value |
+/// | dictionaries | what their values become |
 ///
 /// A column of a struct has the name `struct.column`.
 ///
@@ -85,11 +88,11 @@ impl<'f> BatchReader<'f> {
         let indices = indices(forest, &leaves, by)?;
         let mut taken = vec![false; leaves.len()];
         let mut columns = Vec::with_capacity(indices.len());
-        for (index, feature) in indices.into_iter().zip(&forest.features) {
+        for (at, (index, feature)) in indices.into_iter().zip(&forest.features).enumerate() {
             taken[index] = true;
             let Leaf { name, path, dtype } = leaves[index].clone();
             let reader = CellReader::of(feature);
-            check_type(&name, &dtype, &reader)?;
+            check_type(&name, &dtype, &reader, &|| lost_categories(forest, at))?;
             columns.push(Source { name, path, dtype, reader });
         }
         let left_out =
@@ -246,6 +249,41 @@ fn of_numbers(array: &ArrayRef) -> Column<'_> {
     }
 }
 
+/// Returns a column of a batch, which may be inside a struct. `path` has the index of the column, followed by the index
+/// of each child in the struct before it. A field of a null struct is null. Returns `None` if the batch has no such
+/// column.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_array::{ArrayRef, Int32Array, RecordBatch, StructArray};
+/// use arrow_schema::{DataType, Field};
+/// use fangorn::table::nested_column;
+///
+/// let zip: ArrayRef = Arc::new(Int32Array::from(vec![10, 20]));
+/// let address = StructArray::from(vec![(Arc::new(Field::new("zip", DataType::Int32, true)), zip.clone())]);
+/// let batch = RecordBatch::try_from_iter([("address", Arc::new(address) as ArrayRef)])?;
+/// assert_eq!(nested_column(&batch, &[0, 0]), Some(zip));
+/// assert_eq!(nested_column(&batch, &[0, 1]), None);
+/// # Ok::<(), arrow_schema::ArrowError>(())
+/// ```
+pub fn nested_column(batch: &RecordBatch, path: &[usize]) -> Option<ArrayRef> {
+    let (root, children) = path.split_first()?;
+    let mut array = batch.columns().get(*root)?.clone();
+    for child in children {
+        let parent = array.as_struct_opt()?;
+        let column = parent.columns().get(*child)?.clone();
+        array = match parent.nulls() {
+            Some(nulls) => {
+                let missing = BooleanArray::new(!nulls.inner(), None);
+                arrow_select::nullif::nullif(&column, &missing).ok()?
+            }
+            None => column,
+        };
+    }
+    Some(array)
+}
+
 /// A column of a schema that is no struct.
 #[derive(Clone, Debug)]
 struct Leaf {
@@ -328,50 +366,63 @@ fn is_text(dtype: &DataType) -> bool {
     matches!(dtype, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-fn check_type(column: &str, dtype: &DataType, reader: &CellReader<'_>) -> Result<(), TableError> {
-    let (what, remedy) = match dtype {
+/// Checks that a column's type is read. `lost` says whether XGBoost lost the names of its categories.
+fn check_type(
+    column: &str,
+    dtype: &DataType,
+    reader: &CellReader<'_>,
+    lost: &dyn Fn() -> bool,
+) -> Result<(), TableError> {
+    const NUMBERS: &str = "cast the column to the numbers that the model was trained on";
+    let refused = |what: &str, remedy: &str| {
+        Err(TableError::of_column(column, None, format!("it holds {what}"), remedy))
+    };
+    let of_kind = |kind| match reader.refusal(kind) {
+        Some([what, remedy]) => refused(what, remedy),
+        None => Ok(()),
+    };
+    match dtype {
         DataType::Dictionary(_, values) if !matches!(**values, DataType::Dictionary(..)) => {
-            return check_type(column, values, reader);
+            check_type(column, values, reader, lost)
         }
-        DataType::Null
-        | DataType::Boolean
-        | DataType::Int8
+        DataType::Null => Ok(()),
+        text if is_text(text) => match reader.has_codes() {
+            true => of_kind(ValueKind::Texts),
+            false if lost() => {
+                let remedy = format!("write the numbers of the categories, or {SAVE_CATEGORIES}");
+                refused(&format!("texts, and {LOST_CATEGORIES}"), &remedy)
+            }
+            false => refused("texts, and the model's file names no categories for them", NUMBERS),
+        },
+        DataType::Boolean => of_kind(ValueKind::Truths),
+        DataType::Int8
         | DataType::Int16
         | DataType::Int32
         | DataType::Int64
         | DataType::UInt8
         | DataType::UInt16
         | DataType::UInt32
-        | DataType::UInt64
-        | DataType::Float16
+        | DataType::UInt64 => of_kind(ValueKind::Whole),
+        DataType::Float16
         | DataType::Float32
         | DataType::Float64
         | DataType::Decimal32(..)
         | DataType::Decimal64(..)
-        | DataType::Decimal128(..) => return Ok(()),
-        text if is_text(text) => match reader.has_codes() {
-            true => return Ok(()),
-            false => (
-                "texts, and the model's file names no categories for them".to_owned(),
-                "cast the column to the numbers that the model was trained on",
-            ),
-        },
+        | DataType::Decimal128(..) => of_kind(ValueKind::Floats),
         DataType::Date32
         | DataType::Date64
         | DataType::Time32(_)
         | DataType::Time64(_)
         | DataType::Timestamp(..)
         | DataType::Duration(_)
-        | DataType::Interval(_) => (
-            format!("values of type {dtype}, for which no model has a number of its own"),
-            "cast the column to the numbers that the model was trained on",
-        ),
-        other => (
-            format!("values of type {other}, which are not read"),
+        | DataType::Interval(_) => {
+            refused(&format!("values of type {dtype}, for which no model has a number of its own"), NUMBERS)
+        }
+        other => refused(
+            &format!("values of type {other}, which are not read"),
             "cast the column to float, or to a column for each number",
         ),
-    };
-    Err(TableError::of_column(column, None, format!("it holds {what}"), remedy))
+    }
 }
 
 impl Source<'_> {
@@ -388,24 +439,11 @@ impl Source<'_> {
     }
 
     fn array(&self, batch: &RecordBatch) -> Result<ArrayRef, TableError> {
-        let other = || {
+        let array = nested_column(batch, &self.path).filter(|array| *array.data_type() == self.dtype);
+        array.ok_or_else(|| {
             let cause = "the batch has another schema than the table";
             TableError::of_column(&self.name, None, cause, "make a reader for each schema")
-        };
-        let mut array = batch.columns().get(self.path[0]).cloned().ok_or_else(other)?;
-        for child in &self.path[1..] {
-            let parent = array.as_struct_opt().ok_or_else(other)?;
-            let column = parent.columns().get(*child).cloned().ok_or_else(other)?;
-            array = match parent.nulls() {
-                // A field of a null struct is null.
-                Some(nulls) => {
-                    let missing = BooleanArray::new(!nulls.inner(), None);
-                    arrow_select::nullif::nullif(&column, &missing).map_err(|_| other())?
-                }
-                None => column,
-            };
-        }
-        if *array.data_type() == self.dtype { Ok(array) } else { Err(other()) }
+        })
     }
 
     /// Writes the value of each row into `out`, which has NaN for each row.
@@ -426,39 +464,28 @@ impl Source<'_> {
             DataType::Boolean => {
                 for ((row, value), out) in array.as_boolean().iter().enumerate().zip(out) {
                     if let Some(value) = value {
-                        let text = || if value { "True" } else { "False" };
-                        *out = self.value(row, f64::from(u8::from(value)), text)?;
+                        *out = match self.reader.has_codes() {
+                            true => self.category(row, CategoryValue::Truth(value))?,
+                            false => f64::from(u8::from(value)),
+                        };
                     }
                 }
                 Ok(())
             }
-            DataType::Int8 => self.read_numbers::<types::Int8Type>(array, out, |v| Some(v.into())),
-            DataType::Int16 => self.read_numbers::<types::Int16Type>(array, out, |v| Some(v.into())),
-            DataType::Int32 => self.read_numbers::<types::Int32Type>(array, out, |v| Some(v.into())),
-            DataType::Int64 => {
-                self.read_numbers::<types::Int64Type>(array, out, |v| exact(v.into(), v as f64))
-            }
-            DataType::UInt8 => self.read_numbers::<types::UInt8Type>(array, out, |v| Some(v.into())),
-            DataType::UInt16 => self.read_numbers::<types::UInt16Type>(array, out, |v| Some(v.into())),
-            DataType::UInt32 => self.read_numbers::<types::UInt32Type>(array, out, |v| Some(v.into())),
-            DataType::UInt64 => {
-                self.read_numbers::<types::UInt64Type>(array, out, |v| exact(v.into(), v as f64))
-            }
-            DataType::Float16 => self.read_numbers::<types::Float16Type>(array, out, |v| Some(v.into())),
-            DataType::Float32 => self.read_numbers::<types::Float32Type>(array, out, |v| Some(v.into())),
-            DataType::Float64 => self.read_numbers::<types::Float64Type>(array, out, Some),
-            DataType::Decimal32(_, scale) => {
-                let scale = *scale;
-                self.read_numbers::<types::Decimal32Type>(array, out, |v| decimal(v.into(), scale))
-            }
-            DataType::Decimal64(_, scale) => {
-                let scale = *scale;
-                self.read_numbers::<types::Decimal64Type>(array, out, |v| decimal(v.into(), scale))
-            }
-            DataType::Decimal128(_, scale) => {
-                let scale = *scale;
-                self.read_numbers::<types::Decimal128Type>(array, out, |v| decimal(v, scale))
-            }
+            DataType::Int8 => self.read_numbers::<types::Int8Type>(array, out),
+            DataType::Int16 => self.read_numbers::<types::Int16Type>(array, out),
+            DataType::Int32 => self.read_numbers::<types::Int32Type>(array, out),
+            DataType::Int64 => self.read_numbers::<types::Int64Type>(array, out),
+            DataType::UInt8 => self.read_numbers::<types::UInt8Type>(array, out),
+            DataType::UInt16 => self.read_numbers::<types::UInt16Type>(array, out),
+            DataType::UInt32 => self.read_numbers::<types::UInt32Type>(array, out),
+            DataType::UInt64 => self.read_numbers::<types::UInt64Type>(array, out),
+            DataType::Float16 => self.read_numbers::<types::Float16Type>(array, out),
+            DataType::Float32 => self.read_numbers::<types::Float32Type>(array, out),
+            DataType::Float64 => self.read_numbers::<types::Float64Type>(array, out),
+            DataType::Decimal32(_, scale) => self.read_decimals::<types::Decimal32Type>(array, out, *scale),
+            DataType::Decimal64(_, scale) => self.read_decimals::<types::Decimal64Type>(array, out, *scale),
+            DataType::Decimal128(_, scale) => self.read_decimals::<types::Decimal128Type>(array, out, *scale),
             other => {
                 let cause = format!("it holds values of type {other}, which are not read");
                 Err(TableError::of_column(&self.name, None, cause, "cast the column to float"))
@@ -502,55 +529,68 @@ impl Source<'_> {
     ) -> Result<(), TableError> {
         for ((row, text), out) in texts.into_iter().enumerate().zip(out) {
             if let Some(text) = text {
-                *out = self.category(row, text)?;
+                *out = self.category(row, CategoryValue::Text(text))?;
             }
         }
         Ok(())
     }
 
-    fn read_numbers<A: ArrowPrimitiveType>(
+    fn read_numbers<A: ArrowPrimitiveType>(&self, array: &ArrayRef, out: &mut [f64]) -> Result<(), TableError>
+    where
+        A::Native: TableNumber,
+    {
+        let array = array.as_primitive::<A>();
+        self.read_values(array, out, |value| (value.number(), Some(value.category())))
+    }
+
+    fn read_decimals<A: ArrowPrimitiveType>(
         &self,
         array: &ArrayRef,
         out: &mut [f64],
-        number: impl Fn(A::Native) -> Option<f64>,
+        scale: i8,
     ) -> Result<(), TableError>
     where
-        A::Native: std::fmt::Display,
+        A::Native: Into<i128>,
     {
         let array = array.as_primitive::<A>();
-        let number =
-            |row, value: A::Native| number(value).ok_or_else(|| self.inexact(row, &value.to_string()));
+        self.read_values(array, out, |value| {
+            let number = decimal(value.into(), scale);
+            (number, number.map(CategoryValue::Float))
+        })
+    }
+
+    /// Reads the values of an array. `read` returns a value as a double and as a category, if it is one.
+    fn read_values<A: ArrowPrimitiveType>(
+        &self,
+        array: &PrimitiveArray<A>,
+        out: &mut [f64],
+        read: impl Fn(A::Native) -> (Option<f64>, Option<CategoryValue<'static>>),
+    ) -> Result<(), TableError> {
+        let inexact = |row: usize, value: A::Native| {
+            let cause = format!("{value:?} has more digits than a double holds");
+            TableError::of_column(&self.name, Some(row), cause, "round it as the training data was rounded")
+        };
         if array.null_count() == 0 && !self.reader.has_codes() {
             for ((row, value), out) in array.values().iter().enumerate().zip(out) {
-                *out = number(row, *value)?;
+                *out = read(*value).0.ok_or_else(|| inexact(row, *value))?;
             }
             return Ok(());
         }
         for ((row, value), out) in array.iter().enumerate().zip(out) {
-            if let Some(value) = value {
-                let found = number(row, value)?;
-                *out = self.value(row, found, || found.to_string())?;
-            }
+            let Some(value) = value else { continue };
+            let (number, category) = read(value);
+            *out = match self.reader.has_codes() {
+                true => self.category(row, category.ok_or_else(|| inexact(row, value))?)?,
+                false => number.ok_or_else(|| inexact(row, value))?,
+            };
         }
         Ok(())
     }
 
-    /// Returns the number of a value: itself, or the code of the category that it is.
-    fn value<S: AsRef<str>>(
-        &self,
-        row: usize,
-        value: f64,
-        text: impl FnOnce() -> S,
-    ) -> Result<f64, TableError> {
-        match self.reader.has_codes() && !value.is_nan() {
-            true => self.category(row, text().as_ref()),
-            false => Ok(value),
-        }
-    }
-
-    fn category(&self, row: usize, text: &str) -> Result<f64, TableError> {
-        self.reader.value(text.as_bytes()).ok_or_else(|| {
-            let text: String = text.chars().take(40).collect();
+    /// Returns the number of a category.
+    fn category(&self, row: usize, value: CategoryValue<'_>) -> Result<f64, TableError> {
+        self.reader.category(value).ok_or_else(|| {
+            let text: String = value.text().chars().take(40).collect();
             let cause = format!("`{text}` is no category of the model, and its producer refuses such rows");
             TableError::of_column(
                 &self.name,
@@ -560,12 +600,34 @@ impl Source<'_> {
             )
         })
     }
-
-    fn inexact(&self, row: usize, value: &str) -> TableError {
-        let cause = format!("{value} has more digits than a double holds");
-        TableError::of_column(&self.name, Some(row), cause, "round it as the training data was rounded")
-    }
 }
+
+/// A number of Arrow.
+trait TableNumber: Copy {
+    /// Returns the double that represents the number exactly, if there is one.
+    fn number(self) -> Option<f64>;
+
+    /// Returns the number as a category.
+    fn category(self) -> CategoryValue<'static>;
+}
+
+macro_rules! table_numbers {
+    ($category:ident, $number:expr, $($t:ty)*) => {
+        $(impl TableNumber for $t {
+            fn number(self) -> Option<f64> {
+                $number(self)
+            }
+
+            fn category(self) -> CategoryValue<'static> {
+                CategoryValue::$category(self.into())
+            }
+        })*
+    };
+}
+table_numbers!(Whole, |value| Some(f64::from(value)), i8 i16 i32 u8 u16 u32);
+table_numbers!(Whole, |value| exact(i128::from(value), value as f64), i64 u64);
+table_numbers!(Float, |value| Some(f64::from(value)), f16 f32);
+table_numbers!(Float, Some, f64);
 
 /// Returns the double if it equals the integer.
 fn exact(integer: i128, double: f64) -> Option<f64> {

@@ -1,6 +1,8 @@
 //! The meaning of one cell's text.
 
-use crate::forest::{Codes, Coding, Feature};
+use std::borrow::Cow;
+
+use crate::forest::{CategoryKind, Codes, Coding, Feature};
 
 /// Texts that stand for a missing value: those of pandas' `read_csv`, and `?`.
 const MISSING: [&str; 20] = [
@@ -151,6 +153,55 @@ pub fn plain_decimal(text: &[u8]) -> Option<(f64, usize)> {
     Some((f64::from_bits(value.to_bits() | u64::from(negative) << 63), at))
 }
 
+/// A category as a table of types holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CategoryValue<'t> {
+    /// A text.
+    Text(&'t str),
+    /// An integer.
+    Whole(i128),
+    /// A float or a decimal.
+    Float(f64),
+    /// A truth value.
+    Truth(bool),
+}
+
+/// What the values of a column of a table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// Texts.
+    Texts,
+    /// Integers.
+    Whole,
+    /// Floats or decimals.
+    Floats,
+    /// Truth values.
+    Truths,
+}
+
+impl CategoryValue<'_> {
+    /// Returns what the value is.
+    pub fn kind(&self) -> ValueKind {
+        match self {
+            Self::Text(_) => ValueKind::Texts,
+            Self::Whole(_) => ValueKind::Whole,
+            Self::Float(_) => ValueKind::Floats,
+            Self::Truth(_) => ValueKind::Truths,
+        }
+    }
+
+    /// Returns the value as a text. A whole float keeps its point.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => (*text).into(),
+            Self::Whole(value) => value.to_string().into(),
+            Self::Float(value) => format!("{value:?}").into(),
+            Self::Truth(true) => "True".into(),
+            Self::Truth(false) => "False".into(),
+        }
+    }
+}
+
 /// How the cells of one column become the numbers of rows.
 ///
 /// ```
@@ -194,6 +245,68 @@ impl<'m> CellReader<'m> {
         self.codes.is_some()
     }
 
+    /// Returns why values of a kind can't be the column's categories, as the end of a sentence that begins with `it holds`,
+    /// and what to do. Returns `None` if they may be categories, or if the column holds numbers.
+    pub fn refusal(&self, values: ValueKind) -> Option<[&'static str; 2]> {
+        // Where no category is known, each is an unseen one.
+        let codes = self.codes.as_ref().filter(|codes| !codes.is_empty())?;
+        let to_texts = "cast the column to texts";
+        match (codes.kind(), values) {
+            (CategoryKind::Numbers, ValueKind::Texts) => Some([
+                "texts, and the model's categories of it are numbers",
+                "cast the column to the numbers that the model was trained on",
+            ]),
+            (CategoryKind::Texts, ValueKind::Truths) => {
+                Some(["truth values, and the model's categories of it are texts", to_texts])
+            }
+            // Where all categories are words, a whole number is a category's code.
+            (CategoryKind::Texts, ValueKind::Whole | ValueKind::Floats) if self.words == 0 => {
+                Some(["numbers, and the model's categories of it are texts", to_texts])
+            }
+            (CategoryKind::Hashed, ValueKind::Floats) => Some([
+                "floats, of which the model's library makes no categories",
+                "cast the column to integers or texts, as the training data had it",
+            ]),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of a category that a table of types holds. Texts are compared as they are, and a text is
+    /// never equal to a number. Returns `None` if the model's producer refuses the category, or if the column holds
+    /// numbers.
+    ///
+    /// ```
+    /// use fangorn::{
+    ///     forest::{Coding, Feature, UnseenCategory},
+    ///     table::{CategoryValue, CellReader},
+    /// };
+    ///
+    /// let sizes = Feature {
+    ///     categories: vec!["10".into(), "20".into()],
+    ///     coding: Coding::Indices { numbers: true, unseen: UnseenCategory::Refused, needed: false },
+    ///     ..Feature::default()
+    /// };
+    /// let reader = CellReader::of(&sizes);
+    /// assert_eq!(reader.category(CategoryValue::Float(20.0)), Some(1.0));
+    /// assert_eq!(reader.category(CategoryValue::Text("20")), None);
+    /// ```
+    pub fn category(&self, value: CategoryValue<'_>) -> Option<f64> {
+        let codes = self.codes.as_ref()?;
+        let code = |code: f64| match code.trunc() == code && (0.0..self.words as f64).contains(&code) {
+            true => Some(code),
+            false => codes.unseen(),
+        };
+        match (codes.kind(), value) {
+            (_, CategoryValue::Float(value)) if value.is_nan() => Some(f64::NAN),
+            (CategoryKind::Texts, CategoryValue::Whole(value)) => code(value as f64),
+            (CategoryKind::Texts, CategoryValue::Float(value)) => code(value),
+            (CategoryKind::Texts, CategoryValue::Truth(_))
+            | (CategoryKind::Numbers, CategoryValue::Text(_)) => codes.unseen(),
+            (CategoryKind::Hashed, CategoryValue::Float(_)) => None,
+            (_, value) => codes.of(&value.text()),
+        }
+    }
+
     /// Returns a cell's value: NaN if it is missing, or `None` if the column has no such value.
     pub fn value(&self, text: &[u8]) -> Option<f64> {
         if self.codes.is_none()
@@ -207,7 +320,7 @@ impl<'m> CellReader<'m> {
         }
         let text = std::str::from_utf8(text).ok()?;
         if let Some(codes) = &self.codes {
-            return self.category(codes, text);
+            return self.category_of_cell(codes, text);
         }
         match CellText::of(text) {
             CellText::Missing => Some(f64::NAN),
@@ -219,7 +332,7 @@ impl<'m> CellReader<'m> {
 
     /// Returns the number of a category. The text of a category may be one that stands for a missing value in other
     /// columns.
-    fn category(&self, codes: &Codes<'_>, text: &str) -> Option<f64> {
+    fn category_of_cell(&self, codes: &Codes<'_>, text: &str) -> Option<f64> {
         // Look for the text as it is, then without the white space around it.
         let exact = codes.known(text).or_else(|| codes.known(text.trim()));
         if exact.is_some() {

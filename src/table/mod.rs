@@ -5,6 +5,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `names` | the names of a model's columns, and where a table has them |
+//! | `lost` | categories whose names a file of XGBoost has lost |
 //! | `cell` | what the text of one cell means |
 //! | `column` | columns of numbers in the caller's memory |
 //! | `batch`, `error` | batches of Arrow, and the error of a table |
@@ -15,12 +16,14 @@ mod cell;
 mod column;
 #[cfg(feature = "arrow")]
 mod error;
+mod lost;
 mod names;
 
 #[cfg(feature = "arrow")]
-pub use batch::{BatchColumns, BatchReader, ColumnMatch};
-pub use cell::{CellReader, CellText, Number, plain_decimal};
+pub use batch::{BatchColumns, BatchReader, ColumnMatch, nested_column};
+pub use cell::{CategoryValue, CellReader, CellText, Number, ValueKind, plain_decimal};
 pub use column::{Column, ColumnValues};
 #[cfg(feature = "arrow")]
 pub use error::TableError;
+pub use lost::{LOST_CATEGORIES, SAVE_CATEGORIES, lost_categories};
 pub use names::{ColumnNames, NameMismatch, first_names};

@@ -15,6 +15,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Fields};
 use fangorn::{
     Forest,
+    forest::{Coding, Feature, UnseenCategory},
     import::{self, LoadOptions},
     table::{BatchReader, ColumnMatch, TableError},
 };
@@ -271,6 +272,116 @@ fn unseen_categories_are_refused_or_missing_as_the_producer_has_it() {
             (found, _) => panic!("{name}: {found:?}"),
         }
     }
+}
+
+/// A column of categories, as texts, numbers, truth values or CatBoost's hashes of texts, and what comes unseen.
+fn categories(names: &[&str], coding: Coding) -> Forest {
+    let mut forest = named(&["x"]);
+    forest.features[0].categories = names.iter().map(|name| (*name).to_owned()).collect();
+    forest.features[0].coding = coding;
+    forest
+}
+
+/// Categories are compared with their types: a text is no number, and spaces around it count.
+#[test]
+fn categories_of_tables_are_compared_with_their_types() {
+    let indices = |numbers, unseen| Coding::Indices { numbers, unseen, needed: false };
+    let missing = UnseenCategory::Missing;
+    let words = categories(&["rome", "oslo"], indices(false, missing));
+    let digits = categories(&["10", "20"], indices(false, missing));
+    let numbers = categories(&["10", "20.5"], indices(true, missing));
+    let truths = categories(&["True", "False"], indices(true, missing));
+    let none = categories(&[], indices(true, missing));
+    let refusing = categories(&["rome", "NA"], indices(false, UnseenCategory::Refused));
+    let texts = |texts: &[&str]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
+    let nan = f64::NAN;
+    let cases: Vec<(&Forest, ArrayRef, Vec<f64>)> = vec![
+        (
+            &words,
+            texts(&["oslo", " oslo", "oslo ", "Oslo", "", "NA", "0"]),
+            vec![1.0, nan, nan, nan, nan, nan, nan],
+        ),
+        (&digits, texts(&["10", "10.0", "20"]), vec![0.0, nan, 1.0]),
+        // A table may hold codes where no category is a number.
+        (&words, Arc::new(Int64Array::from(vec![1, 0, 2, -1])), vec![1.0, 0.0, nan, nan]),
+        (&words, Arc::new(Float64Array::from(vec![1.0, 0.5, nan])), vec![1.0, nan, nan]),
+        (&numbers, Arc::new(Int8Array::from(vec![10, 20])), vec![0.0, nan]),
+        (&numbers, Arc::new(Float32Array::from(vec![10.0, 20.5, nan as f32])), vec![0.0, 1.0, nan]),
+        (&truths, Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])), vec![0.0, nan, 1.0]),
+        (&refusing, texts(&["NA", "rome"]), vec![1.0, 0.0]),
+        (&none, texts(&["rome"]), vec![nan]),
+    ];
+    for (forest, array, expected) in cases {
+        let what = format!("{array:?}");
+        same(&read(forest, &batch(&[("x", array.clone())])).expect(&what), &expected, &what);
+        // The same in a dictionary.
+        let keys = Int32Array::from_iter_values(0..array.len() as i32);
+        let dictionary = Arc::new(DictionaryArray::new(keys, array));
+        same(&read(forest, &batch(&[("x", dictionary)])).expect(&what), &expected, &what);
+    }
+    let refused: Vec<(&Forest, ArrayRef, &str)> = vec![
+        (&numbers, texts(&["10"]), "it holds texts, and the model's categories of it are numbers"),
+        (
+            &digits,
+            Arc::new(Int64Array::from(vec![10])),
+            "it holds numbers, and the model's categories of it are texts",
+        ),
+        (&digits, Arc::new(Float64Array::from(vec![10.0])), "it holds numbers"),
+        (&words, Arc::new(BooleanArray::from(vec![true])), "it holds truth values"),
+        (&refusing, texts(&["rome "]), "row 0: `rome ` is no category"),
+        (&refusing, texts(&["rome", ""]), "row 1: `` is no category"),
+    ];
+    for (forest, array, expected) in refused {
+        let error = read(forest, &batch(&[("x", array)])).expect_err(expected).to_string();
+        assert!(error.contains(expected) && error.contains("; "), "{error}");
+    }
+}
+
+/// CatBoost hashes integers and texts as they are, and takes no float for a category.
+#[test]
+fn categories_of_catboost_are_integers_or_texts() {
+    let mut seen = 0;
+    for folder in crate::raw::folders()
+        .into_iter()
+        .filter(|at| at.ends_with("catboost-words") || at.ends_with("catboost-numbers"))
+    {
+        let forest = crate::raw::load(&folder, true).unwrap_or_else(|e| panic!("{e}"));
+        for (at, feature) in forest.features.iter().enumerate() {
+            let Coding::Hashes { codes, .. } = &feature.coding else { continue };
+            let mut one = named(&["x"]);
+            one.features[0] = Feature { name: Some("x".into()), ..feature.clone() };
+            let floats: ArrayRef = Arc::new(Float64Array::from(vec![2.0]));
+            let error = read(&one, &batch(&[("x", floats)])).expect_err("floats").to_string();
+            assert!(error.contains("floats") && error.contains("integers or texts"), "{at}: {error}");
+            // A text with spaces is another text.
+            for name in feature.categories.iter().filter(|name| name.parse::<f64>().is_err()) {
+                let texts = vec![name.clone(), format!("{name} "), format!(" {name}")];
+                let found = read(&one, &batch(&[("x", Arc::new(StringArray::from(texts)))])).expect("texts");
+                assert!(!found[0].is_nan() && found[1].is_nan() && found[2].is_nan(), "{name}: {found:?}");
+                seen += 1;
+            }
+            assert!(!codes.is_empty());
+        }
+    }
+    assert!(seen > 0, "no texts");
+}
+
+/// A file of XGBoost that lost the names of its categories says so where a table has their texts.
+#[test]
+fn lost_names_of_categories_are_explained() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/category-names-not-ascii/model.json");
+    let forest = import::load(&model, &LoadOptions::default()).expect("a model");
+    let lost = (0..forest.features.len()).find(|at| fangorn::table::lost_categories(&forest, *at));
+    let column: ArrayRef = Arc::new(StringArray::from(vec!["größe"]));
+    let number: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
+    let columns: Vec<(String, ArrayRef)> = (0..forest.features.len())
+        .map(|at| (format!("c{at}"), if Some(at) == lost { column.clone() } else { number.clone() }))
+        .collect();
+    let columns: Vec<(&str, ArrayRef)> =
+        columns.iter().map(|(name, array)| (name.as_str(), array.clone())).collect();
+    let error = BatchReader::new(&forest, &batch(&columns).schema(), ColumnMatch::ByPosition);
+    let error = error.expect_err("texts").to_string();
+    assert!(error.contains("XGBoost before 3.4 damages names") && error.contains("3.4 or newer"), "{error}");
 }
 
 /// Models whose file has no categories refuse texts, and say what to do.

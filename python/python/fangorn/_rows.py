@@ -20,6 +20,9 @@ _READ = frozenset(
     numpy.dtype(name) for name in "float32 float64 float16 int32 int16 int8 uint32 uint16 uint8".split()
 )
 
+# Types of categories that the extension tells apart.
+_CATEGORIES = (str, bool, int, float, numpy.number, numpy.bool_)
+
 # The maximum number of rows that are copied at a time, if their type has to be converted.
 _ROWS = 1 << 16
 
@@ -228,10 +231,11 @@ def _by_codes(model, at):
             series = pandas.Series(pandas.Categorical(series))
         categories, codes = series.cat.categories, series.cat.codes.to_numpy()
         # The model may not know categories that no row has, so they are left out.
-        texts = [None] * len(categories)
+        used = [None] * len(categories)
         for code in numpy.unique(codes[codes >= 0]):
-            texts[code] = str(categories[code])
-        numbers = numpy.array([*model._category_numbers(at, texts), numpy.nan], numpy.float32)
+            category = categories[code]
+            used[code] = category if isinstance(category, _CATEGORIES) else str(category)
+        numbers = numpy.array([*model._category_numbers(at, used), numpy.nan], numpy.float32)
         return numbers[codes]
 
     return read

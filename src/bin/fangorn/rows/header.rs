@@ -3,9 +3,10 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use fangorn::{
-    Forest,
-    forest::{Coding, Node, Predicate},
-    table::{CellText, ColumnNames, NameMismatch, first_names},
+    forest::Coding,
+    table::{
+        CellText, ColumnNames, LOST_CATEGORIES, NameMismatch, SAVE_CATEGORIES, first_names, lost_categories,
+    },
 };
 
 use super::{FileContents, MatrixRequest};
@@ -131,10 +132,8 @@ pub fn misfit_message(
             let which = some_categories(&feature.categories);
             format!("{} is none of the column's categories{which}; {remedy}", cell(line, at, text))
         }
-        (_, FileContents::Rows(forest, _)) if has_lost_names(forest, column) => format!(
-            "{} is no number, and the model's file has no names for the column's categories: XGBoost before 3.4 \
-             damages names that are not ASCII; write the category's number, or train and save the model with XGBoost \
-             3.4 or newer",
+        (_, FileContents::Rows(forest, _)) if lost_categories(forest, column) => format!(
+            "{} is no number, and {LOST_CATEGORIES}; write the category's number, or {SAVE_CATEGORIES}",
             cell(line, at, text)
         ),
         _ => bad_cell_message(line, at, text),
@@ -160,24 +159,6 @@ fn some_categories(names: &[String]) -> String {
         0 => String::new(),
         count => format!(" ({count}: {}{more})", first.join(", ")),
     }
-}
-
-/// Tells whether a column has categories whose names a file of XGBoost may have lost. Releases from 3.1 to 3.3 write
-/// names, but count characters where they store bytes.
-fn has_lost_names(forest: &Forest, column: usize) -> bool {
-    let producer = &forest.producer;
-    let mut numbers = producer.version.split('.').map(|number| number.parse::<u32>().ok());
-    let version = (numbers.next().flatten(), numbers.next().flatten());
-    let damages = matches!(version, (Some(3), Some(1..=3)));
-    let of_column = |node: &Node| match node {
-        Node::Split { feature, predicate: Predicate::InSet { .. }, .. } => *feature as usize == column,
-        _ => false,
-    };
-    // Without sets no split asks for a category, so the trees need no search.
-    producer.library == "xgboost"
-        && damages
-        && !forest.sets.is_empty()
-        && forest.trees.iter().flat_map(|tree| &tree.nodes).any(of_column)
 }
 
 /// Returns the number of a column as pandas writes it, `7` or `7.0`, and whether it has a point.
