@@ -10,7 +10,7 @@
 //! cargo run --release -p fangorn-benches -- contributions [MODEL…]
 //! cargo run --release -p fangorn-benches -- products
 //! cargo run --release -p fangorn-benches -- matrices
-//! cargo run --release -p fangorn-benches -- sparse-rows MODEL
+//! cargo run --release -p fangorn-benches -- sparse-rows MODEL [ROWS]
 //! cargo run --release -p fangorn-benches -- synthetic RECORDS.jsonl [--quick]
 //! cargo run --release -p fangorn-benches --features vulkan -- gpu-synthetic --backend vulkan RECORDS.jsonl
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
@@ -104,10 +104,11 @@ fn main() -> ExitCode {
     if arguments == ["products"] {
         return done(products::products());
     }
-    if let [first, model] = &arguments[..]
+    if let [first, model, rest @ ..] = &arguments[..]
         && first == "sparse-rows"
+        && let Some(rows) = sparse_rows::rows_of(rest)
     {
-        return done(sparse_rows::sparse_rows(Path::new(model)));
+        return done(sparse_rows::sparse_rows(Path::new(model), rows));
     }
     if let [first, path, rest @ ..] = &arguments[..]
         && first == "synthetic"
@@ -169,7 +170,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | contributions [MODEL…] | products | matrices | sparse-rows MODEL | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | contributions [MODEL…] | products | matrices | sparse-rows MODEL [ROWS] | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
         );
         return ExitCode::from(2);
     };

@@ -1,4 +1,4 @@
-//! `fangorn-benches sparse-rows MODEL`: times row-major dense rows, column-major dense rows and sparse rows of the same
+//! `fangorn-benches sparse-rows MODEL [ROWS]`: times row-major dense rows, column-major dense rows and sparse rows of the same
 //! values, in turns, on one thread.
 
 use std::{error::Error, path::Path};
@@ -6,10 +6,10 @@ use std::{error::Error, path::Path};
 use cpu_time::ThreadTime;
 use fangorn::{Predictor, cpu::Rows, import, sparse::SparseMatrix};
 
-/// Rows of a batch: far more than a cache holds.
+/// Rows of a batch, if the command line gives no number: far more than a cache holds.
 const ROWS: usize = 16_384;
 /// The fractions of the values that sparse rows hold.
-const DENSITIES: [f64; 6] = [0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
+const DENSITIES: [f64; 7] = [1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
 /// Number of calls for each kind of rows.
 const CALLS: usize = 11;
 
@@ -19,20 +19,29 @@ fn number(seed: &mut u64) -> f64 {
     (*seed >> 40) as f64 / f64::from(1 << 24)
 }
 
+/// Returns the number of rows that the rest of a command line gives.
+pub fn rows_of(rest: &[String]) -> Option<usize> {
+    match rest {
+        [] => Some(ROWS),
+        [rows] => rows.parse().ok().filter(|rows| (1..=1 << 24).contains(rows)),
+        _ => None,
+    }
+}
+
 /// Prints, for each density, the nanoseconds of a row of each kind.
 ///
 /// # Errors
 /// The model can't be read or does not predict.
-pub fn sparse_rows(model: &Path) -> Result<(), Box<dyn Error>> {
+pub fn sparse_rows(model: &Path, count: usize) -> Result<(), Box<dyn Error>> {
     let forest = import::load(model, &Default::default())?;
     let predictor = Predictor::builder(&forest).threads(1).build()?;
     let columns = forest.features.len();
     let absent = forest.absent_value() as f32;
-    println!("{ROWS} rows of {columns} columns; nanoseconds of a row; thread CPU time, medians of {CALLS}");
+    println!("{count} rows of {columns} columns; nanoseconds of a row; thread CPU time, medians of {CALLS}");
     println!("filled       rows   by columns     sparse   by columns / rows   rows / sparse");
     let mut seed = 1;
     for density in DENSITIES {
-        let mut dense = vec![absent; ROWS * columns];
+        let mut dense = vec![absent; count * columns];
         let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
         for row in dense.chunks_exact_mut(columns) {
             for (column, value) in row.iter_mut().enumerate() {
@@ -47,9 +56,9 @@ pub fn sparse_rows(model: &Path) -> Result<(), Box<dyn Error>> {
         let by_columns: Vec<f32> =
             (0..columns).flat_map(|column| dense[column..].iter().step_by(columns).copied()).collect();
         let sparse =
-            SparseMatrix::new([ROWS, columns], offsets, indices, values).ok_or("columns that ascend")?;
+            SparseMatrix::new([count, columns], offsets, indices, values).ok_or("columns that ascend")?;
         let rows = Rows::new(&dense, columns)?;
-        let by_columns = Rows::strided(&by_columns, [ROWS, columns], [1, ROWS])?;
+        let by_columns = Rows::strided(&by_columns, [count, columns], [1, count])?;
         let mut times = [Vec::new(), Vec::new(), Vec::new()];
         for _ in 0..CALLS {
             let mut found = Vec::new();
@@ -60,7 +69,7 @@ pub fn sparse_rows(model: &Path) -> Result<(), Box<dyn Error>> {
                     1 => predictor.values(&by_columns)?,
                     _ => predictor.values_of_sparse(&sparse, absent)?,
                 });
-                times.push(start.elapsed().as_secs_f64() * 1e9 / ROWS as f64);
+                times.push(start.elapsed().as_secs_f64() * 1e9 / count as f64);
             }
             let near = |other: &Vec<f32>| {
                 other.iter().zip(&found[0]).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0))

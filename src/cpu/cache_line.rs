@@ -10,12 +10,12 @@ pub(super) const BYTES: usize = 64;
 pub(crate) struct CacheLine<A>(pub(crate) A);
 
 /// Returns the length of a buffer in which [`aligned`] finds room for `values` values.
-pub(super) const fn room<T>(values: usize) -> usize {
+pub(crate) const fn room<T>(values: usize) -> usize {
     values.saturating_add(BYTES / size_of::<T>())
 }
 
 /// Returns the rest of the buffer that starts at its first cache line boundary.
-pub(super) fn aligned<T>(room: &mut [T]) -> &mut [T] {
+pub(crate) fn aligned<T>(room: &mut [T]) -> &mut [T] {
     // Under an interpreter such as Miri, `align_offset` may find no aligned address. The buffer then starts at
     // its first value.
     let skip = Some(room.as_ptr().align_offset(BYTES)).filter(|skip| *skip < BYTES / size_of::<T>());

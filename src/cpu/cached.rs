@@ -14,7 +14,7 @@ use super::{
         row_block::RowBlock,
     },
     rows::{Row, Rows},
-    window::{ROW_BLOCK, Window},
+    window::{ROW_BLOCK, SLACK, Window},
 };
 use crate::{cost::Machine, forest::Forest};
 
@@ -22,9 +22,6 @@ use crate::{cost::Machine, forest::Forest};
 const AHEAD: usize = 4;
 /// How many columns ahead a copy of adjacent columns prefetches.
 const COLUMNS_AHEAD: usize = 4;
-/// Values past a row block's last column that a kernel may load: a register from any row of that column, and from the last
-/// row the three ranks that a gather of four bytes loads with the wanted one.
-const SLACK: usize = ROW_BLOCK + 4;
 /// Largest buffer that a thread may keep for a window, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 
@@ -33,8 +30,8 @@ const MOST_BYTES: usize = 16 << 20;
 pub(super) struct UsedColumns {
     /// The used columns, in column blocks of sixteen.
     column_blocks: Vec<ColumnBlock>,
-    /// Number of used columns.
-    columns: usize,
+    /// The used columns, in ascending order.
+    columns: Vec<u32>,
     /// Columns of a row, used or not.
     all: usize,
     /// Blocks of fewer rows than this are walked row by row.
@@ -56,7 +53,7 @@ impl UsedColumns {
         ColumnBlock::prefetch_ahead(column_blocks.iter_mut(), AHEAD);
         Self {
             column_blocks,
-            columns: used.len(),
+            columns: used,
             all: forest.features.len(),
             few: Machine::here().walk.rows_one_by_one(),
         }
@@ -66,7 +63,7 @@ impl UsedColumns {
     /// choice is measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
     pub(super) fn close(&self, rows: u32, vectors: bool) -> RowAccess {
         let few = (rows as usize) < self.few;
-        if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
+        if !few && vectors && !self.columns.is_empty() && (rows == u32::MAX || self.fits(rows as usize)) {
             RowAccess::Copied
         } else if self.are_long()
             && (few
@@ -99,6 +96,7 @@ impl UsedColumns {
     /// copied.
     pub(super) fn text(&self, rows: u32, vectors: bool, few: usize) -> String {
         let Self { columns, all, column_blocks, .. } = self;
+        let columns = columns.len();
         match self.close(rows, vectors) {
             RowAccess::Copied if self.are_long() => format!(
                 "packed copy of {columns} of {all} columns; of fewer than {few} rows, prefetch of {} lines a row",
@@ -128,7 +126,7 @@ pub(super) enum RowAccess {
     Nothing,
 }
 
-/// Lends `f` a copy of `count` rows from `first` on, as a [`Window`].
+/// Lends `f` a copy of `count` rows from `first` on, as a [`Window`]. Rows that lie as in a window are not copied.
 pub(super) fn copied<T: Row>(
     rows: &Rows<'_, T>,
     first: usize,
@@ -136,6 +134,9 @@ pub(super) fn copied<T: Row>(
     used: &UsedColumns,
     f: &mut dyn FnMut(Window<'_>),
 ) {
+    if let Some(window) = T::singles(rows).and_then(|rows| Window::of(rows, first, count)) {
+        return f(window);
+    }
     thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
     // The buffer is taken out, not borrowed: while this thread waits for others, rayon may have it run
     // another prediction.
@@ -154,29 +155,21 @@ pub(super) fn copied<T: Row>(
             row_block.columns(&used.column_blocks, &mut block[first * ROW_BLOCK..]);
             continue;
         }
-        let wanted = |of: &ColumnBlock| {
-            let (first, wanted) = (of.first as usize, of.wanted);
-            (0..BLOCK_COLUMNS).filter(move |c| wanted >> c & 1 == 1).map(move |c| first + c)
-        };
         if rows.has_adjacent_columns() {
-            let columns = || used.column_blocks.iter().flat_map(wanted);
-            let mut ahead = columns().skip(COLUMNS_AHEAD);
-            for column in columns() {
-                if let Some(column) = ahead.next() {
-                    rows.prefetch_column(begin, column, count);
+            for (at, column) in used.columns.iter().map(|column| *column as usize).enumerate() {
+                if let Some(ahead) = used.columns.get(at + COLUMNS_AHEAD) {
+                    rows.prefetch_column(begin, *ahead as usize, count);
                 }
                 rows.read_column(begin, column, &mut block[column * ROW_BLOCK..][..count]);
             }
             continue;
         }
-        for column_block in &used.column_blocks {
-            for column in wanted(column_block) {
-                for (r, value) in block[column * ROW_BLOCK..][..count].iter_mut().enumerate() {
-                    // SAFETY: callers pass rows that exist, so `begin + r < rows.len()`. A used column is one
-                    // of the walked forest's, all of which the rows have: `Program::check` has counted them,
-                    // or the ranker has written them.
-                    *value = unsafe { rows.get::<false>(begin + r, column) }.read();
-                }
+        for column in used.columns.iter().map(|column| *column as usize) {
+            for (r, value) in block[column * ROW_BLOCK..][..count].iter_mut().enumerate() {
+                // SAFETY: callers pass rows that exist, so `begin + r < rows.len()`. A used column is one
+                // of the walked forest's, all of which the rows have: `Program::check` has counted them,
+                // or the ranker has written them.
+                *value = unsafe { rows.get::<false>(begin + r, column) }.read();
             }
         }
     }

@@ -36,6 +36,7 @@ mod window;
 
 use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
+pub(crate) use cache_line::{aligned, room as aligned_room};
 pub use engines::{Engine, Engines, Ranking};
 pub use large_pages::prefer_large_pages;
 pub use plans::NamedPlan;
@@ -47,3 +48,4 @@ pub use rows::{Read, Row, Rows};
 pub(crate) use sums::SumMethod;
 pub use trace::TraceEntry;
 pub(crate) use widest::{Loops, widest};
+pub(crate) use window::window_length;

@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::cache_line::BYTES as CACHE_LINE_BYTES;
-use super::{Program, SumMethod, TraceEntry};
+use super::{Program, SumMethod, TraceEntry, window::ROW_BLOCK};
 use crate::error::{Error, Result};
 
 mod sealed {
@@ -238,13 +238,16 @@ impl<'a, T: Row> Rows<'a, T> {
 
     /// Reads a column in the type in which it is compared: as many rows from `first` on as `into` has room for.
     /// `column` is below [`Rows::columns`]. If rows end before `into` does, the rest of `into` stays as it is.
-    pub(crate) fn read_column<C>(&self, first: usize, column: usize, into: &mut [C])
+    pub(crate) fn read_column<C: Copy>(&self, first: usize, column: usize, into: &mut [C])
     where
         T: Read<C>,
     {
         let count = self.rows.saturating_sub(first).min(into.len());
         if self.row_stride == 1 {
             let from = &self.data[first + column * self.column_stride..][..count];
+            if let Some(from) = T::as_they_are(from) {
+                return into[..count].copy_from_slice(from);
+            }
             from.iter().zip(into).for_each(|(from, value)| *value = from.read());
             return;
         }
@@ -273,6 +276,16 @@ impl<'a, T: Row> Rows<'a, T> {
         let last = self.columns.checked_sub(1)? * self.column_stride;
         let from = self.data.get(first..).filter(|from| self.row_stride == 1 && from.len() >= last + N)?;
         Some((T::as_they_are(from)?, self.column_stride))
+    }
+
+    /// Returns the data, if the rows are at most one row block, whose columns follow each other. The data has at least
+    /// `length` values; those past the last row are whatever lies there.
+    pub(super) fn row_block(&self, length: usize) -> Option<&'a [T]> {
+        let is_block = self.row_stride == 1
+            && self.column_stride == ROW_BLOCK
+            && self.rows <= ROW_BLOCK
+            && self.columns > 0;
+        Some(self.data).filter(|data| is_block && data.len() >= length)
     }
 
     /// Returns whether the values of a column follow each other.

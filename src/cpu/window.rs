@@ -12,6 +12,16 @@ use super::{
 /// Number of rows of a row block. Their values of a column lie side by side in a window.
 pub(super) use super::ranking::column_block::ROW_BLOCK;
 
+/// Values past a row block's last column that a kernel may load: a register from any row of that column, and from the last
+/// row the three ranks that a gather of four bytes loads with the wanted one.
+pub(super) const SLACK: usize = ROW_BLOCK + 4;
+
+/// Returns the length of a buffer for a row block of `columns` columns that kernels read as a window, if its first value
+/// is at stride 1 from the next row's and at stride [`ROW_BLOCK`] from the next column's.
+pub(crate) fn window_length(columns: usize) -> usize {
+    columns.saturating_mul(ROW_BLOCK).saturating_add(SLACK)
+}
+
 /// A copy of the rows `first` to `first + count`, column by column.
 #[derive(Clone, Copy)]
 pub(super) struct Window<'a, T = f32> {
@@ -26,6 +36,13 @@ pub(super) struct Window<'a, T = f32> {
 }
 
 impl<'a, T: Row> Window<'a, T> {
+    /// Returns rows as a window, if they lie as in one: see [`window_length`].
+    pub(super) fn of(rows: &Rows<'a, T>, first: usize, count: usize) -> Option<Self> {
+        let columns = rows.columns();
+        let data = rows.row_block(window_length(columns)).filter(|_| first + count <= rows.len())?;
+        Some(Self { first: 0, count: rows.len(), columns, data, flipped: &[] })
+    }
+
     /// Returns whether the window holds all of these rows.
     pub(super) fn holds(&self, rows: Span) -> bool {
         rows.start >= self.first && rows.end() <= self.first + self.count
@@ -58,6 +75,36 @@ impl<'a, T: Row> Window<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows that lie as in a window are one, whatever lies behind them; others have to be copied.
+    #[test]
+    fn rows_may_be_a_window() {
+        let data = vec![0f32; window_length(3) + 5];
+        for count in [1, 40, ROW_BLOCK] {
+            let rows =
+                |length: usize, strides| Rows::strided(&data[..length], [count, 3], strides).expect("rows");
+            let whole = rows(window_length(3), [1, ROW_BLOCK]);
+            let window = Window::of(&whole, 0, count).expect("a window");
+            assert_eq!((window.count, window.columns, window.data.len()), (count, 3, window_length(3)));
+            assert!(std::ptr::eq(window.data.as_ptr(), data.as_ptr()));
+            assert!(Window::of(&whole, 0, count + 1).is_none());
+            assert!(Window::of(&rows(window_length(3) - 1, [1, ROW_BLOCK]), 0, count).is_none());
+            assert!(Window::of(&rows(window_length(3), [1, ROW_BLOCK + 1]), 0, count).is_none());
+            assert!(Window::of(&rows(window_length(3), [3, 1]), 0, count).is_none());
+        }
+        // Two row blocks are no window, even if their columns overlap.
+        assert!(
+            Window::of(&Rows::strided(&data, [ROW_BLOCK + 1, 3], [1, ROW_BLOCK]).expect("rows"), 0, 64)
+                .is_none()
+        );
+        // The end of a row block is one, too, if there is room behind it.
+        let more = vec![0f32; window_length(3) + ROW_BLOCK];
+        let end = Rows::strided(&more, [ROW_BLOCK, 3], [1, ROW_BLOCK]).expect("rows").slice(60, 4);
+        let window = Window::of(&end, 0, 4).expect("a window");
+        assert!(window.count == 4 && std::ptr::eq(window.data.as_ptr(), &more[60]));
+        let end = Rows::strided(&data, [ROW_BLOCK, 3], [1, ROW_BLOCK]).expect("rows").slice(60, 4);
+        assert!(Window::of(&end, 0, 4).is_none());
+    }
 
     #[test]
     fn a_window_knows_its_rows_and_their_blocks() {

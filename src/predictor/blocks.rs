@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Predictor, room};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::{Row, Rows},
+    cpu::{Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
 };
@@ -56,9 +56,14 @@ impl Predictor {
         let cache_rows = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
         let block = cache_rows.clamp(ROW_BLOCK, MOST_ROWS).min(count);
         let strides = source.strides(block, self.plans.of(block).ranks_rows());
-        let length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
-        let buffer = || source.buffer(length);
+        let mut length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
+        if strides == [1, ROW_BLOCK] {
+            // Trees that read values from a window then read the buffer itself.
+            length = length.max(window_length(columns));
+        }
+        let buffer = || source.buffer(aligned_room::<T>(length));
         let run = |buffer: &mut Vec<T>, at: usize, out: &mut [R]| {
+            let buffer = &mut aligned(buffer)[..length];
             let rows = at * block..count.min((at + 1) * block);
             source.write(rows.clone(), strides, buffer);
             predict(&Rows::strided(buffer, [rows.len(), columns], strides)?, out)?;

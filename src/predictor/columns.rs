@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Predictor, blocks::BlockSource};
 use crate::{
+    cost::ROW_BLOCK,
     cpu::Rows,
     error::{Error, Result},
     forest::CompareType,
@@ -39,8 +40,11 @@ impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
         [self.rows, self.columns.len()]
     }
 
-    fn strides(&self, rows: usize, _: bool) -> [usize; 2] {
-        [1, rows + GAP]
+    /// The buffer of one row block has no gaps, because the trees read it as it is if they read values of `f32`.
+    fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2] {
+        let is_window = rows == ROW_BLOCK && !by_ranks && size_of::<T>() == size_of::<f32>();
+        let gap = if is_window { 0 } else { GAP };
+        [1, rows + gap]
     }
 
     fn buffer(&self, length: usize) -> Vec<T> {
