@@ -207,7 +207,9 @@ pub fn psi(bins: &[[u64; 2]]) -> f64 {
 
 fn by_chance(bins: &[[u64; 2]]) -> f64 {
     let rows = sum(bins).map(|rows| 1.0 / rows.max(1) as f64);
-    bins.len().saturating_sub(1) as f64 * (rows[0] + rows[1])
+    // A bin without a row is the same in both tables, whatever the rows are.
+    let filled = bins.iter().filter(|counts| **counts != [0, 0]).count();
+    filled.saturating_sub(1) as f64 * (rows[0] + rows[1])
 }
 
 fn sum(bins: &[[u64; 2]]) -> [u64; 2] {

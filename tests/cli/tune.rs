@@ -268,6 +268,12 @@ fn explain_names_the_schedule_its_terms_and_the_runner_up() {
         of_quadrature.contains("quadrature TreeSHAP, ") && !of_quadrature.contains("alone"),
         "{of_quadrature}"
     );
+    // A file without covers offers what needs none.
+    let none = line(&prints(&["explain", &self::model("onnx-average")])).expect("a line");
+    assert!(
+        none.contains("none by covers: the model has no covers") && none.contains("--background FILE"),
+        "{none}"
+    );
     refuses(&["explain", &model, "--backend", "reference"], &["--backend reference", "tahoe_direct"]);
     refuses(&["explain", &model, "--batch", "0"], &["--batch"]);
 }

@@ -68,6 +68,50 @@ fn the_kernel_gives_what_tree_shap_gives() {
     }
 }
 
+/// Paths of some hundred splits, on which features repeat, and of some hundred features.
+#[test]
+fn the_kernel_gives_what_tree_shap_gives_on_very_long_paths() {
+    let mut draws = Seeded(53);
+    for case in 0..4 {
+        let (features, splits) = ([40, 300][case % 2], [250, 500][case / 2]);
+        let forest = forest(&mut draws, features, splits, case % 3 == 0, true);
+        let rows = rows::<f32>(&mut draws, 2, features);
+        let found = explain(&forest, &rows, 2);
+        let width = forest.outputs as usize * (features + 1);
+        for (row, found) in rows.chunks_exact(features).zip(found.chunks_exact(width)) {
+            assert_close(&format!("case {case}"), found, &reference::tree_shap(&forest, row));
+        }
+    }
+}
+
+/// A forest whose tables would take more than 256 MB has none.
+#[test]
+fn large_tables_give_way_to_quadratures() {
+    let of = |trees: u32| {
+        let mut builder = Forest::builder(40, 1);
+        for t in 0..trees {
+            // Eight features, each asked below the one before.
+            let mut tree = builder.tree(0);
+            for level in 0..8 {
+                let predicate = Predicate::Less { threshold: (t as f32 / 64.0).into() };
+                tree.split((t + 5 * level) % 40, predicate, Side::Left, 2 * level + 1, 2 * level + 2);
+                tree.leaf(level, &[f64::from(t % 7 + level)]);
+            }
+            tree.leaf(8, &[-3.0]);
+            tree.covers((0..17).map(|node| if node % 2 == 0 { f64::from(9 - node / 2) } else { 1.0 }));
+        }
+        let forest = builder.build().expect("a forest");
+        let explainer = Explainer::with_algorithm(&forest, Algorithm::PatternTables).expect("an explainer");
+        let (text, row) = (explainer.algorithm(), vec![0.7f32; 40]);
+        let found = explainer.contributions(&Rows::new(&row, 40).expect("a row")).expect("contributions");
+        assert_close(&format!("{trees} trees"), &found, &reference::tree_shap(&forest, &row));
+        text
+    };
+    assert!(of(300).contains("pattern tables"), "{}", of(300));
+    let many = of(70_000);
+    assert!(!many.contains("tables") && many.contains("quadrature"), "{many}");
+}
+
 /// A forest of shallow trees in which tests repeat: complete trees up to eight levels deep, oblivious trees, and trees that
 /// grew on one side.
 fn shallow_forest(draws: &mut Seeded, features: usize) -> Forest {

@@ -351,6 +351,13 @@ fn shuffled_rows_do_not_drift_and_shifted_ones_do() {
     let missing =
         drift.features[0].bins.iter().find(|(bin, _)| *bin == Bin::Missing).expect("missing values");
     assert!(missing.1[1] > 3 * missing.1[0]);
+    // Where a column is missing in both tables, nothing can differ, not even by chance.
+    let mut both = [base.clone(), again];
+    both.iter_mut().for_each(|rows| rows.iter_mut().skip(3).step_by(7).for_each(|value| *value = f32::NAN));
+    let [one, other] = both.map(|rows| counted(&forest, &bins, &rows));
+    let drift = Drift::new(&forest, &bins, [&one, &other], 20).expect("drift");
+    let column = drift.features.iter().find(|feature| feature.feature == 3).expect("the column");
+    assert_eq!((column.psi, column.by_chance), (0.0, 0.0), "{column:?}");
 }
 
 #[test]

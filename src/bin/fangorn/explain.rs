@@ -139,7 +139,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
         columns_of_thresholds: why.facts.rank_columns.0,
         other_choice_at_columns: why.rank_columns,
-        contributions: contributions(&forest).unwrap_or_else(|error| error.to_string()),
+        contributions: contributions(&forest).unwrap_or_else(no_contributions),
         choice_by_machine: why.by_machine.iter().map(|(name, work)| (*name, work.name())).collect(),
     };
     let text = match args.json {
@@ -161,6 +161,17 @@ fn contributions(forest: &Forest) -> fangorn::Result<String> {
         true => text,
         false => format!("{text}, by quadratures alone {:.2}", us(&quadrature)),
     })
+}
+
+/// Returns why the model has no contributions by covers, and what it has.
+fn no_contributions(error: fangorn::Error) -> String {
+    match error {
+        fangorn::Error::Contributions(why) => {
+            let here = "`fangorn predict --output contributions --background FILE`";
+            format!("none by covers: {}", why.replace("contributions::Interventional", here))
+        }
+        other => other.to_string(),
+    }
 }
 
 fn table(report: &Report) -> String {
