@@ -119,6 +119,11 @@ def test_from_xgboost():
     assert stopped.best_iteration + 1 < stopped.get_booster().num_boosted_rounds()
     close(fangorn.from_xgboost(stopped).predict(x), stopped.predict_proba(x)[:, 1])
     close(fangorn.from_xgboost(stopped.get_booster()).predict(x), stopped.get_booster().inplace_predict(x))
+    # A value of its own for missing ones is the estimator's, and not the model's.
+    marked = xgboost.XGBRegressor(n_estimators=2, missing=-1.0).fit(x, x[:, 0])
+    with pytest.raises(fangorn.Error, match="takes -1.0 for a missing value.*fangorn.compat.xgboost"):
+        fangorn.from_xgboost(marked)
+    assert fangorn.from_xgboost(marked.get_booster()).n_trees == 2
     with pytest.raises(TypeError, match="is no model of XGBoost"):
         fangorn.from_xgboost(x)
 

@@ -143,6 +143,12 @@ def from_xgboost(model, *, schedule=None, threads=None, sum="any", iteration_ran
     """
     booster = model
     if hasattr(model, "get_booster"):
+        missing = getattr(model, "missing", None)
+        if missing is not None and missing == missing:
+            raise Error(
+                f"the estimator takes {missing} for a missing value, and a model takes NaN; hand over "
+                "model.get_booster() and rows that have NaN there, or use fangorn.compat.xgboost"
+            )
         booster = model.get_booster()
         if iteration_range is None:
             best = _best_of(booster)
