@@ -4,10 +4,13 @@
 use std::{fs::File, path::Path, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, RecordBatchReader, StringArray,
+    ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float16Array, Float32Array, Float64Array,
+    Int32Array, Int64Array, RecordBatch, RecordBatchReader, StringArray, StructArray,
+    TimestampMicrosecondArray, UInt8Array,
     cast::AsArray,
-    types::{Float32Type, Int32Type},
+    types::{Float32Type, Int32Type, Int64Type},
 };
+use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::{DataType, Field, Schema};
 use fangorn::import::{self, LoadOptions};
 use parquet::{
@@ -15,7 +18,7 @@ use parquet::{
     file::properties::WriterProperties,
 };
 
-use crate::{Scratch, fangorn, model, prints, read_npy, refuses, text, zoo};
+use crate::{Scratch, assert_refused, fangorn, model, prints, read_npy, refuses, text, with_input, zoo};
 
 /// The names of a model's columns, or those that libraries make up.
 fn names(name: &str) -> Vec<String> {
@@ -140,13 +143,11 @@ fn parquet_and_arrow_hold_what_is_kept_and_predicted() {
     write_parquet(&rows, &table, 11);
     let ipc = scratch.path("rows.arrow");
     let mut writer =
-        arrow_ipc::writer::FileWriter::try_new(File::create(&ipc).expect("a file"), &table.schema())
-            .expect("a writer");
+        FileWriter::try_new(File::create(&ipc).expect("a file"), &table.schema()).expect("a writer");
     writer.write(&table).and_then(|()| writer.finish()).expect("rows");
     let stream = scratch.path("rows.arrows");
     let mut writer =
-        arrow_ipc::writer::StreamWriter::try_new(File::create(&stream).expect("a file"), &table.schema())
-            .expect("a writer");
+        StreamWriter::try_new(File::create(&stream).expect("a file"), &table.schema()).expect("a writer");
     writer.write(&table).and_then(|()| writer.finish()).expect("rows");
 
     let out = scratch.path("out.parquet");
@@ -186,7 +187,7 @@ fn parquet_and_arrow_hold_what_is_kept_and_predicted() {
     assert!(once == std::fs::read(&out).expect("a file"));
 
     // A dictionary is kept as its texts: each batch may have one of its own.
-    let colours: arrow_array::DictionaryArray<Int32Type> = (0..count)
+    let colours: DictionaryArray<Int32Type> = (0..count)
         .map(|row| format!("colour {}", row / 11))
         .collect::<Vec<_>>()
         .iter()
@@ -232,6 +233,232 @@ fn parquet_and_arrow_hold_what_is_kept_and_predicted() {
         row += batch.num_rows();
     }
     assert_eq!(row, count);
+}
+
+/// A table with a column in place of another, or behind the others.
+fn with_column(table: &RecordBatch, name: &str, array: ArrayRef) -> RecordBatch {
+    let schema = table.schema();
+    let field = Arc::new(Field::new(name, array.data_type().clone(), true));
+    let (mut fields, mut arrays) = (schema.fields().to_vec(), table.columns().to_vec());
+    match schema.index_of(name) {
+        Ok(at) => (fields[at], arrays[at]) = (field, array),
+        Err(_) => {
+            fields.push(field);
+            arrays.push(array);
+        }
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a table")
+}
+
+fn write_stream(path: &str, table: &RecordBatch, batch: usize) {
+    let mut writer =
+        StreamWriter::try_new(File::create(path).expect("a file"), &table.schema()).expect("a writer");
+    for first in (0..table.num_rows()).step_by(batch) {
+        writer.write(&table.slice(first, batch.min(table.num_rows() - first))).expect("rows");
+    }
+    writer.finish().expect("an end");
+}
+
+fn write_arrow(path: &str, table: &RecordBatch, batch: usize) {
+    let mut writer =
+        FileWriter::try_new(File::create(path).expect("a file"), &table.schema()).expect("a writer");
+    for first in (0..table.num_rows()).step_by(batch) {
+        writer.write(&table.slice(first, batch.min(table.num_rows() - first))).expect("rows");
+    }
+    writer.finish().expect("an end");
+}
+
+/// pandas writes categories that are numbers or truth values as dictionaries of them, of which Parquet's reader makes
+/// none of some types.
+#[test]
+fn dictionaries_of_numbers_are_read_and_kept() {
+    let scratch = Scratch::new("batches-dictionaries");
+    let table = table("churn");
+    let count = table.num_rows() as i32;
+    let decimals = Decimal128Array::from(vec![110, 250]).with_precision_and_scale(5, 2).expect("decimals");
+    // The values in the dictionary, the same as a plain column, and how a CSV has them.
+    let values: Vec<(ArrayRef, [&str; 2])> = vec![
+        (Arc::new(BooleanArray::from(vec![true, false])), ["true", "false"]),
+        (Arc::new(Float16Array::from_iter_values([1.5, 0.5].map(half::f16::from_f32))), ["1.5", "0.5"]),
+        (Arc::new(decimals), ["1.10", "2.50"]),
+        (Arc::new(Int64Array::from(vec![7, 9])), ["7", "9"]),
+        (Arc::new(UInt8Array::from(vec![7, 9])), ["7", "9"]),
+    ];
+    for (values, texts) in values {
+        let what = values.data_type().to_string();
+        let keys = Int32Array::from_iter_values((0..count).map(|row| row % 2));
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::new(keys, values));
+        let DataType::Dictionary(_, plain) = dictionary.data_type() else { panic!("{what}") };
+        let plain = arrow_cast::cast(&dictionary, plain).expect("plain values");
+        let files = [
+            (&plain, "plain.parquet"),
+            (&dictionary, "dictionary.parquet"),
+            (&dictionary, "dictionary.arrow"),
+        ];
+        let answers = files.map(|(array, name)| {
+            let file = scratch.path(name);
+            let coded = with_column(&with_column(&table, "age", array.clone()), "extra", array.clone());
+            match name.ends_with("arrow") {
+                true => write_arrow(&file, &coded, 7),
+                false => write_parquet(&file, &coded, 7),
+            }
+            let found =
+                fangorn(&["predict", &model("churn"), "--rows", &file, "--sum", "tree", "--keep", "extra"]);
+            assert_eq!(found.status.code(), Some(0), "{what}, {name}: {}", text(&found.stderr));
+            text(&found.stdout)
+        });
+        assert_eq!(answers[0].lines().count(), 1 + count as usize);
+        for (row, line) in answers[0].lines().skip(1).enumerate() {
+            assert!(line.starts_with(&format!("{},", texts[row % 2])), "{what}: {line}");
+        }
+        assert!(answers[1] == answers[0] && answers[2] == answers[0], "{what}");
+    }
+}
+
+/// Kept columns are found inside structs, under names with commas, and once only; times have their zones.
+#[test]
+fn kept_columns_have_paths_and_any_names() {
+    let scratch = Scratch::new("batches-kept");
+    let table = table("churn");
+    let count = table.num_rows();
+    let zip: ArrayRef = Arc::new((0..count as i64).map(|row| row + 100).collect::<Int64Array>());
+    let there: Vec<bool> = (0..count).map(|row| row % 4 > 0).collect();
+    let address = StructArray::new(
+        vec![Field::new("zip", DataType::Int64, false)].into(),
+        vec![zip],
+        Some(there.clone().into()),
+    );
+    let time = 1_700_000_000_000_000;
+    let [utc, berlin] = ["UTC", "Europe/Berlin"].map(|zone| -> ArrayRef {
+        Arc::new(TimestampMicrosecondArray::from(vec![time; count]).with_timezone(zone))
+    });
+    let mut wide = with_column(&table, "address", Arc::new(address));
+    wide = with_column(&wide, "a, b", Arc::new(Int64Array::from(vec![5; count])));
+    wide = with_column(&with_column(&wide, "utc", utc), "berlin", berlin);
+    let rows = scratch.path("rows.parquet");
+    write_parquet(&rows, &wide, 7);
+    let predict = |keep: &[&str], more: &[&str]| {
+        let fixed = ["predict", &model("churn"), "--rows", &rows];
+        fangorn(&[&fixed[..], keep, more].concat())
+    };
+    let found = predict(&["--keep", "address.zip,\"a, b\",utc", "--keep", "berlin"], &[]);
+    assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+    let found = text(&found.stdout);
+    let mut lines = found.lines();
+    assert_eq!(lines.next(), Some("address.zip,\"a, b\",utc,berlin,value"));
+    for (row, line) in lines.enumerate() {
+        let zip = if there[row] { (row + 100).to_string() } else { String::new() };
+        let times = "2023-11-14T22:13:20Z,2023-11-14T23:13:20+01:00";
+        assert!(line.starts_with(&format!("{zip},5,{times},")), "{line}");
+    }
+    // In a table with types, they have the types that they had.
+    let out = scratch.path("out.parquet");
+    let written = predict(&["--keep", "address.zip,utc,address"], &["-o", &out]);
+    assert_eq!(written.status.code(), Some(0), "{}", text(&written.stderr));
+    let written = read_parquet(&out);
+    assert_eq!(written.column_by_name("utc"), wide.column_by_name("utc"));
+    assert_eq!(written.column_by_name("address"), wide.column_by_name("address"));
+    let zips = written.column_by_name("address.zip").expect("a column").as_primitive::<Int64Type>();
+    assert!(zips.iter().enumerate().all(|(row, zip)| zip == there[row].then_some(row as i64 + 100)));
+
+    assert_refused(&predict(&["--keep", "address.street"], &[]), &["no column `address.street`"]);
+    // A zone that nobody knows is refused before anything is written.
+    let unknown = TimestampMicrosecondArray::from(vec![time; count]).with_timezone("Middle/Earth");
+    write_arrow(&scratch.path("unknown.arrow"), &with_column(&table, "when", Arc::new(unknown)), 7);
+    let unknown = scratch.path("unknown.arrow");
+    refuses(
+        &["predict", &model("churn"), "--rows", &unknown, "--keep", "when"],
+        &["--keep: the column `when`", "cast the column", "Middle/Earth"],
+    );
+
+    // Which of two columns of one name is meant, nobody knows.
+    let schema = table.schema();
+    let id = table.column_by_name("id").expect("ids").clone();
+    let fields = schema.fields().iter().cloned().chain([Arc::new(Field::new("id", DataType::Int64, true))]);
+    let arrays = table.columns().iter().cloned().chain([id]).collect();
+    let doubled =
+        RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays).expect("a table");
+    let [arrow, csv] = ["doubled.arrow", "doubled.csv"].map(|name| scratch.path(name));
+    write_arrow(&arrow, &doubled, 7);
+    let prints = |file: &str| ["predict", &model("churn"), "--rows", file, "--keep", "id"].map(str::to_owned);
+    let header: Vec<String> = doubled.schema().fields().iter().map(|field| field.name().clone()).collect();
+    std::fs::write(&csv, header.join(",") + "\n" + &vec!["0"; header.len()].join(",") + "\n")
+        .expect("a file");
+    for file in [arrow, csv] {
+        let arguments = prints(&file);
+        refuses(&arguments.each_ref().map(String::as_str), &["column `id` more than once"]);
+    }
+}
+
+/// A stream of Arrow on standard input, and files whose batches several threads read, have the answers of one batch.
+#[test]
+fn batches_of_arrow_come_from_files_and_pipes() {
+    let scratch = Scratch::new("batches-arrow");
+    let churn = table("churn");
+    // So many rows that a batch of a stream is cut.
+    let table =
+        arrow_select::concat::concat_batches(&churn.schema(), &vec![churn.clone(); 14_000]).expect("rows");
+    let ids: ArrayRef = Arc::new((0..table.num_rows() as i64).collect::<Int64Array>());
+    let table = with_column(&table, "id", ids);
+    let model = model("churn");
+    let fixed = ["predict", &model, "--sum", "tree", "--keep", "id,note", "--rows"];
+    let (one, many, stream) =
+        (scratch.path("one.arrow"), scratch.path("many.arrow"), scratch.path("stream.arrows"));
+    write_arrow(&one, &table, table.num_rows());
+    // More batches than a file has parts, and a batch that does not fill its part.
+    write_arrow(&many, &table, 411);
+    write_stream(&stream, &table, 150_000);
+    let expected = prints(&[&fixed[..], &[&one]].concat());
+    assert_eq!(expected.lines().count(), 1 + table.num_rows());
+    let expected_ids = expected.lines().skip(1).map(|line| line.split(',').next().expect("an id").to_owned());
+    assert!(expected_ids.enumerate().all(|(row, id)| id == row.to_string()));
+    for file in [&many, &stream] {
+        assert!(prints(&[&fixed[..], &[file]].concat()) == expected, "{file}");
+    }
+    let bytes = std::fs::read(&stream).expect("a file");
+    for name in ["-", "/dev/stdin"] {
+        let found = with_input(&[&fixed[..], &[name]].concat(), &bytes);
+        assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+        assert!(text(&found.stdout) == expected, "{name}");
+    }
+    // Other commands read it, too.
+    let found = with_input(
+        &[
+            "predict",
+            &model,
+            "--rows",
+            "-",
+            "--base-margin",
+            &scratch.file("m.csv", "0\n".repeat(table.num_rows())),
+        ],
+        &bytes,
+    );
+    assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+
+    // A stream that is cut in a batch, and a file on standard input.
+    let cut = with_input(&[&fixed[..], &["-"]].concat(), &bytes[..bytes.len() * 3 / 4]);
+    assert_eq!(cut.status.code(), Some(2));
+    assert!(text(&cut.stderr).contains("standard input: record batch 1: "), "{}", text(&cut.stderr));
+    for (file, phrase) in [(&one, "a file of Arrow"), (&many, "ends in .arrow")] {
+        let found = with_input(&[&fixed[..], &["-"]].concat(), &std::fs::read(file).expect("a file")[..1000]);
+        assert_refused(&found, &["standard input", phrase]);
+    }
+    // Lengths in a stream's metadata that fit nothing end the run, and do not hang it.
+    for at in [bytes.len() - 700, 2000, 900, 500] {
+        let mut damaged = bytes.clone();
+        damaged[at..at + 64].fill(0x7f);
+        let damaged = scratch.file("damaged.arrows", damaged);
+        let found = fangorn(&[&fixed[..], &[&damaged]].concat());
+        assert!(matches!(found.status.code(), Some(0 | 2)), "{at}: {}", text(&found.stderr));
+    }
+    // A value that is refused has the number of its row in its batch.
+    let mut ages = vec![30; table.num_rows()];
+    ages[140_000] = i64::MAX;
+    write_stream(&stream, &with_column(&table, "age", Arc::new(Int64Array::from(ages))), 150_000);
+    let found = fangorn(&[&fixed[..], &[&stream]].concat());
+    assert_eq!(found.status.code(), Some(2));
+    let said = text(&found.stderr);
+    assert!(said.contains("record batch 0: column `age`: row 140000: "), "{said}");
 }
 
 /// `--expect` and other commands read the rows whole.

@@ -21,6 +21,9 @@ mod parts;
 mod predict;
 mod rows;
 mod schedules;
+#[allow(dead_code, reason = "`units` needs a part of it")]
+#[path = "../../src/bin/fangorn/standard_input.rs"]
+mod standard_input;
 mod tables;
 mod tune;
 mod units;

@@ -35,6 +35,7 @@ use crate::{
     row_explainer::{self, background_of},
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
+    standard_input::rows_path,
     sum::SumChoice,
     values::announcement,
 };
@@ -49,7 +50,7 @@ pub struct Bench {
     model: PathBuf,
     /// The rows: a .npy, .csv, .parquet, .arrow or .libsvm file. Each call predicts the next batch of at least 16384
     /// rows; if the file has fewer, they are repeated, and for a forest with a small random change
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     /// Rows of one call; separate several batch sizes with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,4096",

@@ -18,6 +18,7 @@ use crate::{
     limits::LimitsChoice,
     load_model, output,
     rows::{self, Matrix, TableChoice},
+    standard_input::rows_path,
 };
 
 /// Compare the trees of two models and, with --rows, their predictions
@@ -31,7 +32,7 @@ pub struct Diff {
     /// The second model file
     b: PathBuf,
     /// Rows to predict with both models: a .npy, .csv, .parquet, .arrow or .libsvm file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: Option<PathBuf>,
     /// Print JSON, with every difference
     #[arg(long)]

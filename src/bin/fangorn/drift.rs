@@ -27,6 +27,7 @@ use crate::{
     row_source::{RowSource, view},
     rows::{self, Element, Matrix, TableChoice},
     schedule::compiled,
+    standard_input::rows_path,
     text::{aligned, csv_path, feature_name, number},
 };
 
@@ -43,7 +44,7 @@ pub struct DriftArgs {
     #[arg(long, value_name = "FILE")]
     base: PathBuf,
     /// The rows to compare, in any format of --base; - reads CSV from standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     /// About how many bins a feature or a tree gets. The model's thresholds cut a feature's values into bins, and each
     /// leaf of a tree is a bin; neighbouring bins are joined until each holds at least 1/N of the base's rows

@@ -27,6 +27,7 @@ use crate::{
     row_source::{RowSource, SampleChoice, view},
     rows::{self, Element, TableChoice},
     schedule::compiled,
+    standard_input::{is_standard_input, rows_path},
     text::{aligned, csv_path, feature_name, number},
 };
 
@@ -116,7 +117,7 @@ pub struct Importance {
     model: PathBuf,
     /// Rows for the kinds contribution and permutation: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from
     /// standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: Option<PathBuf>,
     /// The importances to compute; the first one sorts the features. Without it, those of permutation, contribution,
     /// total-gain, total-cover and weight that the model's file and the other options allow
@@ -189,7 +190,7 @@ pub fn run(args: &Importance) -> Result<Outcome> {
     let splits = SplitImportances::new(&forest);
     let kinds = kinds(args, &forest, &splits)?;
     let readings = kinds.iter().filter(|kind| matches!(kind, Kind::Contribution | Kind::Permutation)).count();
-    if readings > 1 && args.rows.as_deref() == Some(Path::new("-")) {
+    if readings > 1 && args.rows.as_deref().is_some_and(is_standard_input) {
         let what =
             "--rows -: standard input can be read only once; choose contribution or permutation with --kind";
         return Err(Error::Request(what.into()));

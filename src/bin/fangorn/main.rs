@@ -37,6 +37,7 @@ mod rows;
 mod schedule;
 mod score;
 mod sql;
+mod standard_input;
 mod static_library;
 mod sum;
 mod svg;

@@ -26,6 +26,7 @@ use crate::{
     load_model,
     rows::{self, TableChoice},
     schedule::Choice,
+    standard_input::rows_path,
     sum::SumChoice,
 };
 
@@ -38,7 +39,7 @@ pub struct Measure {
     model: PathBuf,
     /// The rows: a .npy, .csv, .parquet, .arrow or .libsvm file. Without it, random rows are drawn from the model's
     /// thresholds
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: Option<PathBuf>,
     /// The backend, by its name in `fangorn predict`
     #[arg(long)]

@@ -57,7 +57,8 @@ impl Sink {
     /// # Errors
     /// The extension is none of `.npy`, `.csv`, `.parquet` and `.arrow`, or this build does not write the format.
     pub fn new(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path.filter(|p| p.as_os_str() != "-") else { return Ok(Self::Stdout) };
+        let is_stdout = |path: &&Path| *path == Path::new("-") || *path == Path::new("/dev/stdout");
+        let Some(path) = path.filter(|path| !is_stdout(path)) else { return Ok(Self::Stdout) };
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         table_format::require(path)?;
         #[cfg(feature = "tables")]

@@ -26,9 +26,10 @@ use crate::{
     rows::{self, Element, Matrix, OnError, PartedRows, RowBatch, RowsInParts, TableChoice},
     schedule::Choice,
     score::{self, TakesParts},
+    standard_input::{is_standard_input, rows_path},
     sum::SumChoice,
     table_format::NAMED_TABLES,
-    tables::{BATCH_ROWS, ColumnNames, Journal, ScoredBatch, ScoredSchema},
+    tables::{BATCH_ROWS, ColumnNames, Journal, KeptField, ScoredBatch, ScoredSchema},
     text::feature_name,
 };
 
@@ -80,11 +81,11 @@ impl Output {
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     pub(crate) model: PathBuf,
-    /// The rows to predict: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from standard input. They are
-    /// predicted part by part, so they may be larger than memory, except with --expect and --base-margin. The backends
-    /// reference and cpu read them as f64 if the model compares in f64, as LightGBM's do; in all other cases they are
+    /// The rows to predict: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV or a stream of Arrow from
+    /// standard input. They are predicted part by part, so they may be larger than memory, except with --expect and
+    /// --base-margin. The backends reference and cpu read them as f64 if the model compares in f64, as LightGBM's do; in all other cases they are
     /// read as f32
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     /// What to predict
     #[arg(long, value_enum, default_value = "value")]
@@ -112,11 +113,13 @@ pub struct Predict {
     /// The file is read at once
     #[arg(long, value_name = "FILE")]
     pub(crate) background: Option<PathBuf>,
-    /// Columns of the --rows file to write before the predictions; a CSV output then gets a header. Not for .npy and
-    /// .libsvm files, whose columns have no names
-    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
-    keep: Vec<String>,
-    /// What to do if rows can't be read: a line of CSV or libsvm text, or a row group of a Parquet file
+    /// Columns of the --rows file to write before the predictions; a CSV output then gets a header. A column of a struct
+    /// is named `struct.column`; quotation marks enclose a name that has a comma. Not for .npy and .libsvm files, whose
+    /// columns have no names
+    #[arg(long, value_name = "COLUMN,…")]
+    keep: Vec<ColumnList>,
+    /// What to do if rows can't be read: a line of CSV or libsvm text, a row group of a Parquet file, or a record batch of
+    /// an Arrow file
     #[arg(long, value_enum, value_name = "stop|skip", default_value_t)]
     on_error: OnError,
     /// Continue a run of the same command that was cut short, with the predictions that it left in a file beside the
@@ -133,10 +136,34 @@ pub struct Predict {
     limits: LimitsChoice,
 }
 
+/// A list of names of columns.
+#[derive(Clone, Debug)]
+struct ColumnList(Vec<String>);
+
+impl std::str::FromStr for ColumnList {
+    type Err = String;
+
+    /// Parses a record of a CSV.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let records =
+            csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes()).into_records();
+        let records = records.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+        match &records[..] {
+            [record] => Ok(Self(record.iter().map(str::to_owned).collect())),
+            _ => Err("give names with commas between them, on one line".into()),
+        }
+    }
+}
+
 /// Why an option that needs rows in parts is refused.
 const AT_ONCE: &str = "with --expect or --base-margin all rows are read at once; leave the option out";
 
 impl Predict {
+    /// Returns the names of the columns to keep.
+    fn kept_names(&self) -> Vec<String> {
+        self.keep.iter().flat_map(|list| list.0.iter().cloned()).collect()
+    }
+
     /// Tells whether all rows are read at once.
     ///
     /// # Errors
@@ -149,7 +176,7 @@ impl Predict {
         if self.resume && whole {
             return refused("resume", AT_ONCE);
         }
-        if self.resume && (matches!(sink, Sink::Stdout) || self.rows.as_os_str() == "-") {
+        if self.resume && (matches!(sink, Sink::Stdout) || is_standard_input(&self.rows)) {
             return refused("resume", "only a run on files can resume; name files for --rows and -o");
         }
         if whole && self.on_error == OnError::Skip {
@@ -257,7 +284,8 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     // If the producer compares in f64, rounding a value to f32 could change a comparison.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     if !whole
-        && let Some(rows) = RowsInParts::open(&args.rows, forest, args.table, &args.keep, args.on_error)?
+        && let Some(rows) =
+            RowsInParts::open(&args.rows, forest, args.table, &args.kept_names(), args.on_error)?
     {
         let doubles = doubles && !rows.holds_singles(&args.rows);
         let compiled = open()?;
@@ -400,6 +428,10 @@ impl Scoring<'_> {
             }
             None => one(&mut made_up_row)?,
         };
+        if matches!(sink, Sink::Stdout | Sink::Csv(_)) {
+            let texts = rows.kept_fields().iter().try_for_each(KeptField::check_text);
+            texts.map_err(|what| Error::file(rows.path(), what))?;
+        }
         let schema = ScoredSchema::new(rows.kept_fields(), (self.names)(example.columns), &example)
             .map_err(Error::Request)?;
         let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
@@ -409,7 +441,7 @@ impl Scoring<'_> {
             #[cfg(feature = "tables")]
             Sink::Table(path, _) => Some(path),
         };
-        let (mut journal, earlier) = match destination.filter(|_| args.rows.as_os_str() != "-") {
+        let (mut journal, earlier) = match destination.filter(|_| !is_standard_input(&args.rows)) {
             Some(destination) => {
                 let (journal, earlier) = Journal::open(destination, self.run_line.clone(), args.resume)?;
                 (Some(journal), earlier)
@@ -532,7 +564,8 @@ fn run_graph(
         false => Some("the file is a graph in which rows depend on each other, so all are read at once"),
     };
     let numbers = inputs.numbers()?;
-    let beside = (&args.keep[..], args.on_error);
+    let keep = args.kept_names();
+    let beside = (&keep[..], args.on_error);
     if !whole
         && why_whole.is_none()
         && let Some(rows) = inputs.open(&args.rows, &numbers, args.table, beside)?

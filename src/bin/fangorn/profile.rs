@@ -26,6 +26,7 @@ use crate::{
     load_model, output,
     rows::{self, Element, Matrix, TableChoice},
     schedule::Choice,
+    standard_input::rows_path,
 };
 
 /// Count how many rows reach each leaf, for schedules that use the counts
@@ -37,7 +38,7 @@ pub struct Count {
     model: PathBuf,
     /// Rows like those that will be predicted: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from standard
     /// input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     /// The file to write the profile to, as JSON
     #[arg(short, value_name = "FILE")]

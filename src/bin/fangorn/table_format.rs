@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+#[cfg(feature = "tables")]
+use crate::standard_input::{is_arrow_stream, is_standard_input};
 
 /// A format of tables with a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,16 @@ impl TableFormat {
             "parquet" | "pq" => Some(Self::Parquet),
             "arrow" | "feather" | "ipc" | "arrows" => Some(Self::Arrow),
             _ => None,
+        }
+    }
+
+    /// Returns the format of rows, or `None` if they have no schema. Standard input is a stream of Arrow if it begins as
+    /// one does.
+    #[cfg(feature = "tables")]
+    pub fn of_rows(path: &Path) -> Option<Self> {
+        match is_standard_input(path) {
+            true => is_arrow_stream().then_some(Self::Arrow),
+            false => Self::of(path),
         }
     }
 }

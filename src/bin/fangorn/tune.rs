@@ -29,6 +29,7 @@ use crate::{
     load_model, output,
     rows::{self, TableChoice},
     schedule::line,
+    standard_input::rows_path,
     sum::SumChoice,
     tune_device, tune_plot,
     values::{duration, toml_path},
@@ -44,7 +45,7 @@ pub struct Tune {
     model: PathBuf,
     /// Rows like those that will be predicted: a .npy, .csv, .parquet, .arrow or .libsvm file; read as f32. Without it,
     /// random rows are drawn from the model's thresholds
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: Option<PathBuf>,
     /// What to tune for: cpu, or a GPU's backend, by its name in `fangorn predict`. auto is the CPU and, if this build
     /// has a backend for a GPU of this machine, that GPU as well, each for half of the budget

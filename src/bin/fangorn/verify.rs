@@ -28,6 +28,7 @@ use crate::{
     output::{Table, Values},
     rows::{self, Matrix, TableChoice},
     schedule::{Choice, compiled},
+    standard_input::{is_standard_input, rows_path},
 };
 
 /// Check every engine that can serve a model on this machine
@@ -40,7 +41,7 @@ pub struct Verify {
     model: PathBuf,
     /// Rows to check besides the rows that fangorn makes for the model: a .npy, .csv, .parquet, .arrow or .libsvm file;
     /// read as f32
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: Option<PathBuf>,
     /// The producer's own predictions of the rows of --rows: a .npy, .csv, .parquet or .arrow file. The exit status is 1
     /// if a value differs by more than 1e-5 of max(1, |expected|)
@@ -90,7 +91,7 @@ struct Trial {
 /// # Errors
 /// The options, the model or a file are wrong, or nothing could be checked.
 pub fn run(args: &Verify) -> Result<Outcome> {
-    if args.rows.as_deref() == Some(Path::new("-")) {
+    if args.rows.as_deref().is_some_and(is_standard_input) {
         let what = "--rows -: this command reads the rows more than once; write them to a file";
         return Err(Error::Request(what.into()));
     }

@@ -24,6 +24,7 @@ use crate::{
     output,
     row_source::{RowSource, SampleChoice},
     rows::{self, TableChoice},
+    standard_input::rows_path,
 };
 use findings::Findings;
 
@@ -37,7 +38,7 @@ pub struct Report {
     model: PathBuf,
     /// Rows like those that are predicted: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV from standard
     /// input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     #[command(flatten)]
     labels: LabelArgs,

@@ -4,24 +4,16 @@ use std::{
     fmt,
     io::{self, Read},
     path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, sync_channel},
-    },
-    time::Duration,
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    standard_input::{PIPE, StandardInput, read_once},
+};
 
 /// The number of bytes of a chunk. A record whose end was not read yet goes to the next chunk.
 const CHUNK: usize = 4 << 20;
-
-/// The number of bytes that are read from a pipe at a time.
-const PIPE: usize = 1 << 16;
-
-/// The time after which a waiting reader notices that nobody needs more chunks.
-const STOPS_WITHIN: Duration = Duration::from_millis(50);
 
 /// The maximum number of bytes in memory while the end of a record is searched for.
 const MOST_BYTES: usize = 64 << 20;
@@ -84,25 +76,9 @@ impl Chunks {
         Self { input, eager, plain, rest: Vec::new(), line: 1, ended: false }
     }
 
-    /// Cuts standard input, until `stop` is set. A thread of its own waits for the input. Nobody waits for that thread
-    /// to end.
+    /// Cuts standard input, until `stop` is set.
     pub fn of_stdin(stop: Arc<AtomicBool>) -> Self {
-        let (sender, texts) = sync_channel(1);
-        std::thread::spawn(move || {
-            let mut input = io::stdin();
-            loop {
-                let mut bytes = vec![0; PIPE];
-                let text = read_once(&mut input, &mut bytes).map(|length| {
-                    bytes.truncate(length);
-                    bytes
-                });
-                let ends = text.as_ref().map_or(true, Vec::is_empty);
-                if sender.send(text).is_err() || ends {
-                    return;
-                }
-            }
-        });
-        Self::new(Box::new(ReceivedText { texts, stop, rest: Vec::new() }), true, false)
+        Self::new(Box::new(StandardInput::open(stop)), true, false)
     }
 
     /// Returns the next chunk, or `None` at the end and after an error.
@@ -162,53 +138,11 @@ impl Chunks {
     }
 }
 
-/// The text that another thread reads.
-struct ReceivedText {
-    texts: Receiver<io::Result<Vec<u8>>>,
-    stop: Arc<AtomicBool>,
-    /// Bytes that were received but not read yet.
-    rest: Vec<u8>,
-}
-
-impl Read for ReceivedText {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() {
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(0);
-            }
-            match self.texts.recv_timeout(STOPS_WITHIN) {
-                Ok(text) => {
-                    self.rest = text?;
-                    if self.rest.is_empty() {
-                        return Ok(0);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
-            }
-        }
-        let count = to.len().min(self.rest.len());
-        to[..count].copy_from_slice(&self.rest[..count]);
-        self.rest.drain(..count);
-        Ok(count)
-    }
-}
-
 /// Returns the number of line breaks in a text.
 pub fn newlines(bytes: &[u8]) -> usize {
     // Chunks are so short that a byte can count their line breaks, so that the compiler vectorizes the loop.
     let few = bytes.chunks(usize::from(u8::MAX));
     few.map(|few| usize::from(few.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>())).sum()
-}
-
-/// Reads once, and again if a signal interrupted the call.
-fn read_once(input: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match input.read(to) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
 }
 
 /// Finds the ends of records in a text that grows. A line break inside quotation marks does not end a record. As in the

@@ -17,7 +17,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     FileContents, Matrix, MatrixRequest, Number, TableChoice,
     chunks::{self, Chunk, Chunks, newlines},
-    foreign,
+    doubled_kept_column, foreign,
     header::{self, Columns},
     mixed::{ColumnRequest, MixedIndices},
     no_kept_column,
@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result, note},
+    standard_input::is_standard_input,
     tables::{KeptColumn, KeptField, Texts},
 };
 
@@ -119,7 +120,7 @@ impl<'a> Beginning<'a> {
     /// # Errors
     /// The file can't be read, or is empty.
     fn read(wanted: MatrixRequest<'a>) -> Result<Option<Self>> {
-        let stdin = wanted.path.as_os_str() == "-";
+        let stdin = is_standard_input(wanted.path);
         let wanted = match stdin {
             true => MatrixRequest { path: Path::new("standard input"), ..wanted },
             false => wanted,
@@ -487,8 +488,12 @@ fn kept_indices(
 ) -> Result<Vec<usize>> {
     let names: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
     let index = |name: &String| {
-        let found = names.iter().position(|field| field.trim() == name);
-        found.ok_or_else(|| no_kept_column(wanted.path, name, &names))
+        let mut found = (0..names.len()).filter(|at| names[*at].trim() == name);
+        match (found.next(), found.next()) {
+            (Some(index), None) => Ok(index),
+            (Some(_), Some(_)) => Err(doubled_kept_column(wanted.path, name)),
+            (None, _) => Err(no_kept_column(wanted.path, name, &names)),
+        }
     };
     keep.iter().map(index).collect()
 }

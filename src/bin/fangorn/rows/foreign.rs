@@ -7,16 +7,25 @@ const PARQUET: &str = if cfg!(feature = "tables") {
     "it is a Parquet file, which this build does not read; build fangorn with --features tables, and name it .parquet"
 };
 
+/// What a file of Arrow under another name is, and what to do.
+const ARROW: &str = if cfg!(feature = "tables") {
+    "it is a file of Arrow; give it a name that ends in .arrow, or pipe the rows as a stream of Arrow"
+} else {
+    "it is a file of Arrow, which this build does not read; build fangorn with --features tables, and name it .arrow"
+};
+
 /// Returns what a file is and what to do, if its first bytes can't begin a CSV.
 pub fn binary(bytes: &[u8]) -> Option<&'static str> {
     let begins = |with: &[u8]| bytes.starts_with(with);
     if begins(b"\xff\xfe") || begins(b"\xfe\xff") {
         return Some("the text is UTF-16; save it as UTF-8");
     }
-    let formats: [(&[u8], &str); 4] = [
+    let formats: [(&[u8], &str); 6] = [
         (b"\x1f\x8b", "it is compressed by gzip; unpack it, for example with gunzip"),
         (b"PK\x03\x04", "it is a zip file, as .xlsx files are; unpack it, or save the table as CSV"),
         (b"PAR1", PARQUET),
+        (b"ARROW1", ARROW),
+        (b"\xff\xff", ARROW),
         (b"\x93NUMPY", "it is a file of numpy; give it a name that ends in .npy"),
     ];
     if let Some((_, what)) = formats.into_iter().find(|(begin, _)| begins(begin)) {

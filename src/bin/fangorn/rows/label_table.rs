@@ -21,9 +21,11 @@ pub(super) fn read(wanted: &MatrixRequest<'_>, format: TableFormat) -> Result<Ve
     wanted.check_columns("the table has", width)?;
     let all: Vec<usize> = (0..width).collect();
     let mut labels = Vec::new();
-    for part in 0..file.parts() {
+    while let Some(part) = file.next_part() {
+        let part = part?;
+        let name = file.name_of(&part);
         for batch in file.batches(part, &all)? {
-            let batch = batch.map_err(|e| file.damaged(part, &e))?;
+            let batch = batch.map_err(|e| file.part_error(&name, &e))?;
             let mut columns = Vec::with_capacity(width);
             for (at, column) in batch.columns().iter().enumerate() {
                 let texts = cast(column, &DataType::Utf8).map_err(|e| {

@@ -7,6 +7,7 @@ use super::label_table;
 use super::{FileContents, MatrixRequest, foreign};
 use crate::{
     error::{Error, Result, note},
+    standard_input::is_standard_input,
     table_format,
 };
 
@@ -22,7 +23,7 @@ pub fn read_labels(path: &Path, found: &[String], columns: usize) -> Result<Vec<
     let labels = match table_format::TableFormat::of(path) {
         #[cfg(feature = "tables")]
         Some(format) => label_table::read(&wanted, format)?,
-        _ if path.as_os_str() == "-" || super::is_csv(path) => of_csv(&wanted, found)?,
+        _ if is_standard_input(path) || super::is_csv(path) => of_csv(&wanted, found)?,
         _ => {
             let remedy = format!("give a {} file", table_format::NAMED_TABLES);
             return wanted
@@ -39,7 +40,7 @@ pub fn read_labels(path: &Path, found: &[String], columns: usize) -> Result<Vec<
 /// Reads comma-separated labels.
 fn of_csv(wanted: &MatrixRequest<'_>, found: &[String]) -> Result<Vec<String>> {
     let mut bytes = Vec::new();
-    let read = match wanted.path.as_os_str() == "-" {
+    let read = match is_standard_input(wanted.path) {
         true => std::io::stdin().lock().read_to_end(&mut bytes),
         false => std::fs::File::open(wanted.path).and_then(|mut file| file.read_to_end(&mut bytes)),
     };

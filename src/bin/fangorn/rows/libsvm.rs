@@ -123,6 +123,7 @@ impl<'a> LibsvmRows<'a> {
             let remedy = "begin a line with a label, for example 0";
             return Err(format!("`{}` is no label; {remedy}", shown(label)));
         }
+        let (mut last, mut ascends) = (None, true);
         for token in tokens.filter(|token| !token.starts_with("qid:")) {
             let wrong = || {
                 let remedy = "write an index and a value, for example 3:0.5";
@@ -142,6 +143,16 @@ impl<'a> LibsvmRows<'a> {
                 ));
             };
             *element = T::cast(value);
+            ascends &= last.is_none_or(|last| last < index);
+            last = Some(index);
+        }
+        if !ascends {
+            let indices = text.split_ascii_whitespace().skip(1).filter_map(|token| token.split_once(':'));
+            let mut indices: Vec<usize> = indices.filter_map(|(index, _)| index.parse().ok()).collect();
+            indices.sort_unstable();
+            if let Some(twice) = indices.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(format!("column {} has two values; write one", twice[0]));
+            }
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::{CsvRows, Matrix, OnError, RowsInParts, TableChoice, parts, plural, r
 use super::{TableFormat, TableRows};
 use crate::{
     error::{Error, Result, note},
+    standard_input::is_standard_input,
     table_format,
     tables::KeptColumn,
 };
@@ -47,11 +48,11 @@ impl<'f> RowsInParts<'f> {
     ) -> Result<Self> {
         table_format::require(path)?;
         #[cfg(feature = "tables")]
-        if let Some(format) = TableFormat::of(path) {
+        if let Some(format) = TableFormat::of_rows(path) {
             return TableRows::open_mixed((path, format), numbers, requests, table, keep).map(Self::Table);
         }
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-        if path.as_os_str() != "-" && extension != "csv" {
+        if !is_standard_input(path) && extension != "csv" {
             let tables = table_format::NAMED_TABLES;
             let remedy = format!("give {tables}, or - for CSV from standard input");
             let what = format!("the graph takes texts, which this file can't hold; {remedy}");

@@ -41,6 +41,7 @@ use fangorn::{
 use crate::table_format::TableFormat;
 use crate::{
     error::{Error, Result},
+    standard_input::is_standard_input,
     table_format,
 };
 
@@ -266,7 +267,7 @@ fn request<'a>(path: &'a Path, forest: &'a Forest, table: TableChoice) -> Matrix
 /// Both paths are `-`.
 pub fn check_standard_input(options: [&str; 2], paths: [Option<&Path>; 2]) -> Result<()> {
     let [one, other] = options;
-    match paths.iter().all(|path| *path == Some(Path::new("-"))) {
+    match paths.iter().all(|path| path.is_some_and(is_standard_input)) {
         true => {
             Err(Error::Request(format!("{one} and {other} are both standard input; name a file for one")))
         }
@@ -310,12 +311,12 @@ impl<'f> RowsInParts<'f> {
     ) -> Result<Option<Self>> {
         table_format::require(path)?;
         #[cfg(feature = "tables")]
-        if let Some(format) = TableFormat::of(path) {
+        if let Some(format) = TableFormat::of_rows(path) {
             return TableRows::open(path, format, forest, table, keep).map(|rows| Some(Self::Table(rows)));
         }
         let wanted = request(path, forest, table);
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-        if path.as_os_str() == "-" || extension == "csv" {
+        if is_standard_input(path) || extension == "csv" {
             return Ok(CsvRows::open(wanted, keep, on_error)?.map(Self::Csv));
         }
         if is_libsvm(&extension) {
@@ -392,6 +393,13 @@ fn no_kept_column(path: &Path, name: &str, names: &[impl AsRef<str>]) -> Error {
     Error::file(path, format!("--keep: the table has no column `{name}`; its columns are {columns}"))
 }
 
+/// Returns the error of a table that has a column to keep more than once.
+fn doubled_kept_column(path: &Path, name: &str) -> Error {
+    let what =
+        format!("--keep: the table has the column `{name}` more than once; rename one of them in the table");
+    Error::file(path, what)
+}
+
 /// Returns the ending of a noun after a number.
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
@@ -399,7 +407,7 @@ fn plural(count: usize) -> &'static str {
 
 /// Tells whether a path stands for comma-separated text.
 fn is_csv(path: &Path) -> bool {
-    path.as_os_str() == "-" || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
+    is_standard_input(path) || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
 }
 
 /// Returns whether the model's columns have names that a header has to hold.
@@ -415,13 +423,13 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
         }
         _ => Error::file(path, format!("{e}; {remedy}")),
     };
-    if path.as_os_str() == "-" {
-        return csv::read(*wanted);
-    }
     table_format::require(path)?;
     #[cfg(feature = "tables")]
-    if let Some(format) = TableFormat::of(path) {
+    if let Some(format) = TableFormat::of_rows(path) {
         return table::read(wanted, format);
+    }
+    if is_standard_input(path) {
+        return csv::read(*wanted);
     }
     let bytes = || {
         let remedy = "give a readable .npy or .csv file, or - for standard input";

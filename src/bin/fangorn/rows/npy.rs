@@ -75,16 +75,17 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
     let layout = layout(wanted, bytes, bytes.len())?;
     let [rows, columns] = layout.shape;
     let data = &bytes[layout.begin..][..rows * columns * layout.bytes];
-    values(wanted, &layout, data, rows)
+    values(wanted, &layout, data, 0..rows)
 }
 
-/// Returns the matrix of `rows` rows, given the bytes of its values.
+/// Returns the matrix of the file's rows `rows`, given the bytes of its values.
 fn values<T: Number>(
     wanted: &MatrixRequest<'_>,
     layout: &Layout,
     data: &[u8],
-    rows: usize,
+    rows: Range<usize>,
 ) -> Result<Matrix<T>> {
+    let (first, rows) = (rows.start, rows.len());
     let columns = layout.shape[1];
     let mut elements: Elements<'_, T> =
         Elements { data, shape: [rows, columns], order: layout.order, big: false, values: Vec::new() };
@@ -92,6 +93,17 @@ fn values<T: Number>(
     let read = match &layout.dtype {
         DType::Plain(plain) => {
             elements.big = plain.endianness() == Endianness::Big;
+            if let Some((at, value)) = elements.inexact(plain.type_char(), plain.size_field()) {
+                let [row, column] = match layout.order {
+                    Order::C => [at / columns, at % columns],
+                    Order::Fortran => [at % rows, at / rows],
+                };
+                let remedy = "round it as the training data was rounded";
+                let row = first + row;
+                return wanted.fail(format!(
+                    "row {row}, column {column}: {value} has more digits than a double holds; {remedy}"
+                ));
+            }
             elements.read(plain.type_char(), plain.size_field())
         }
         _ => false,
@@ -183,7 +195,7 @@ impl<'a> NpyRows<'a> {
         let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
         let layout = layout(&wanted, &begin, length)?;
         // Types that are not read are refused before any row is.
-        values::<f32>(&wanted, &layout, &[], 0)?;
+        values::<f32>(&wanted, &layout, &[], 0..0)?;
         // Without columns, a small file may announce any number of rows.
         let by_rows = layout.order == Order::C && layout.shape[1] > 0;
         Ok(by_rows.then_some(Self { wanted, layout, next: AtomicUsize::new(0) }))
@@ -197,7 +209,7 @@ impl<'a> NpyRows<'a> {
         file.seek(SeekFrom::Start((self.layout.begin + rows.start * row) as u64)).map_err(unreadable)?;
         let mut data = vec![0; rows.len() * row];
         file.read_exact(&mut data).map_err(unreadable)?;
-        values(&self.wanted, &self.layout, &data, rows.len())
+        values(&self.wanted, &self.layout, &data, rows)
     }
 }
 
@@ -285,6 +297,26 @@ struct Elements<'b, T> {
 }
 
 impl<T: Number> Elements<'_, T> {
+    /// Returns the first integer that no double represents, and its index in the file's order.
+    fn inexact(&self, kind: TypeChar, bytes: u64) -> Option<(usize, i128)> {
+        let value = |bytes: [u8; 8]| match kind {
+            TypeChar::Int => i128::from(i64::from_le_bytes(bytes)),
+            _ => i128::from(u64::from_le_bytes(bytes)),
+        };
+        let (elements, _) = match (kind, bytes) {
+            (TypeChar::Int | TypeChar::Uint, 8) => self.data.as_chunks::<8>(),
+            _ => return None,
+        };
+        let values = elements.iter().map(|bytes| {
+            let mut bytes = *bytes;
+            if self.big {
+                bytes.reverse();
+            }
+            value(bytes)
+        });
+        values.enumerate().find(|(_, value)| *value as f64 as i128 != *value)
+    }
+
     /// Reads all values. Returns false if their type is not a number type that is read.
     fn read(&mut self, kind: TypeChar, bytes: u64) -> bool {
         match (kind, bytes) {

@@ -1,18 +1,16 @@
 //! Reads Parquet and Arrow files as rows of a model.
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::path::Path;
 
-use arrow_schema::{DataType, FieldRef, Schema};
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, FieldRef, Fields, Schema};
 use fangorn::{
     Forest,
-    table::{BatchReader, ColumnMatch, Number, TableError, first_names},
+    table::{BatchReader, ColumnMatch, Number, TableError, first_names, nested_column},
 };
 
 use super::{
-    FileContents, Matrix, MatrixRequest, TableChoice,
+    FileContents, Matrix, MatrixRequest, TableChoice, doubled_kept_column,
     mixed::{ColumnRequest, MixedIndices},
     no_kept_column,
     parts::{self, PartedRows, RowBatch, RowBatches},
@@ -20,7 +18,7 @@ use super::{
 use crate::{
     error::{Error, Result, note},
     table_format::TableFormat,
-    tables::{KeptColumn, KeptField, TableFile},
+    tables::{KeptColumn, KeptField, TableFile, TablePart},
 };
 
 /// A table file with the model's columns, and columns that are kept beside the predictions.
@@ -34,9 +32,8 @@ pub struct TableRows<'f> {
     pub columns: Vec<usize>,
     /// The indices within a batch of the columns of texts that the model reads.
     texts: Vec<usize>,
-    /// The indices of the kept columns within a batch.
-    kept: Vec<usize>,
-    next: AtomicUsize,
+    /// The kept columns. Their paths begin in a batch.
+    kept: Vec<Kept>,
 }
 
 impl<'f> TableRows<'f> {
@@ -52,10 +49,10 @@ impl<'f> TableRows<'f> {
         keep: &[String],
     ) -> Result<Self> {
         let file = TableFile::open(path, format)?;
-        let schema = file.schema().clone();
-        let kept = kept_indices(path, &schema, keep)?;
+        let (path, schema) = (file.path(), file.schema().clone());
+        let kept = kept_columns(path, &schema, keep)?;
         let reader =
-            reader_of(forest, &schema, table, &kept).map_err(|e| Error::file(path, e.to_string()))?;
+            reader_of(forest, &schema, table, &roots(&kept)).map_err(|e| Error::file(path, e.to_string()))?;
         let left: Vec<&String> = reader.left_out().iter().filter(|name| !keep.contains(name)).collect();
         if !left.is_empty() {
             let what = format!(
@@ -65,7 +62,7 @@ impl<'f> TableRows<'f> {
             );
             note(format!("{}: {what}", path.display()));
         }
-        Ok(Self::of(file, reader, &[], &kept))
+        Ok(Self::of(file, reader, &[], kept))
     }
 
     /// Opens a file, and finds columns of texts and of numbers, and those to keep. `numbers` has the columns of numbers
@@ -81,11 +78,12 @@ impl<'f> TableRows<'f> {
         keep: &[String],
     ) -> Result<Self> {
         let file = TableFile::open(path, format)?;
-        let schema = file.schema().clone();
+        let (path, schema) = (file.path(), file.schema().clone());
         let fields = schema.fields();
         let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-        let kept = kept_indices(path, &schema, keep)?;
-        let MixedIndices { numbers: at, texts } = MixedIndices::find(path, &names, requests, table, &kept)?;
+        let kept = kept_columns(path, &schema, keep)?;
+        let found = MixedIndices::find(path, &names, requests, table, &roots(&kept))?;
+        let MixedIndices { numbers: at, texts } = found;
         if let Some(field) = texts.iter().map(|index| &fields[*index]).find(|f| !is_text(f.data_type())) {
             let what = format!(
                 "column `{}` holds values of type {}, the graph takes texts; cast the column to text",
@@ -97,40 +95,57 @@ impl<'f> TableRows<'f> {
         let of_numbers = Schema::new(at.iter().map(|index| fields[*index].clone()).collect::<Vec<_>>());
         let reader = BatchReader::new(numbers, &of_numbers, ColumnMatch::ByPosition);
         let reader = reader.map_err(|e| Error::file(path, e.to_string()))?.moved(|column| at[column]);
-        Ok(Self::of(file, reader, &texts, &kept))
+        Ok(Self::of(file, reader, &texts, kept))
     }
 
-    /// Returns the rows of a file, given the indices of the columns of texts and of those to keep.
-    fn of(file: TableFile, reader: BatchReader<'f>, texts: &[usize], kept: &[usize]) -> Self {
-        let mut columns = [&reader.roots()[..], texts, kept].concat();
+    /// Returns the rows of a file, given the indices of the columns of texts, and the columns to keep.
+    fn of(file: TableFile, reader: BatchReader<'f>, texts: &[usize], mut kept: Vec<Kept>) -> Self {
+        let mut columns = [&reader.roots()[..], texts, &roots(&kept)].concat();
         columns.sort_unstable();
         columns.dedup();
         let at = |root: usize| columns.partition_point(|column| *column < root);
-        let [texts, kept] = [texts, kept].map(|of| of.iter().map(|root| at(*root)).collect());
+        let texts = texts.iter().map(|root| at(*root)).collect();
+        kept.iter_mut().for_each(|kept| kept.path[0] = at(kept.path[0]));
         let reader = reader.moved(at);
-        Self { file, reader, texts, kept, columns, next: AtomicUsize::new(0) }
+        Self { file, reader, texts, kept, columns }
+    }
+
+    /// Returns the model's columns of a batch, the texts and the kept columns.
+    fn rows_of<T: Number>(&self, batch: &RecordBatch) -> Result<RowBatch<T>, TableError> {
+        let columns = self.reader.columns(batch)?;
+        let rows = Matrix::of_columns(batch.num_rows(), &columns.columns());
+        let texts = self.texts.iter().map(|at| KeptColumn::Arrow(batch.column(*at).clone())).collect();
+        let kept = |kept: &Kept| {
+            nested_column(batch, &kept.path).map(KeptColumn::Arrow).ok_or_else(|| TableError {
+                column: Some(kept.field.name().to_owned()),
+                row: None,
+                cause: "the batch has another schema than the table".into(),
+                remedy: "write the file again".into(),
+            })
+        };
+        let kept = self.kept.iter().map(kept).collect::<Result<_, _>>()?;
+        Ok(RowBatch { rows, texts, kept })
     }
 
     /// Returns the error of a batch whose first row is row `first` of a part.
-    fn wrong(&self, part: usize, first: usize, error: TableError) -> Error {
+    fn wrong(&self, part: &str, first: usize, error: TableError) -> Error {
         let error = match error.row {
             Some(row) => error.in_row(first + row),
             None => error,
         };
-        Error::file(self.file.path(), format!("{}: {error}", self.file.name_of(part)))
+        Error::file(self.file.path(), format!("{part}: {error}"))
     }
 }
 
 impl PartedRows for TableRows<'_> {
-    type Part = usize;
+    type Part = TablePart;
 
     fn path(&self) -> &Path {
         self.file.path()
     }
 
     fn kept_fields(&self) -> Vec<KeptField> {
-        let fields = self.file.schema().fields();
-        self.kept.iter().map(|at| KeptField::of_arrow(&fields[self.columns[*at]])).collect()
+        self.kept.iter().map(|kept| kept.field.clone()).collect()
     }
 
     fn rows(&self) -> Option<u64> {
@@ -138,55 +153,96 @@ impl PartedRows for TableRows<'_> {
     }
 
     fn has_long_parts(&self) -> bool {
-        true
+        self.file.has_long_parts()
     }
 
-    fn next_part(&self) -> Option<Result<usize>> {
-        let part = self.next.fetch_add(1, Ordering::Relaxed);
-        (part < self.file.parts()).then_some(Ok(part))
+    fn next_part(&self) -> Option<Result<TablePart>> {
+        self.file.next_part()
     }
 
-    fn name_of(&self, part: &usize) -> String {
-        self.file.name_of(*part)
+    fn name_of(&self, part: &TablePart) -> String {
+        self.file.name_of(part)
     }
 
-    fn batches<T: Number>(&self, part: usize) -> Result<RowBatches<'_, T>> {
-        let mut first = 0;
+    fn batches<T: Number>(&self, part: TablePart) -> Result<RowBatches<'_, T>> {
+        let name = self.file.name_of(&part);
+        let mut first = part.first_row();
         let batches = self.file.batches(part, &self.columns)?;
         Ok(Box::new(batches.map(move |batch| {
-            let batch = batch.map_err(|e| self.file.damaged(part, &e))?;
-            let columns = self.reader.columns(&batch).map_err(|e| self.wrong(part, first, e))?;
+            let batch = batch.map_err(|e| self.file.part_error(&name, &e))?;
+            let rows = self.rows_of(&batch).map_err(|e| self.wrong(&name, first, e))?;
             first += batch.num_rows();
-            let rows = Matrix::of_columns(batch.num_rows(), &columns.columns());
-            let [texts, kept] = [&self.texts, &self.kept]
-                .map(|of| of.iter().map(|at| KeptColumn::Arrow(batch.column(*at).clone())).collect());
-            Ok(RowBatch { rows, texts, kept })
+            Ok(rows)
         })))
     }
 
+    fn stop(&self) {
+        self.file.stop();
+    }
+
     fn first_rows<T: Number>(&self) -> Result<Option<RowBatch<T>>> {
-        let parts = if self.texts.is_empty() { 0 } else { self.file.parts() };
-        for part in 0..parts {
-            for batch in self.batches(part)? {
-                let batch = batch?;
-                if batch.rows.rows > 0 {
-                    return Ok(Some(batch));
-                }
-            }
+        if self.texts.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        let first = self.file.first_batch(&self.columns)?;
+        first.map(|batch| self.rows_of(&batch).map_err(|e| self.wrong("the first rows", 0, e))).transpose()
     }
 }
 
-/// Returns the indices of the columns to keep.
-fn kept_indices(path: &Path, schema: &Schema, keep: &[String]) -> Result<Vec<usize>> {
-    let index = |name: &String| {
-        schema.index_of(name).map_err(|_| {
-            let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
-            no_kept_column(path, name, &names)
-        })
+/// Returns the index of the table's column that has each kept column.
+fn roots(kept: &[Kept]) -> Vec<usize> {
+    kept.iter().map(|kept| kept.path[0]).collect()
+}
+
+/// A column to keep, which may be inside a struct.
+#[derive(Clone, Debug)]
+struct Kept {
+    field: KeptField,
+    /// The index of the column, followed by the index of each child in the struct before it.
+    path: Vec<usize>,
+}
+
+/// Finds the columns to keep.
+fn kept_columns(file: &Path, schema: &Schema, keep: &[String]) -> Result<Vec<Kept>> {
+    let kept = |name: &String| {
+        let mut found = Vec::new();
+        find(schema.fields(), name, (&mut Vec::new(), false), &mut found);
+        match &found[..] {
+            [(path, field)] => Ok(Kept { field: KeptField::of_arrow(name, field), path: path.clone() }),
+            [] => {
+                let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+                Err(no_kept_column(file, name, &names))
+            }
+            _ => Err(doubled_kept_column(file, name)),
+        }
     };
-    keep.iter().map(index).collect()
+    keep.iter().map(kept).collect()
+}
+
+/// Adds the path of each field that `name` names. A field of a struct has the name `struct.field`. `nullable` says whether
+/// a struct around the fields may be null, so that their values are.
+fn find(
+    fields: &Fields,
+    name: &str,
+    (path, nullable): (&mut Vec<usize>, bool),
+    found: &mut Vec<(Vec<usize>, FieldRef)>,
+) {
+    for (at, field) in fields.iter().enumerate() {
+        path.push(at);
+        match (name.strip_prefix(field.name().as_str()), field.data_type()) {
+            (Some(""), _) => {
+                let nullable = nullable || field.is_nullable();
+                found.push((path.clone(), field.as_ref().clone().with_nullable(nullable).into()));
+            }
+            (Some(rest), DataType::Struct(fields)) => {
+                if let Some(rest) = rest.strip_prefix('.') {
+                    find(fields, rest, (path, nullable || field.is_nullable()), found);
+                }
+            }
+            _ => {}
+        }
+        path.pop();
+    }
 }
 
 fn is_text(dtype: &DataType) -> bool {

@@ -25,8 +25,8 @@ const WAITING: usize = 1 << 20;
 /// The maximum number of bytes of an entry. A part with more is not in the journal, and neither is any part after it.
 const MOST_ENTRY: usize = 256 << 20;
 
-/// The version of the entries' format. Journals of other formats are refused.
-const FORMAT: u32 = 2;
+/// The version of the entries' format, and of how files are divided into parts. Journals of others are refused.
+const FORMAT: u32 = 3;
 
 /// The journal of a file that is being written.
 pub struct Journal {

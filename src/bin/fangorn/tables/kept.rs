@@ -40,20 +40,39 @@ impl KeptField {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Checks that its entries can be written as texts.
+    ///
+    /// # Errors
+    /// The column's type has no text. The message names the column and the remedy.
+    pub fn check_text(&self) -> Result<(), String> {
+        #[cfg(feature = "tables")]
+        if let Some(field) = &self.arrow {
+            let none = KeptColumn::Arrow(arrow_array::new_empty_array(field.data_type()));
+            let remedy = "cast the column to text, or write .parquet or .arrow";
+            return match none.texts() {
+                Ok(_) => Ok(()),
+                Err(e) => Err(format!("--keep: the column `{}`: {e}; {remedy}", self.name)),
+            };
+        }
+        Ok(())
+    }
 }
 
 #[cfg(feature = "tables")]
 impl KeptField {
-    /// Returns a column of a table of Arrow.
-    pub fn of_arrow(field: &FieldRef) -> Self {
+    /// Returns a column of a table of Arrow. `name` is its path, if it is inside a struct.
+    pub fn of_arrow(name: &str, field: &FieldRef) -> Self {
+        let field = field.as_ref().clone().with_name(name);
         // Each batch may have a dictionary of its own, which an Arrow file can't hold.
         let plain = match field.data_type() {
             DataType::Dictionary(_, values) => {
-                Arc::new(field.as_ref().clone().with_data_type((**values).clone()))
+                let values = (**values).clone();
+                field.with_data_type(values)
             }
-            _ => field.clone(),
+            _ => field,
         };
-        Self { name: field.name().clone(), arrow: Some(plain) }
+        Self { name: name.to_owned(), arrow: Some(Arc::new(plain)) }
     }
 
     /// Returns the column's name and type in a file of Arrow or Parquet.

@@ -20,7 +20,7 @@ mod write;
 pub use journal::{Journal, journal_of_this_run};
 pub use kept::{KeptColumn, KeptField, Texts};
 #[cfg(feature = "tables")]
-pub use read::TableFile;
+pub use read::{TableFile, TablePart};
 pub use write::{ColumnNames, ScoredBatch, ScoredSchema, TableWriter};
 
 /// The number of rows of a batch. Up to some 30 columns, a core's second-level cache holds the decoded columns of a
