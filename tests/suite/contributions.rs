@@ -68,7 +68,8 @@ fn the_kernel_gives_what_tree_shap_gives() {
     }
 }
 
-/// Paths of some hundred splits, on which features repeat, and of some hundred features.
+/// Paths of some hundred splits. With 40 features, which repeat, TreeSHAP says what their contributions are. With 300 it
+/// loses all digits, because it divides by shares that are nearly 0; the contributions still add up to the margins.
 #[test]
 fn the_kernel_gives_what_tree_shap_gives_on_very_long_paths() {
     let mut draws = Seeded(53);
@@ -79,7 +80,15 @@ fn the_kernel_gives_what_tree_shap_gives_on_very_long_paths() {
         let found = explain(&forest, &rows, 2);
         let width = forest.outputs as usize * (features + 1);
         for (row, found) in rows.chunks_exact(features).zip(found.chunks_exact(width)) {
-            assert_close(&format!("case {case}"), found, &reference::tree_shap(&forest, row));
+            if features == 40 {
+                assert_close(&format!("case {case}"), found, &reference::tree_shap(&forest, row));
+            }
+            let margins = interpreter::margins(&forest, row);
+            for (output, margin) in found.chunks_exact(features + 1).zip(margins) {
+                let sum: f64 = output.iter().map(|value| f64::from(*value)).sum();
+                let largest = output.iter().fold(1.0, |most: f32, value| most.max(value.abs()));
+                assert!((sum - margin).abs() < 1e-5 * f64::from(largest), "case {case}: {sum} for {margin}");
+            }
         }
     }
 }
