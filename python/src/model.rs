@@ -1046,7 +1046,11 @@ impl Model {
     }
 
     /// Return the number of each of some categories of a column: NaN for a missing one.
-    fn _category_numbers(&self, column: usize, categories: Vec<Option<rows::Category>>) -> PyResult<Vec<f64>> {
+    fn _category_numbers(
+        &self,
+        column: usize,
+        categories: Vec<Option<rows::Category>>,
+    ) -> PyResult<Vec<f64>> {
         rows::category_numbers(&self.forest, column, &categories)
     }
 

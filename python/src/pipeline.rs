@@ -260,7 +260,11 @@ impl Pipeline {
         self.columns.features.get(column).is_some_and(|feature| feature.codes().is_some())
     }
 
-    fn _category_numbers(&self, column: usize, categories: Vec<Option<rows::Category>>) -> PyResult<Vec<f64>> {
+    fn _category_numbers(
+        &self,
+        column: usize,
+        categories: Vec<Option<rows::Category>>,
+    ) -> PyResult<Vec<f64>> {
         rows::category_numbers(&self.columns, column, &categories)
     }
 
