@@ -10,8 +10,11 @@
 
 use std::collections::HashMap;
 
-use super::interventional::{
-    Effect, Interventional, MOST_FEATURES, NOTHING, Shares, check_columns, effects, output_of, values,
+use super::{
+    interventional::{
+        Effect, Interventional, MOST_FEATURES, NOTHING, Shares, check_columns, effects, output_of, values,
+    },
+    two_rows::{Reached, TakesLeaves, Walks, by_row},
 };
 use crate::{
     cpu::{Row, Rows},
@@ -41,12 +44,13 @@ impl Interventional {
     /// [contribution](Self::contributions).
     ///
     /// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of
-    /// different patterns of rows and background rows, times the pairs of the features of its path. A thread takes 16 MB
-    /// for sums or, if they take more, the sums of one row: a number for each pair of features on one path.
+    /// different patterns of rows and background rows, times the pairs of the features of its path. If a path has more than
+    /// 64 features, a walk for each pair of a row and a background row takes, at each leaf, the pairs of the features at
+    /// which the two rows part. A thread takes 16 MB for sums or, if they take more, the sums of one row: a number for each
+    /// pair of features on one path.
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the results.
-    /// [`Error::Contributions`]: a path has more than 64 features.
     pub fn interactions<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let mut out = super::room(rows.len(), self.interactions_width(), "interactions")?;
         self.interactions_into(rows, &mut out)?;
@@ -68,7 +72,6 @@ impl Interventional {
                 "room for {room} values, {rows} rows of {width} interactions are asked for"
             )));
         }
-        self.check_paths()?;
         let Some(width) = width.filter(|_| !out.is_empty()) else { return Ok(()) };
         let most = (BLOCK_BYTES / (size_of::<f64>() * self.most_pairs()).max(1)).clamp(1, MOST_ROWS);
         let of_thread = rows.len().div_ceil(rayon::current_num_threads());
@@ -80,33 +83,23 @@ impl Interventional {
         Ok(())
     }
 
-    /// Checks that there are interactions, and memory for those of `rows` rows.
+    /// Checks that there is memory for the interactions of `rows` rows.
     #[cfg(feature = "burn")]
     pub(crate) fn check_interactions(&self, rows: usize) -> Result<()> {
-        self.check_paths()?;
         super::reserve(rows, self.interactions_width(), "interactions").map(drop)
-    }
-
-    fn check_paths(&self) -> Result<()> {
-        match (0..self.forest.trees.len()).any(|t| self.long_tree(t).is_some()) {
-            true => Err(Error::Contributions(
-                "interactions against a background take paths of at most 64 features on a CPU; explain the model on a \
-                 GPU, by contributions, or without a background"
-                    .into(),
-            )),
-            false => Ok(()),
-        }
     }
 
     /// Returns a bound of the number of sums of a row.
     fn most_pairs(&self) -> usize {
         // A pair is a split's feature with that of a split above it, or with itself.
-        let of_tree = |nodes: &[Node]| {
+        let of_tree = |t: usize| {
+            let most = if self.long_tree(t).is_some() { usize::MAX } else { MOST_FEATURES };
+            let nodes = &self.forest.trees[t].nodes;
             let (mut open, mut pairs) = (vec![(0u32, 1)], 0usize);
             while let Some((n, level)) = open.pop() {
                 if let Node::Split { left, right, .. } = nodes[n as usize] {
-                    pairs += level;
-                    let below = (level + 1).min(MOST_FEATURES);
+                    pairs = pairs.saturating_add(level);
+                    let below = (level + 1).min(most);
                     open.extend([(left, below), (right, below)]);
                 }
             }
@@ -116,7 +109,7 @@ impl Interventional {
             Targets::One(_) => 1,
             Targets::All => self.forest.outputs as usize,
         };
-        let of_trees: usize = self.forest.trees.iter().map(|tree| of_tree(&tree.nodes)).sum();
+        let of_trees = (0..self.forest.trees.len()).map(of_tree).fold(0, usize::saturating_add);
         let columns = self.columns.len();
         let of_columns =
             (columns.saturating_mul(columns + 1) / 2).saturating_mul(self.forest.outputs as usize);
@@ -127,7 +120,20 @@ impl Interventional {
     fn interact(&self, values: &[f64], rows: usize, out: &mut [f32]) {
         let mut sums = PairSums { rows, indices: HashMap::new(), sums: Vec::new() };
         let mut shares = Shares::default();
+        let mut walks = None;
         for t in 0..self.forest.trees.len() {
+            if let Some(long) = self.long_tree(t) {
+                let (walks, values) =
+                    walks.get_or_insert_with(|| (Walks::new(&self.forest, long), by_row(values, rows)));
+                for (r, row) in values.chunks_exact(self.columns.len()).enumerate() {
+                    walks.walk(
+                        t,
+                        row,
+                        &mut Pairs { explainer: self, tree: t, row: r, parted: Vec::new(), sums: &mut sums },
+                    );
+                }
+                continue;
+            }
             self.each_leaf(t, values, rows, &mut |leaf| {
                 shares.fill(&leaf, add_pair_shares);
                 if shares.found.is_empty() {
@@ -206,6 +212,72 @@ impl PairSums {
     }
 }
 
+/// Adds up the sums of a row that walks through a long tree.
+struct Pairs<'a> {
+    explainer: &'a Interventional,
+    tree: usize,
+    /// The row's index in its row block.
+    row: usize,
+    /// The columns of the features that one row alone satisfies, and whether it is the row or the background row.
+    parted: Vec<(u32, bool)>,
+    sums: &'a mut PairSums,
+}
+
+impl TakesLeaves for Pairs<'_> {
+    fn enter(&mut self, column: u32, is_of_row: bool) {
+        self.parted.push((column, is_of_row));
+    }
+
+    fn leave(&mut self, _: u32, _: bool) {
+        self.parted.pop();
+    }
+
+    fn leaf(&mut self, slot: u32, at: Reached) {
+        let forest = &self.explainer.forest;
+        let shares = PairShares::new(at.of_row, at.of_background, at.orders);
+        for (k, value) in forest.leaf(slot).iter().enumerate() {
+            let output = output_of(forest, self.tree, k) as u32;
+            for (at, (i, i_of_row)) in self.parted.iter().enumerate() {
+                self.sums.of([output, *i, *i])[self.row] += value.0 * shares.own(*i_of_row);
+                for (j, j_of_row) in &self.parted[at + 1..] {
+                    let sums = self.sums.of([output, *i.min(j), *i.max(j)]);
+                    sums[self.row] += value.0 * shares.of_pair(*i_of_row, *j_of_row);
+                }
+            }
+        }
+    }
+}
+
+/// The shares of a leaf's value that features get of which the row alone satisfies some, and the background row alone the
+/// others.
+struct PairShares {
+    of_row: f64,
+    of_background: f64,
+    /// `a! b! / (a + b)!` for their numbers, times the share of the background rows.
+    orders: f64,
+}
+
+impl PairShares {
+    fn new(of_row: u32, of_background: u32, orders: f64) -> Self {
+        Self { of_row: of_row.into(), of_background: of_background.into(), orders }
+    }
+
+    /// Returns the contribution of a feature.
+    fn own(&self, is_of_row: bool) -> f64 {
+        if is_of_row { self.orders / self.of_row } else { -self.orders / self.of_background }
+    }
+
+    /// Returns the index of a pair of features.
+    fn of_pair(&self, i_of_row: bool, j_of_row: bool) -> f64 {
+        let of_both = self.orders * (self.of_row + self.of_background);
+        match (i_of_row, j_of_row) {
+            (true, true) => of_both / (self.of_row * (self.of_row - 1.0)),
+            (false, false) => of_both / (self.of_background * (self.of_background - 1.0)),
+            _ => -of_both / (self.of_row * self.of_background),
+        }
+    }
+}
+
 /// Adds the shares of a leaf's value for a row's pattern: a matrix of the path's features, with contributions on the
 /// diagonal and the indices of pairs above it. Returns its index.
 fn add_pair_shares(pattern: u64, features: usize, background: &[(u64, f64)], found: &mut Vec<f64>) -> u32 {
@@ -214,20 +286,14 @@ fn add_pair_shares(pattern: u64, features: usize, background: &[(u64, f64)], fou
     let mut gives = false;
     for Effect { only_row, only_background, orders } in effects(pattern, features, background) {
         gives = true;
-        let (of_row, of_other) = (f64::from(only_row.count_ones()), f64::from(only_background.count_ones()));
-        let of_both = of_row + of_other;
+        let shares = PairShares::new(only_row.count_ones(), only_background.count_ones(), orders);
         let matrix = &mut found[first..];
         let either = only_row | only_background;
+        let is_of_row = |i: usize| only_row >> i & 1 == 1;
         for i in members(either) {
-            let i_of_row = only_row >> i & 1 == 1;
-            matrix[i * features + i] += if i_of_row { orders / of_row } else { -orders / of_other };
+            matrix[i * features + i] += shares.own(is_of_row(i));
             for j in members(either).filter(|j| *j > i) {
-                let j_of_row = only_row >> j & 1 == 1;
-                matrix[i * features + j] += match (i_of_row, j_of_row) {
-                    (true, true) => orders * of_both / (of_row * (of_row - 1.0)),
-                    (false, false) => orders * of_both / (of_other * (of_other - 1.0)),
-                    _ => -orders * of_both / (of_row * of_other),
-                };
+                matrix[i * features + j] += shares.of_pair(is_of_row(i), is_of_row(j));
             }
         }
     }

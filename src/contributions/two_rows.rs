@@ -125,14 +125,27 @@ enum Next {
 
 /// A node that a walk reaches.
 #[derive(Clone, Copy)]
-struct Reached {
+pub(super) struct Reached {
     node: u32,
     /// The number of features that only the row satisfies.
-    of_row: u32,
+    pub(super) of_row: u32,
     /// The number of features that only the background row satisfies.
-    of_background: u32,
+    pub(super) of_background: u32,
     /// The weight of the background row times `of_row! of_background! / (of_row + of_background)!`.
-    orders: f64,
+    pub(super) orders: f64,
+}
+
+/// Takes what a walk of a row and a background row reaches.
+pub(super) trait TakesLeaves {
+    /// Enters a side of a split at which the rows part. Only one of the rows satisfies the split's feature there: the row,
+    /// or else the background row.
+    fn enter(&mut self, column: u32, is_of_row: bool);
+
+    /// Leaves the side of a split that was entered last.
+    fn leave(&mut self, column: u32, is_of_row: bool);
+
+    /// Takes a leaf, whose features that one row alone satisfies are those of the sides that were entered and not left.
+    fn leaf(&mut self, slot: u32, at: Reached);
 }
 
 /// The walks of rows and background rows through the long trees of a forest.
@@ -142,31 +155,41 @@ pub(super) struct Walks<'a> {
     /// For each column, the rows that the present walk follows.
     follows: Vec<Follows>,
     open: Vec<Next>,
-    /// For each side that the present walk has entered, the outermost first, what its leaves add to a feature that only
-    /// the row satisfies, and to one that only the background row satisfies: a number for each value of a leaf.
-    added: Vec<f64>,
 }
 
 impl<'a> Walks<'a> {
     pub(super) fn new(forest: &'a Forest, long: &'a LongTrees) -> Self {
-        let follows = vec![Follows::Both; long.columns];
-        Self { forest, long, follows, open: Vec::new(), added: Vec::new() }
+        Self { forest, long, follows: vec![Follows::Both; long.columns], open: Vec::new() }
     }
 
     /// Adds the contributions of a row from a tree to `sums`: a number for each column, for each value of a leaf.
     pub(super) fn add(&mut self, tree: usize, row: &[f64], sums: &mut [f64]) {
+        let width = self.forest.leaf_width();
+        let (forest, columns) = (self.forest, self.long.columns);
+        self.walk(
+            tree,
+            row,
+            &mut Contributions { forest, columns, width, added: vec![0.0; 2 * width], sums },
+        );
+    }
+
+    /// Walks through a tree with a row and each background row.
+    pub(super) fn walk(&mut self, tree: usize, row: &[f64], taker: &mut impl TakesLeaves) {
         let long = self.long;
         let weight = 1.0 / (long.background.len() / long.columns) as f64;
         for other in long.background.chunks_exact(long.columns) {
-            self.walk(tree, row, other, weight, sums);
+            self.walk_with(tree, row, (other, weight), taker);
         }
     }
 
-    fn walk(&mut self, tree: usize, row: &[f64], other: &[f64], weight: f64, sums: &mut [f64]) {
+    fn walk_with(
+        &mut self,
+        tree: usize,
+        row: &[f64],
+        (other, weight): (&[f64], f64),
+        taker: &mut impl TakesLeaves,
+    ) {
         let nodes = &self.forest.trees[tree].nodes;
-        let width = self.forest.leaf_width();
-        self.added.clear();
-        self.added.resize(2 * width, 0.0);
         let mut at = Reached { node: 0, of_row: 0, of_background: 0, orders: weight };
         loop {
             while let Node::Split { feature, predicate, missing, left, right } = nodes[at.node as usize] {
@@ -188,19 +211,22 @@ impl<'a> Walks<'a> {
                             self.open.push(Next::Enter { reached, column });
                             at.of_row += 1;
                             at.orders *= f64::from(at.of_row) / count;
-                            self.enter(column, Follows::Row, width);
+                            self.enter(column, Follows::Row, taker);
                         }
                         child(own)
                     }
                 };
             }
-            self.add_leaf(nodes[at.node as usize].slot().unwrap_or(0), at, width);
+            taker.leaf(nodes[at.node as usize].slot().unwrap_or(0), at);
             at = loop {
                 match self.open.pop() {
                     None => return,
-                    Some(Next::Leave { column, follows }) => self.leave(column, follows, width, sums),
+                    Some(Next::Leave { column, follows }) => {
+                        self.follows[column as usize] = Follows::Both;
+                        taker.leave(column, follows == Follows::Row);
+                    }
                     Some(Next::Enter { reached, column }) => {
-                        self.enter(column, Follows::Background, width);
+                        self.enter(column, Follows::Background, taker);
                         break reached;
                     }
                 }
@@ -208,10 +234,47 @@ impl<'a> Walks<'a> {
         }
     }
 
-    /// Adds the values of a leaf to the side that was entered last.
-    fn add_leaf(&mut self, slot: u32, at: Reached, width: usize) {
-        let first = self.added.len() - 2 * width;
-        let (of_row, of_background) = self.added[first..].split_at_mut(width);
+    /// Enters a side of a split at which the rows part. Only the row that `follows` names satisfies the feature there.
+    fn enter(&mut self, column: u32, follows: Follows, taker: &mut impl TakesLeaves) {
+        self.follows[column as usize] = follows;
+        self.open.push(Next::Leave { column, follows });
+        taker.enter(column, follows == Follows::Row);
+    }
+}
+
+/// Adds up the contributions of a row.
+struct Contributions<'a> {
+    forest: &'a Forest,
+    columns: usize,
+    /// The number of values of a leaf.
+    width: usize,
+    /// For each side that the present walk has entered, the outermost first, what its leaves add to a feature that only
+    /// the row satisfies, and to one that only the background row satisfies: a number for each value of a leaf.
+    added: Vec<f64>,
+    sums: &'a mut [f64],
+}
+
+impl TakesLeaves for Contributions<'_> {
+    fn enter(&mut self, _: u32, _: bool) {
+        self.added.resize(self.added.len() + 2 * self.width, 0.0);
+    }
+
+    /// The split's feature gets what the leaves of the side add.
+    fn leave(&mut self, column: u32, is_of_row: bool) {
+        let width = self.width;
+        let length = self.added.len() - 2 * width;
+        let (before, here) = self.added.split_at_mut(length);
+        let own = if is_of_row { &here[..width] } else { &here[width..] };
+        let sums = self.sums.iter_mut().skip(column as usize).step_by(self.columns);
+        sums.zip(own).for_each(|(sum, added)| *sum += added);
+        before[length - 2 * width..].iter_mut().zip(&*here).for_each(|(sum, added)| *sum += added);
+        self.added.truncate(length);
+    }
+
+    /// Adds the values of the leaf to the side that was entered last.
+    fn leaf(&mut self, slot: u32, at: Reached) {
+        let first = self.added.len() - 2 * self.width;
+        let (of_row, of_background) = self.added[first..].split_at_mut(self.width);
         let values = self.forest.leaf(slot);
         // Divided by `a`, the fraction of orders is `(a - 1)! b! / (a + b)!`, and divided by `b` it is
         // `a! (b - 1)! / (a + b)!`.
@@ -223,24 +286,5 @@ impl<'a> Walks<'a> {
             let share = at.orders / f64::from(at.of_background);
             of_background.iter_mut().zip(values).for_each(|(added, value)| *added -= value.0 * share);
         }
-    }
-
-    /// Enters a side of a split at which the rows part. Only the row that `follows` names satisfies the feature there.
-    fn enter(&mut self, column: u32, follows: Follows, width: usize) {
-        self.follows[column as usize] = follows;
-        self.added.resize(self.added.len() + 2 * width, 0.0);
-        self.open.push(Next::Leave { column, follows });
-    }
-
-    /// Leaves a side of a split at which the rows part: the split's feature gets what its leaves add.
-    fn leave(&mut self, column: u32, follows: Follows, width: usize, sums: &mut [f64]) {
-        self.follows[column as usize] = Follows::Both;
-        let length = self.added.len() - 2 * width;
-        let (before, here) = self.added.split_at_mut(length);
-        let own = if follows == Follows::Row { &here[..width] } else { &here[width..] };
-        let sums = sums.iter_mut().skip(column as usize).step_by(self.long.columns);
-        sums.zip(own).for_each(|(sum, added)| *sum += added);
-        before[length - 2 * width..].iter_mut().zip(&*here).for_each(|(sum, added)| *sum += added);
-        self.added.truncate(length);
     }
 }

@@ -1,13 +1,14 @@
 //! Interactions against a background: against the definition, and their sums.
 
 use fangorn::{
-    Error, Forest,
+    Forest,
     contributions::{Interventional, reference},
     cpu::{Row, Rows},
-    forest::{Predicate, Side},
+    forest::{CompareType, Predicate, Side},
 };
 
 use crate::{
+    contributions::{long_forest, long_rows, value},
     generate::{
         Seeded,
         explained::{forest, rows},
@@ -128,11 +129,7 @@ fn lines_of_interactions_add_up_to_contributions_of_trained_models() {
         let others = Rows::new(others, columns).expect("rows");
         let Ok(explainer) = Interventional::new(&s.forest, &others) else { return };
         let own = Rows::new(&s.rows[..s.count.min(9) * columns], columns).expect("rows");
-        let interactions = match explainer.interactions(&own) {
-            Ok(interactions) => interactions,
-            Err(Error::Contributions(why)) => return assert!(why.contains("64 features"), "{why}"),
-            Err(e) => panic!("{}: {e}", s.name),
-        };
+        let interactions = explainer.interactions(&own).unwrap_or_else(|e| panic!("{}: {e}", s.name));
         let contributions = explainer.contributions(&own).expect("contributions");
         let largest = contributions.iter().fold(0f32, |most, v| most.max(v.abs()));
         for (line, contribution) in interactions.chunks_exact(columns + 1).zip(&contributions) {
@@ -144,23 +141,50 @@ fn lines_of_interactions_add_up_to_contributions_of_trained_models() {
     assert!(checked.get() > 20, "{} models", checked.get());
 }
 
-/// A path of 65 features has contributions, but no interactions.
+/// Paths of any number of features, beside short ones: rows that differ in few features against the definition, and rows
+/// that differ in many by their sums.
 #[test]
-fn paths_of_very_many_features_are_refused_by_name() {
-    let mut builder = Forest::builder(65, 1);
-    let mut tree = builder.tree(0);
-    for feature in 0..65u32 {
-        let next = 2 * feature + 1;
-        tree.split(feature, Predicate::Less { threshold: 0.5f32.into() }, Side::Left, next, next + 1);
-        tree.leaf(feature, &[f64::from(feature)]);
+fn interactions_against_a_background_have_any_number_of_features_on_a_path() {
+    let mut draws = Seeded(67);
+    for (case, features) in [64, 65, 66, 100, 130].into_iter().enumerate() {
+        let compare = if case % 2 == 0 { CompareType::F32 } else { CompareType::F64 };
+        let forest = long_forest(&mut draws, features, case % 3 == 0, compare);
+        let features = features as usize;
+        let what = format!("{features} features");
+        let row: Vec<f32> = (0..features).map(|f| value(&mut draws, f, true)).collect();
+        let mut other = row.clone();
+        for _ in 0..7 {
+            let feature = draws.below(features);
+            other[feature] = value(&mut draws, feature, false);
+        }
+        for (row, background) in [(&row, [&other[..], &row]), (&other, [&row[..], &row])] {
+            let exact = reference::interventional_interactions_by_subsets(&forest, row, &background);
+            let own = Rows::new(row, features).expect("a row");
+            let found = explainer(&forest, &background.concat()).interactions(&own).expect(&what);
+            assert_close(&what, &found, &exact);
+        }
+        // Several rows, whose patterns are all different.
+        let (rows, background) = long_rows(&mut draws, features);
+        let (explainer, rows) = (explainer(&forest, &background), Rows::new(&rows, features).expect("rows"));
+        let contributions = explainer.contributions(&rows).expect("contributions");
+        let interactions = explainer.interactions(&rows).expect("interactions");
+        let largest = contributions.iter().fold(0f32, |most, v| most.max(v.abs()));
+        let width = features + 1;
+        for (line, contribution) in interactions.chunks_exact(width).zip(&contributions) {
+            let sum: f64 = line.iter().map(|v| f64::from(*v)).sum();
+            let off = (sum - f64::from(*contribution)).abs();
+            assert!(off <= 2e-5 * f64::from(largest), "{what}: {sum} for {contribution}");
+        }
+        for matrix in interactions.chunks_exact(width * width) {
+            assert!(
+                (0..width * width).all(|at| matrix[at] == matrix[at % width * width + at / width]),
+                "{what}"
+            );
+        }
+        // A row alone has the same interactions.
+        let alone = explainer.interactions(&rows.slice(2, 1)).expect("interactions");
+        assert!(alone == interactions[2 * alone.len()..][..alone.len()], "{what}");
+        let short = explainer.interactions_into(&rows, &mut [0.0; 3]).expect_err("no room");
+        assert!(short.to_string().contains("room for 3 values"), "{short}");
     }
-    tree.leaf(65, &[1.0]);
-    let forest = builder.build().expect("a forest");
-    let (other, own) = ([0.0f32; 65], [1.0f32; 65]);
-    let (explainer, own) = (explainer(&forest, &other), Rows::new(&own, 65).expect("a row"));
-    assert!(explainer.contributions(&own).is_ok());
-    let refused = explainer.interactions(&own).expect_err("too many features");
-    assert!(refused.to_string().contains("at most 64 features"), "{refused}");
-    let short = explainer.interactions_into(&own, &mut [0.0; 3]).expect_err("no room");
-    assert!(short.to_string().contains("room for 3 values"), "{short}");
 }

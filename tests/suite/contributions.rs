@@ -621,7 +621,7 @@ fn ask(tree: &mut TreeBuilder<'_>, set: u32, feature: u32, again: bool, stays: u
 }
 
 /// A value that stays on the long path of [`long_forest`] at the first split on a feature, or goes.
-fn value(draws: &mut Seeded, feature: usize, stays: bool) -> f32 {
+pub fn value(draws: &mut Seeded, feature: usize, stays: bool) -> f32 {
     let any = |draws: &mut Seeded, values: &[f32]| values[draws.below(values.len())];
     match (feature % 4, stays) {
         // 0.6 goes at the second split.
@@ -638,7 +638,7 @@ fn value(draws: &mut Seeded, feature: usize, stays: bool) -> f32 {
 
 /// A forest of three trees. Each has a path that asks all `features` features, some of them twice, and leaves and
 /// splits beside it.
-fn long_forest(draws: &mut Seeded, features: u32, vector: bool, compare: CompareType) -> Forest {
+pub fn long_forest(draws: &mut Seeded, features: u32, vector: bool, compare: CompareType) -> Forest {
     let outputs = 2;
     let mut builder = Forest::builder(features as usize, outputs).compare(compare).base_score([0.5, -2.0]);
     let set = builder.set([0, 2, 5, 40], CategoryRule::NotNegative);
@@ -678,7 +678,7 @@ fn long_forest(draws: &mut Seeded, features: u32, vector: bool, compare: Compare
 
 /// Rows and background rows for [`long_forest`]. Most follow the long path with nearly all features, so that pairs come
 /// to leaves at its end. The last row and the last background row have half of the features each.
-fn long_rows(draws: &mut Seeded, features: usize) -> (Vec<f32>, Vec<f32>) {
+pub fn long_rows(draws: &mut Seeded, features: usize) -> (Vec<f32>, Vec<f32>) {
     let mut some = |of_hundred: usize| -> Vec<f32> {
         let drawn = |feature| {
             let stays = draws.below(100) >= of_hundred;
