@@ -153,8 +153,8 @@ fn of_stream(object: &Bound<'_, PyAny>, forest: &Forest, take: &mut Take<'_>) ->
 
 /// Returns the indices of a model's columns among a table's names.
 pub fn column_indices(forest: &Forest, names: &[String]) -> PyResult<Vec<usize>> {
-    let fields: Vec<_> =
-        names.iter().map(|name| Arc::new(Field::new(name, DataType::Float64, true))).collect();
+    // A column of nulls fits every column of a model.
+    let fields: Vec<_> = names.iter().map(|name| Arc::new(Field::new(name, DataType::Null, true))).collect();
     let reader = BatchReader::new(forest, &Schema::new(fields), ColumnMatch::ByName);
     let reader = reader.map_err(|e| refusal(e.to_string()))?;
     reader.indices().ok_or_else(|| refusal("rows: the table has nested columns; hand over flat ones"))

@@ -120,7 +120,7 @@ def test_from_xgboost():
     close(fangorn.from_xgboost(stopped).predict(x), stopped.predict_proba(x)[:, 1])
     close(fangorn.from_xgboost(stopped.get_booster()).predict(x), stopped.get_booster().inplace_predict(x))
     # A value of its own for missing ones is the estimator's, and not the model's.
-    marked = xgboost.XGBRegressor(n_estimators=2, missing=-1.0).fit(x, x[:, 0])
+    marked = xgboost.XGBRegressor(n_estimators=2, missing=-1.0).fit(x, y)
     with pytest.raises(fangorn.Error, match="takes -1.0 for a missing value.*fangorn.compat.xgboost"):
         fangorn.from_xgboost(marked)
     assert fangorn.from_xgboost(marked.get_booster()).n_trees == 2

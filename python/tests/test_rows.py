@@ -222,10 +222,10 @@ def test_tables_of_arrow(churn):
 
 
 CATEGORIES = {
-    "category-names": {"colour": [*"red green blue violet orange".split(), "a b", 'x"y'], "code": "-5 3 7 10 1048576".split()},
+    "category-names": {"colour": [*"red green blue violet orange".split(), "a b", 'x"y'], "code": [-5, 3, 7, 10, 1048576]},
     "lightgbm-category-names": {
         "shape": ["round", 'a "square"', "straße"],
-        "hue": [str(hue * 30) for hue in range(12)],
+        "hue": [hue * 30 for hue in range(12)],
     },
 }
 
@@ -251,13 +251,42 @@ def test_categories_by_the_models_names(name):
         codes = frame[column].to_numpy()
         words = [None if code != code else known[int(code)] for code in codes]
         # Categories in another order, and one that no row has.
-        kinds = [*dict.fromkeys(known[::-1]), "nowhere"]
+        kinds = [*dict.fromkeys(known[::-1]), "nowhere" if isinstance(known[0], str) else 999]
         frame[column] = pandas.Categorical(words, categories=kinds)
     expected = model.margin(rows[usable])
     same(model.margin(frame), expected)
     same(model.margin(frame.astype({column: object for column in texts})), expected)
-    for table in tables(frame):
+    # polars has no categories that are numbers.
+    numbers = [column for column, known in texts.items() if not isinstance(known[0], str)]
+    for table in tables(frame.astype({column: "Int64" for column in numbers})):
         same(model.margin(table), expected)
+    # A text is no number, and a number no text.
+    for column, known in texts.items():
+        words = isinstance(known[0], str)
+        other = frame.assign(**{column: pandas.Categorical([(0 if words else "0")] * len(frame))})
+        if words and all(not word.isdigit() for word in known):
+            continue
+        for table in (other, next(iter(tables(other.astype({column: str}))))):
+            with pytest.raises(fangorn.Error, match=f"`{column}`: it holds texts, .* are numbers; cast"):
+                model.margin(table)
+
+
+def test_categories_are_compared_with_their_types():
+    model = fangorn.load(next((ZOO.parent / "raw" / "lightgbm-words").glob("model.*")))
+    words = pandas.read_csv(ZOO.parent / "raw" / "lightgbm-words" / "rows.csv", dtype={"kind": str})
+    known = model.margin(words)
+    spaces = words.assign(kind=words["kind"] + " ")
+    unseen = model.margin(words.assign(kind="unseen"))
+    assert (known != unseen).any()
+    same(model.margin(spaces), unseen)
+    for table in tables(spaces):
+        same(model.margin(table), unseen)
+    catboost = fangorn.load(next((ZOO.parent / "raw" / "catboost-numbers").glob("model.*")))
+    numbers = pandas.read_csv(ZOO.parent / "raw" / "catboost-numbers" / "rows.csv")
+    floats = numbers.assign(kind=numbers["kind"].astype(float))
+    for table in (floats, *tables(floats)):
+        with pytest.raises(fangorn.Error, match="`kind`: it holds floats, .*; cast the column to integers or texts"):
+            catboost.predict(table)
 
 
 RAW = sorted(path.parent for path in (ZOO.parent / "raw").glob("*/rows.csv"))

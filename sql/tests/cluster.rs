@@ -164,7 +164,7 @@ fn a_cluster_gives_the_rows_of_one_process() {
         (format!("SELECT forest_predict('nobody', {COLUMNS}) FROM {table}"), "neither the name of a model"),
         (
             format!(
-                "SELECT forest_predict('t', named_struct('code', CAST(NULL AS TEXT), 'weight', f0, 'colour', CASE WHEN id = 4321 THEN 'no colour' \
+                "SELECT forest_predict('t', named_struct('code', CAST(NULL AS BIGINT), 'weight', f0, 'colour', CASE WHEN id = 4321 THEN 'no colour' \
                  END)) FROM {table}"
             ),
             "no colour",

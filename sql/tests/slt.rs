@@ -3,8 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, DictionaryArray, Float32Array, Int64Array, RecordBatch, StringArray},
-    datatypes::Int32Type,
+    array::{
+        Array, ArrayRef, DictionaryArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    },
+    compute::take,
 };
 use datafusion::prelude::SessionContext;
 use datafusion_sqllogictest::{
@@ -57,7 +59,7 @@ fn table(models: &Models, model: &str, file: &str, expected: &[&str]) -> RecordB
     RecordBatch::try_from_iter(columns).expect("columns of as many rows")
 }
 
-/// The table of a model whose file names its categories: texts, and a dictionary of the same texts.
+/// The table of a model whose file names its categories: texts or integers, and a dictionary of the same values.
 fn categories(models: &Models) -> RecordBatch {
     let all = table(models, "category-names", "model.ubj", &["margin"]);
     let loaded = models.get("category-names").expect("a model");
@@ -70,11 +72,16 @@ fn categories(models: &Models) -> RecordBatch {
         match codes {
             Some(codes) if !names.is_empty() => {
                 let known = |code: &f32| code.fract() == 0.0 && (0.0..names.len() as f32).contains(code);
-                let name = |code: Option<f32>| code.filter(known).map(|code| names[code as usize].as_str());
-                let texts: StringArray = codes.iter().map(name).collect();
-                let dictionary: DictionaryArray<Int32Type> = codes.iter().map(name).collect();
-                let (texts, dictionary): (ArrayRef, ArrayRef) = (Arc::new(texts), Arc::new(dictionary));
-                vec![(field.name().clone(), texts), (format!("{}_dictionary", field.name()), dictionary)]
+                let codes: Int32Array =
+                    codes.iter().map(|code| code.filter(known).map(|code| code as i32)).collect();
+                let numbers: Result<Vec<i64>, _> = names.iter().map(|name| name.parse()).collect();
+                let kinds: ArrayRef = match numbers {
+                    Ok(numbers) => Arc::new(Int64Array::from(numbers)),
+                    Err(_) => Arc::new(StringArray::from_iter_values(names)),
+                };
+                let values = take(&kinds, &codes, None).expect("codes of kinds");
+                let dictionary = Arc::new(DictionaryArray::new(codes, kinds));
+                vec![(field.name().clone(), values), (format!("{}_dictionary", field.name()), dictionary)]
             }
             _ => vec![(field.name().clone(), array.clone())],
         }
