@@ -10,7 +10,7 @@ use super::{
     engine::blend::groups::FLIPPED_BIT,
     ranking::{
         Ranker,
-        column_block::{BLOCK_COLUMNS, ColumnBlock},
+        column_block::{BLOCK_COLUMNS, ColumnBlock, ROW_BLOCKS_TOGETHER},
         row_block::RowBlock,
     },
     rows::{Row, Rows},
@@ -92,17 +92,25 @@ impl UsedColumns {
             <= MOST_BYTES
     }
 
-    /// Returns a description of the result of [`UsedColumns::close`] for a program's text. Fewer rows than `few` are not
-    /// copied.
+    /// Returns a description of the result of [`UsedColumns::close`] for a program's text. Fewer rows than `few` are
+    /// not copied.
     pub(super) fn text(&self, rows: u32, vectors: bool, few: usize) -> String {
         let Self { columns, all, column_blocks, .. } = self;
         let columns = columns.len();
         match self.close(rows, vectors) {
-            RowAccess::Copied if self.are_long() => format!(
-                "packed copy of {columns} of {all} columns; of fewer than {few} rows, prefetch of {} lines a row",
-                column_blocks.len()
-            ),
-            RowAccess::Copied => format!("packed copy of {columns} of {all} columns"),
+            RowAccess::Copied => {
+                let together = ROW_BLOCKS_TOGETHER * ROW_BLOCK;
+                let copied = format!(
+                    "packed copy of {columns} of {all} columns, {together} rows together if column-major"
+                );
+                match self.are_long() {
+                    true => format!(
+                        "{copied}; of fewer than {few} rows, prefetch of {} lines a row",
+                        column_blocks.len()
+                    ),
+                    false => copied,
+                }
+            }
             RowAccess::Prefetched => format!("prefetch of {} lines a row", column_blocks.len()),
             RowAccess::Nothing if (rows as usize) < self.few => {
                 format!("nothing: {} lines a row are close as they are", column_blocks.len())
@@ -147,34 +155,48 @@ pub(super) fn copied<T: Row>(
         scratch.resize(room::<f32>(needed), 0.0);
     }
     let data = aligned(&mut scratch);
-    for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * ROW_BLOCK).enumerate() {
-        let begin = first + b * ROW_BLOCK;
-        let count = ROW_BLOCK.min(first + count - begin);
-        if let Some(row_block) = T::singles(rows).and_then(|rows| RowBlock::new(rows, begin, count)) {
-            let first = used.column_blocks.first().map_or(0, |column_block| column_block.first as usize);
-            row_block.columns(&used.column_blocks, &mut block[first * ROW_BLOCK..]);
-            continue;
-        }
-        if rows.has_adjacent_columns() {
-            for (at, column) in used.columns.iter().map(|column| *column as usize).enumerate() {
-                if let Some(ahead) = used.columns.get(at + COLUMNS_AHEAD) {
-                    rows.prefetch_column(begin, *ahead as usize, count);
-                }
-                rows.read_column(begin, column, &mut block[column * ROW_BLOCK..][..count]);
+    if rows.has_adjacent_columns() {
+        copy_columns(rows, first, count, used, data);
+    } else {
+        for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * ROW_BLOCK).enumerate() {
+            let begin = first + b * ROW_BLOCK;
+            let count = ROW_BLOCK.min(first + count - begin);
+            if let Some(row_block) = T::singles(rows).and_then(|rows| RowBlock::new(rows, begin, count)) {
+                let first = used.column_blocks.first().map_or(0, |column_block| column_block.first as usize);
+                row_block.columns(&used.column_blocks, &mut block[first * ROW_BLOCK..]);
+                continue;
             }
-            continue;
-        }
-        for column in used.columns.iter().map(|column| *column as usize) {
-            for (r, value) in block[column * ROW_BLOCK..][..count].iter_mut().enumerate() {
-                // SAFETY: callers pass rows that exist, so `begin + r < rows.len()`. A used column is one
-                // of the walked forest's, all of which the rows have: `Program::check` has counted them,
-                // or the ranker has written them.
-                *value = unsafe { rows.get::<false>(begin + r, column) }.read();
+            for column in used.columns.iter().map(|column| *column as usize) {
+                rows.read_column(begin, column, &mut block[column * ROW_BLOCK..][..count]);
             }
         }
     }
     f(Window { first, count, columns, data: &data[..needed], flipped: &[] });
     SCRATCH.with(|s| s.replace(scratch));
+}
+
+/// Copies the used columns of `count` rows from `first` on into the row blocks of a window, a column of several row
+/// blocks at a time. A column's values are adjacent.
+fn copy_columns<T: Row>(
+    rows: &Rows<'_, T>,
+    first: usize,
+    count: usize,
+    used: &UsedColumns,
+    data: &mut [f32],
+) {
+    let room = rows.columns() * ROW_BLOCK;
+    for begin in (0..count).step_by(ROW_BLOCKS_TOGETHER * ROW_BLOCK) {
+        let some = (count - begin).min(ROW_BLOCKS_TOGETHER * ROW_BLOCK);
+        for (at, column) in used.columns.iter().map(|column| *column as usize).enumerate() {
+            if let Some(ahead) = used.columns.get(at + COLUMNS_AHEAD) {
+                rows.prefetch_column(first + begin, *ahead as usize, some);
+            }
+            for row in (begin..begin + some).step_by(ROW_BLOCK) {
+                let into = &mut data[row / ROW_BLOCK * room + column * ROW_BLOCK..];
+                rows.read_column(first + row, column, &mut into[..ROW_BLOCK.min(count - row)]);
+            }
+        }
+    }
 }
 
 /// Lends `f` the ranks of `count` rows from `first` on, as a [`Window`]. With `flipped`, the window also holds
@@ -197,10 +219,12 @@ pub(super) fn ranked<T: Row>(
     }
     let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
     let rest = &mut rest[..flipped];
-    let mut others = rest.chunks_mut(columns * ROW_BLOCK);
-    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * ROW_BLOCK).enumerate() {
-        let begin = b * ROW_BLOCK;
-        let here = ROW_BLOCK.min(count - begin);
+    // Rows whose columns lie apart are ranked several row blocks at a time.
+    let together = if rows.has_adjacent_columns() { ROW_BLOCKS_TOGETHER * ROW_BLOCK } else { ROW_BLOCK };
+    let mut others = rest.chunks_mut(columns * together);
+    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * together).enumerate() {
+        let begin = b * together;
+        let here = together.min(count - begin);
         let done = ranker.rank_blocks(&rows.slice(first + begin, here), ranks);
         debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
         // Flips the ranks while they are in the cache.

@@ -10,10 +10,11 @@ use super::{
         walk::{Shape, Span},
     },
     program::{MOST_SLOTS, Program, next_worker},
+    ranking::column_block::ROW_BLOCKS_TOGETHER,
     rows::{Row, Rows},
     select::Windows,
     sink::Sink,
-    window::Window,
+    window::{ROW_BLOCK, Window},
 };
 use crate::{
     parallel,
@@ -35,6 +36,14 @@ pub(super) struct State<'w> {
     window: Option<Window<'w>>,
     /// The ranks of rows, which blocks read instead of the rows.
     ranks: Option<Window<'w, u8>>,
+}
+
+impl State<'_> {
+    /// Returns whether a window holds these rows.
+    fn holds(&self, rows: Span) -> bool {
+        self.window.is_some_and(|window| window.holds(rows))
+            || self.ranks.is_some_and(|ranks| ranks.holds(rows))
+    }
 }
 
 /// One run: a program, its rows, and its output.
@@ -93,46 +102,75 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             if let Instruction::CacheRows { rows, copied } = instruction {
                 let first = (state.row as usize).min(self.rows.len());
                 let count = (*rows as usize).min(self.rows.len() - first);
+                if state.holds(Span { start: first, stride: 1, count }) {
+                    continue;
+                }
+                let rest = &instructions[i + 1..];
                 if self.program.ranks_in_windows() {
-                    let rest = &instructions[i + 1..];
-                    self.ranked(first, count, &mut |ranks| {
-                        self.run_each(rest, State { ranks: Some(ranks), ..state })
-                    });
-                    return;
+                    return self.in_a_window(first, count, &state, &mut |state| self.run_each(rest, state));
                 }
                 let used = &self.program.used;
                 if !copied {
                     cached::prefetched(self.rows, first, count, used);
                     continue;
                 }
-                // A few rows are not copied. A copy holds `f32`, but a forest that compares in `f64` needs the `f64`
-                // rows.
-                let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
+                // A few rows are not copied.
                 let few = count < self.program.few_rows();
                 if few && used.are_long() {
                     cached::prefetched(self.rows, first, count, used);
                 }
-                if few || wide || !used.fits(count) {
+                if few || self.reads_doubles() || !used.fits(count) {
                     continue;
                 }
-                let rest = &instructions[i + 1..];
-                cached::copied(self.rows, first, count, used, &mut |window| {
-                    self.run_each(rest, State { window: Some(window), ..state });
-                });
-                return;
+                return self.in_a_window(first, count, &state, &mut |state| self.run_each(rest, state));
             }
             self.run_one(instruction, state);
         }
+    }
+
+    /// Returns whether trees read `f64` rows, of which a copy, which holds `f32`, would lose digits.
+    fn reads_doubles(&self) -> bool {
+        T::doubles(self.rows).is_some() && self.program.wide.is_some()
+    }
+
+    /// Calls `f` with a state whose window holds these rows, or their ranks if the program ranks rows in windows.
+    fn in_a_window(&self, first: usize, count: usize, state: &State<'_>, f: &mut dyn FnMut(State<'_>)) {
+        match self.program.ranks_in_windows() {
+            true => self.ranked(first, count, &mut |ranks| f(State { ranks: Some(ranks), ..*state })),
+            false => cached::copied(self.rows, first, count, &self.program.used, &mut |window| {
+                f(State { window: Some(window), ..*state });
+            }),
+        }
+    }
+
+    /// Returns how many iterations of a loop over rows share a window. A window of column-major rows is filled
+    /// faster for more rows than one tile has.
+    fn iterations_together(&self, body: &[Instruction], stride: u32, iterations: u32) -> u32 {
+        let Some(Instruction::CacheRows { rows, copied }) = body.first() else { return 1 };
+        let most = (ROW_BLOCKS_TOGETHER * ROW_BLOCK) as u32 / stride.max(1);
+        // Each thread has some groups of iterations.
+        let together = most.min(iterations / (2 * self.program.threads.max(1))).max(1);
+        let rows_together = together * stride;
+        let fits = match &self.program.ranker {
+            Some(ranker) => {
+                self.program.ranks_in_windows() && cached::ranks_fit(rows_together, ranker.shape().1)
+            }
+            None => *copied && !self.reads_doubles() && self.program.used.fits(rows_together as usize),
+        };
+        let is_tile = *rows == stride && stride.is_multiple_of(ROW_BLOCK as u32);
+        if fits && is_tile && self.rows.has_adjacent_columns() { together } else { 1 }
     }
 
     fn run_one(&self, instruction: &Instruction, mut state: State<'_>) {
         match instruction {
             Instruction::Loop { dim, register, range, parallel, body } => {
                 let (start, stride, count) = self.span(range, *dim, &state);
-                let iteration = |k: u32, worker: u32| {
+                let iteration = |state: &State<'_>, k: u32| {
                     let offset = start + k * stride;
-                    let mut inner = state;
-                    inner.worker = worker;
+                    let mut inner = *state;
+                    if *parallel {
+                        inner.worker = next_worker(state.worker, k);
+                    }
                     inner.offsets[*register as usize] = offset;
                     match dim {
                         Dim::Batch => inner.row += offset,
@@ -140,12 +178,25 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     }
                     self.run_each(body, inner);
                 };
-                match *parallel {
-                    false => (0..count).for_each(|k| iteration(k, state.worker)),
-                    true if count == 1 || self.program.threads == 1 => {
-                        (0..count).for_each(|k| iteration(k, next_worker(state.worker, k)));
+                let together = match dim {
+                    Dim::Batch => self.iterations_together(body, stride, count),
+                    Dim::Tree => 1,
+                };
+                let groups = count.div_ceil(together);
+                let group = |i: u32| {
+                    if together == 1 {
+                        return iteration(&state, i);
                     }
-                    true => parallel::each(count, &|k| iteration(k, next_worker(state.worker, k))),
+                    let own = i * together..count.min((i + 1) * together);
+                    let first = ((state.row + start + own.start * stride) as usize).min(self.rows.len());
+                    let rows = (own.len() * stride as usize).min(self.rows.len() - first);
+                    self.in_a_window(first, rows, &state, &mut |state| {
+                        own.clone().for_each(|k| iteration(&state, k));
+                    });
+                };
+                match *parallel && groups > 1 && self.program.threads > 1 {
+                    true => parallel::each(groups, &group),
+                    false => (0..groups).for_each(group),
                 }
             }
             Instruction::Block { rows, trees, shape, into } => {

@@ -14,6 +14,13 @@ use crate::{
 /// Bytes of the buffer of one row block.
 const BLOCK_BYTES: usize = 1 << 18;
 
+/// Least rows of a block of which trees read ranks, as many as blends evaluate together, if they take at most
+/// [`RANKED_BYTES`]: a call for 64 rows takes up to twice as long a row (`fangorn-benches sparse-rows`).
+const RANKED_ROWS: usize = 256;
+
+/// Bytes of the buffer of [`RANKED_ROWS`] rows.
+const RANKED_BYTES: usize = 1 << 20;
+
 /// The maximum number of rows of a row block.
 const MOST_ROWS: usize = 4096;
 
@@ -53,8 +60,9 @@ impl Predictor {
         if out.is_empty() {
             return Ok(out);
         }
-        let cache_rows = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
-        let block = cache_rows.clamp(ROW_BLOCK, MOST_ROWS).min(count);
+        let rows_of = |bytes: usize| bytes / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
+        let ranked = if self.plans.large().ranks_rows() { rows_of(RANKED_BYTES).min(RANKED_ROWS) } else { 0 };
+        let block = rows_of(BLOCK_BYTES).max(ranked).clamp(ROW_BLOCK, MOST_ROWS).min(count);
         let strides = source.strides(block, self.plans.of(block).ranks_rows());
         let mut length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
         if strides == [1, ROW_BLOCK] {

@@ -10,7 +10,8 @@ use std::process::Command;
 use fangorn::cpu::ISA;
 use fangorn::{
     Forest, Predictor,
-    cpu::{GATHERS, Program, Rows},
+    check::SelfCheck,
+    cpu::{GATHERS, Program, Row, Rows},
     forest::{Real, Transform, reference},
     plan::{self, Request, lower},
     schedule::Schedule,
@@ -79,6 +80,70 @@ fn windows_and_blocks_give_what_the_reference_gives() {
     }
 }
 
+/// Several tiles of column-major rows share a window, if there are enough tiles for each thread. Results are those of
+/// row-major rows, bit by bit.
+#[test]
+fn tiles_of_column_major_rows_share_a_window() {
+    let tiles = |tile: u32| format!("tile(batch, b0, b1, {tile})\nreorder(b0, tree, b1)\ncache(b0)");
+    let schedules = [
+        tiles(64),
+        format!("{}\nparallel(b0)", tiles(64)),
+        format!("{}\nparallel(b0)", tiles(128)),
+        tiles(100),
+        tiles(256),
+        "tile(batch, b0, b1, 640)\ntile(b1, b2, b3, 64)\nreorder(b0, b2, tree, b3)\nparallel(b0)\ncache(b2)".to_owned(),
+        "tile(tree, t0, t1, trees/2)\ntile(batch, b0, b1, 64)\nreorder(t0, b0, t1, b1)\nparallel(t0)\ncache(b0)".to_owned(),
+        "tile(batch, b0, b1, 64)\ntile(tree, t0, t1, 5)\nreorder(b0, t0, b1, t1)\ncache(t0)".to_owned(),
+        format!("ranks(u8)\n{}\nevaluate(b1, blend)", tiles(64)),
+        format!("ranks(u8)\n{}\nparallel(b0)\nevaluate(b1, blend)", tiles(128)),
+        format!("ranks(u8)\n{}\nevaluate(b1, blend(2))", tiles(256)),
+        format!("ranks(u16)\n{}", tiles(64)),
+    ];
+    let drawn = FORESTS.map(forest_of).into_iter();
+    // Categories, zeros aside and doubles.
+    for forest in drawn.chain((0..12).map(|seed| generate::engines::usual(seed).0.forest)) {
+        let columns = forest.features.len();
+        for text in &schedules {
+            for (count, threads) in
+                [(127, 1), (128, 1), (256, 2), (383, 1), (512, 1), (513, 2), (777, 1), (1300, 3)]
+            {
+                let predictor =
+                    Predictor::builder(&forest).schedule(Schedule::parse(text).expect("a schedule"));
+                let predictor = match predictor.threads(threads).check(SelfCheck::Off).build() {
+                    Ok(predictor) => predictor,
+                    Err(fangorn::Error::Layout(_) | fangorn::Error::Ranks(_)) => continue,
+                    Err(e) => panic!("{text}: {e}"),
+                };
+                let values = generate::rows(&forest, count, 11);
+                let doubles: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
+                same_if_column_major(&predictor, &values, [count, columns], text);
+                same_if_column_major(&predictor, &doubles, [count, columns], text);
+            }
+        }
+    }
+}
+
+/// Compares margins and slots of row-major rows with those of the same rows column-major, with a gap between columns.
+#[track_caller]
+fn same_if_column_major<T: Row + Copy>(
+    predictor: &Predictor,
+    values: &[T],
+    [count, columns]: [usize; 2],
+    text: &str,
+) {
+    let apart = count + 3;
+    let value = |i: usize| values[(i % apart).min(count - 1) * columns + i / apart];
+    let by_column: Vec<T> = (0..columns * apart).map(value).collect();
+    let rows = Rows::strided(values, [count, columns], [columns, 1]).expect("rows");
+    let by_column = Rows::strided(&by_column, [count, columns], [1, apart]).expect("rows");
+    let what = format!("{count} rows\n{text}");
+    let slots = |rows| predictor.leaf_slots(rows).expect("slots");
+    assert!(slots(&by_column) == slots(&rows), "{what}");
+    let bits =
+        |rows| predictor.margins(rows).expect("margins").into_iter().map(f32::to_bits).collect::<Vec<_>>();
+    assert!(bits(&by_column) == bits(&rows), "{what}");
+}
+
 /// Walks of a tree's own depth, of trees side by side and of rows side by side.
 #[test]
 fn counted_walks_give_what_the_reference_gives() {
@@ -117,10 +182,11 @@ fn caches_say_what_they_are() {
     };
     let narrow = "3 x depth 3; features 4";
     let copied = text(narrow, "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
-    assert!(copied.contains("cacheRows 64: packed copy of") || copied.contains("isa=portable"), "{copied}");
+    let together = "cacheRows 64: packed copy of 4 of 4 columns, 256 rows together if column-major";
+    assert!(copied.contains(together) || copied.contains("isa=portable"), "{copied}");
     let wide =
         text("40 x depth 3; features 2000", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
-    let few = wide.contains("of 2000 columns; of fewer than") && wide.contains("rows, prefetch of");
+    let few = wide.contains("; of fewer than") && wide.contains("rows, prefetch of");
     assert!(few || wide.contains("isa=portable"), "{wide}");
     let row = text(narrow, "reorder(batch, tree)\ncache(batch)");
     assert!(row.contains("cacheRows 1: nothing: 1 lines a row are close"), "{row}");

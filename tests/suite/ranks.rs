@@ -389,15 +389,15 @@ fn rows_and_ranks_may_lie_anywhere() {
         let s = support::named(name);
         let ranks = Ranks::new(&s.forest, Choice::U8).expect("ranks");
         let (ranker, columns, rank_columns) = (Ranker::new(&ranks), s.columns(), ranks.columns().len());
-        let count = 150;
-        let by_row: Vec<f32> = (0..count).flat_map(|r| s.row(r % s.count)).copied().collect();
+        let count = 600;
+        let by_row: Vec<f32> = (0..count).flat_map(|r| s.row(r * 7 % s.count)).copied().collect();
         let by_column: Vec<f32> =
             (0..columns * count).map(|i| by_row[i % count * columns + i / count]).collect();
         let all = Rows::strided(&by_row, [count, columns], [columns, 1]).expect("rows");
         let expected = rank_as::<f32, u8>(&ranks, &all);
-        // Few rows are ranked one by one, the others as a row block.
-        for count in (1..=16).chain([63, 64, 67, 68, 74, 100, 128, 150]) {
-            for (values, strides) in [(&by_row, [columns, 1]), (&by_column, [1, 150])] {
+        // Few rows are ranked one by one, the others as a row block. Columns are ranked for up to four row blocks at a time.
+        for count in (1..=16).chain([63, 64, 67, 68, 74, 100, 128, 150, 256, 257, 300, 511, 513, 600]) {
+            for (values, strides) in [(&by_row, [columns, 1]), (&by_column, [1, 600])] {
                 let rows = Rows::strided(values, [count, columns], strides).expect("rows");
                 for to in [[rank_columns, 1], [1, count], [2, 2 * count], [rank_columns + 3, 1]] {
                     let mut out = vec![0xeeu8; (count - 1) * to[0] + (rank_columns - 1) * to[1] + 1];
@@ -415,6 +415,16 @@ fn rows_and_ranks_may_lie_anywhere() {
                 assert!(between.into_iter().all(|(_, rank)| *rank == 0xee), "{name}, {count} rows");
             }
         }
+        // Doubles by column, ranked for several row blocks at a time where the producer compares doubles.
+        let wide: Vec<f64> = by_column.iter().map(|value| f64::from(*value)).collect();
+        let apart = Rows::strided(&wide, [count, columns], [1, count]).expect("rows");
+        let mut out = vec![0u8; count * rank_columns];
+        ranker.rank_strided(&apart, &mut out, [1, count]).expect("ranks");
+        let by_row_of_ranks = |i: usize| f64::from(out[i % rank_columns * count + i / rank_columns]);
+        assert!(
+            expected.iter().enumerate().all(|(i, rank)| by_row_of_ranks(i) == *rank),
+            "{name}, doubles by column"
+        );
         // One row, repeated by a stride of zero, in either type.
         let wide: Vec<f64> = by_row.iter().map(|value| f64::from(*value)).collect();
         let same = Rows::strided(&by_row, [70, columns], [0, 1]).expect("rows");

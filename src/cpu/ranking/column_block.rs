@@ -5,6 +5,9 @@ use crate::cpu::cache_line::CacheLine;
 
 /// Columns of a column block.
 pub(crate) const BLOCK_COLUMNS: usize = 16;
+/// Most row blocks that are read together from a column whose values are adjacent. Each column of many rows lies in
+/// pages of its own, so a few values of each column are slow to read (`fangorn-benches sparse-rows`).
+pub(crate) const ROW_BLOCKS_TOGETHER: usize = 4;
 /// Maximum number of thresholds of a column that is ranked in layers.
 pub(crate) const MOST_LAYERS: usize = 4;
 

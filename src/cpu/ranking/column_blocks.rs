@@ -357,6 +357,12 @@ mod tests {
             ranker.rank_blocks(&rows, &mut found).expect("room for all");
             let mut strided = vec![0xee; columns * count];
             ranker.rank_strided(&rows, &mut strided, [1, count]).expect("room for all");
+            // The same rows, column by column.
+            let apart: Vec<f32> =
+                (0..values.len()).map(|i| values[i % count * FEATURES + i / count]).collect();
+            let apart = Rows::strided(&apart, [count, FEATURES], [1, count]).expect("rows");
+            let mut blocks_apart = vec![0xee; found.len()];
+            ranker.rank_blocks(&apart, &mut blocks_apart).expect("room for all");
             for (i, value) in values.iter().enumerate() {
                 let (r, f) = (i / FEATURES, i % FEATURES);
                 let of_feature = ranks.columns().iter().enumerate().filter(|(_, c)| c.feature as usize == f);
@@ -371,6 +377,8 @@ mod tests {
                     let rank = found[(r / ROW_BLOCK * columns + c) * ROW_BLOCK + r % ROW_BLOCK];
                     assert_eq!(usize::from(rank), expected, "{value:e} in row {r} of {count}, column {c}");
                     assert_eq!(strided[c * count + r], rank, "{value:e} in row {r} of {count}, column {c}");
+                    let apart = blocks_apart[(r / ROW_BLOCK * columns + c) * ROW_BLOCK + r % ROW_BLOCK];
+                    assert_eq!(apart, rank, "{value:e} in row {r} of {count}, column {c}, columns apart");
                 }
             }
         }

@@ -8,6 +8,7 @@ use super::{
         nodes::Compare,
         rows::{Read, Row, Rows},
     },
+    column_block::ROW_BLOCKS_TOGETHER,
     column_blocks::{ColumnBlocks, RankedColumn},
     kernels,
     row_block::{ColumnBlockRoom, RowBlock},
@@ -121,6 +122,21 @@ enum RankRule<C> {
     },
 }
 
+/// Where ranks lie: how far from each other those of neighbouring rows, columns and row blocks are.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    row: usize,
+    column: usize,
+    row_block: usize,
+}
+
+impl Places {
+    /// Returns where a row's ranks begin.
+    fn of(self, row: usize) -> usize {
+        row / ROW_BLOCK * self.row_block + row % ROW_BLOCK * self.row
+    }
+}
+
 impl Ranker {
     /// Makes a ranker for the rows of a forest.
     pub fn new(ranks: &Ranks) -> Self {
@@ -210,10 +226,8 @@ impl Ranker {
                 out.len()
             )));
         }
-        match (&self.doubles, T::doubles(rows)) {
-            (Some(sources), Some(rows)) => self.all(sources, rows, out, strides),
-            _ => self.all(&self.singles, rows, out, strides),
-        }
+        let [row, column] = strides;
+        self.all(rows, out, Places { row, column, row_block: row * ROW_BLOCK });
         Ok(())
     }
 
@@ -225,6 +239,10 @@ impl Ranker {
             rows.columns() == self.features && out.len() >= rows.len().div_ceil(ROW_BLOCK) * room
         });
         let mut first = 0;
+        if column_blocks.is_some() && rows.has_adjacent_columns() {
+            first = rows.len() / ROW_BLOCK * ROW_BLOCK;
+            self.all(&rows.slice(0, first), out, Places { row: 1, column: ROW_BLOCK, row_block: room });
+        }
         while first < rows.len() {
             let out = &mut out[first / ROW_BLOCK * room..];
             let done = column_blocks.is_some_and(|column_blocks| {
@@ -244,77 +262,92 @@ impl Ranker {
         Ok(())
     }
 
-    fn all<T: Row + Read<C>, C: Compare, R: Rank>(
+    /// Ranks all rows, which are not empty.
+    fn all<T: Row, R: Rank>(&self, rows: &Rows<'_, T>, out: &mut [R], places: Places) {
+        match (&self.doubles, T::doubles(rows)) {
+            (Some(sources), Some(rows)) => self.all_by(sources, rows, out, places),
+            _ => self.all_by(&self.singles, rows, out, places),
+        }
+    }
+
+    fn all_by<T: Row + Read<C>, C: Compare, R: Rank>(
         &self,
         sources: &RankSources<C>,
         rows: &Rows<'_, T>,
         out: &mut [R],
-        strides: [usize; 2],
+        places: Places,
     ) {
         let mut first = 0;
         let least = Machine::here().ranking.rows;
         let column_blocks =
-            self.column_blocks.as_ref().filter(|_| strides[0] == 1 && strides[1] >= ROW_BLOCK);
+            self.column_blocks.as_ref().filter(|_| places.row == 1 && places.column >= ROW_BLOCK);
+        let together = if rows.has_adjacent_columns() && places.row == 1 { ROW_BLOCKS_TOGETHER } else { 1 };
         while first < rows.len() {
             let left = rows.len() - first;
+            let out = &mut out[places.of(first)..];
             if let (Some(column_blocks), Some(out)) = (column_blocks, R::bytes(out))
-                && self.rank_column_blocks(
-                    column_blocks,
-                    rows,
-                    first,
-                    ROW_BLOCK,
-                    (&mut out[first..], strides[1]),
-                )
+                && self.rank_column_blocks(column_blocks, rows, first, ROW_BLOCK, (out, places.column))
             {
                 first += ROW_BLOCK;
                 continue;
             }
             if left >= least {
-                self.some::<T, C, R, ROW_BLOCK>(sources, rows, first, out, strides);
-                first += ROW_BLOCK.min(left);
+                let row_blocks = (left / ROW_BLOCK).clamp(1, together);
+                self.some::<T, C, R, ROW_BLOCK>(sources, rows, (first, row_blocks), out, places);
+                first += left.min(row_blocks * ROW_BLOCK);
             } else {
-                self.some::<T, C, R, 1>(sources, rows, first, out, strides);
+                self.some::<T, C, R, 1>(sources, rows, (first, 1), out, places);
                 first += 1;
             }
         }
     }
 
-    /// Ranks `N` rows from `first` on, or as many as there are.
+    /// Ranks as many times `N` rows from `first` on as `row_blocks` says, or as many as there are. Ranks go to `out`,
+    /// which begins with the first row's.
     fn some<T: Row + Read<C>, C: Compare, R: Rank, const N: usize>(
         &self,
         sources: &RankSources<C>,
         rows: &Rows<'_, T>,
-        first: usize,
+        (first, row_blocks): (usize, usize),
         out: &mut [R],
-        strides: [usize; 2],
+        places: Places,
     ) {
         let count = N.min(rows.len() - first);
         let mut room = [C::NAN; N];
-        let mut close = None;
-        let mut coded: Option<(u32, CategoryRule, CategoryBits)> = None;
         let mut next = 0;
-        while let Some(source) = sources.columns.get(next) {
-            let c = next;
+        while next < sources.columns.len() {
+            let begin = next;
+            let is_searched =
+                |c: usize| count == ROW_BLOCK && places.row == 1 && sources.searches[c].is_some();
+            if is_searched(begin) {
+                next += sources.searched(rows, (first, row_blocks), begin, out, places);
+            }
+            if next > begin {
+                continue;
+            }
             next += 1;
-            if count == ROW_BLOCK && strides[0] == 1 && sources.searches[c].is_some() {
-                let done = sources.searched(rows, first, c, &mut out[first..], strides[1]);
-                if done > 0 {
-                    next = c + done;
-                    continue;
+            while next < sources.columns.len() && !is_searched(next) {
+                next += 1;
+            }
+            for row_block in 0..row_blocks {
+                let first = first + row_block * N;
+                let mut close = None;
+                let mut coded: Option<(u32, CategoryRule, CategoryBits)> = None;
+                for (c, source) in (begin..next).zip(&sources.columns[begin..next]) {
+                    let values = match rows.column(first, source.feature as usize) {
+                        Some(values) => values,
+                        None => {
+                            if close != Some(source.feature) {
+                                rows.read_column(first, source.feature as usize, &mut room);
+                                close = Some(source.feature);
+                            }
+                            &room
+                        }
+                    };
+                    let out = &mut out[row_block * places.row_block + c * places.column..];
+                    self.one(sources, c, values, &mut coded, out, (count, places.row));
                 }
             }
-            let values = match rows.column(first, source.feature as usize) {
-                Some(values) => values,
-                None => {
-                    if close != Some(source.feature) {
-                        rows.read_column(first, source.feature as usize, &mut room);
-                        close = Some(source.feature);
-                    }
-                    &room
-                }
-            };
-            let begin = first * strides[0] + c * strides[1];
-            self.one(sources, c, values, &mut coded, &mut out[begin..], (count, strides[0]));
         }
     }
 
@@ -479,35 +512,38 @@ impl<C: Compare> RankSources<C> {
         Self { tables, columns, searches, column_searches }
     }
 
-    /// Ranks 64 rows from `first` on, in the columns from `c` on, as long as these are searches and their
-    /// values are adjacent. Returns the number of columns. `out` begins with column 0 of ranks; columns lie
-    /// `apart` elements from each other.
+    /// Ranks row blocks from row `first` on, in the columns from `c` on, as long as these are searches and their
+    /// values are adjacent. Returns the number of columns. `out` begins with the first row's rank in column 0.
     fn searched<T: Row + Read<C>, R: Rank>(
         &self,
         rows: &Rows<'_, T>,
-        first: usize,
+        (first, row_blocks): (usize, usize),
         c: usize,
         out: &mut [R],
-        apart: usize,
+        places: Places,
     ) -> usize {
         let Some(out) = R::bytes(out) else { return 0 };
         let Some((values, between)) = rows.columns_of::<C, ROW_BLOCK>(first) else { return 0 };
         let Some(values) = C::singles(values) else { return 0 };
-        let (values, out) = (Columns { of: values, apart: between }, Columns { of: out, apart });
         let own =
             &self.column_searches[self.column_searches.partition_point(|column| (column.to as usize) < c)..];
+        let last = row_blocks - 1;
         let fits = |column: &ColumnSearch| {
-            column.from as usize * between + ROW_BLOCK <= values.of.len()
-                && column.to as usize * apart + ROW_BLOCK <= out.of.len()
+            column.from as usize * between + (last + 1) * ROW_BLOCK <= values.len()
+                && last * places.row_block + column.to as usize * places.column + ROW_BLOCK <= out.len()
         };
         let those = own.iter().zip(c..).take_while(|(column, c)| column.to as usize == *c && fits(column));
         let own = &own[..those.count()];
         for (at, columns) in own.chunks(PREFETCHED).enumerate() {
             let ahead = own.iter().skip((at + 1) * PREFETCHED).take(PREFETCHED);
-            ahead.for_each(|column| rows.prefetch_column(first, column.from as usize, ROW_BLOCK));
-            let out = Columns { of: &mut *out.of, apart };
-            if !self.tables.searched(columns, values, out) {
-                return 0;
+            ahead
+                .for_each(|column| rows.prefetch_column(first, column.from as usize, row_blocks * ROW_BLOCK));
+            for row_block in 0..row_blocks {
+                let values = Columns { of: &values[row_block * ROW_BLOCK..], apart: between };
+                let out = Columns { of: &mut out[row_block * places.row_block..], apart: places.column };
+                if !self.tables.searched(columns, values, out) {
+                    return 0;
+                }
             }
         }
         own.len()
