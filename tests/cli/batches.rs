@@ -235,7 +235,7 @@ fn parquet_and_arrow_hold_what_is_kept_and_predicted() {
     assert_eq!(row, count);
 }
 
-/// A table with a column in place of another, or behind the others.
+/// A table with a column in place of another, or after the others.
 fn with_column(table: &RecordBatch, name: &str, array: ArrayRef) -> RecordBatch {
     let schema = table.schema();
     let field = Arc::new(Field::new(name, array.data_type().clone(), true));
@@ -459,6 +459,79 @@ fn batches_of_arrow_come_from_files_and_pipes() {
     assert_eq!(found.status.code(), Some(2));
     let said = text(&found.stderr);
     assert!(said.contains("record batch 0: column `age`: row 140000: "), "{said}");
+}
+
+/// Metadata that fit nothing end a run in an error that names the batch, whatever memory they ask for.
+#[test]
+fn damaged_metadata_of_arrow_are_refused() {
+    let scratch = Scratch::new("batches-damaged");
+    let model = model("churn");
+    let churn = table("churn");
+    let (stream, file) = (scratch.path("stream.arrows"), scratch.path("file.arrow"));
+    write_stream(&stream, &churn, 9);
+    write_arrow(&file, &churn, 9);
+    let [stream, file] = [stream, file].map(|path| std::fs::read(path).expect("a file"));
+    let refused = |found: &std::process::Output, phrases: &[&str]| {
+        let said = text(&found.stderr);
+        assert_eq!(found.status.code(), Some(2), "{said}");
+        assert!(said.lines().count() == 1 && phrases.iter().all(|phrase| said.contains(phrase)), "{said}");
+    };
+    let of_stream = |bytes: &[u8]| with_input(&["predict", &model, "--rows", "-"], bytes);
+    let length =
+        |at: usize| u32::from_le_bytes(stream[at + 4..at + 8].try_into().expect("four bytes")) as usize;
+    let place = |bytes: &[u8], length: i64| {
+        bytes.windows(8).position(|part| part == length.to_le_bytes()).expect("the length is in the metadata")
+    };
+    let changed = |bytes: &[u8], at: usize, new: &[u8]| {
+        let mut changed = bytes.to_vec();
+        changed[at..at + new.len()].copy_from_slice(new);
+        changed
+    };
+    // The second message is a batch.
+    let second = 8 + length(0);
+    let metadata = &stream[second + 8..second + 8 + length(second)];
+    let body = arrow_ipc::root_as_message(metadata).expect("a message").bodyLength();
+    let at = second + 8 + place(metadata, body);
+    for length in [1i64 << 40, 12 << 30, -1, i64::MAX, 5] {
+        let found = of_stream(&changed(&stream, at, &length.to_le_bytes()));
+        refused(&found, &["standard input: record batch 0: ", "; send the stream again"]);
+    }
+    for at in [4, second + 4] {
+        let found = of_stream(&changed(&stream, at, &0x7fff_ffffu32.to_le_bytes()));
+        refused(&found, &["standard input: ", "it ends within a message; send the stream again"]);
+    }
+    // A byte of the schema that means nothing is no defect of the program.
+    for at in (8..second).step_by(37) {
+        let found = of_stream(&changed(&stream, at, &[stream[at] ^ 0x5a]));
+        assert!(matches!(found.status.code(), Some(0 | 2)), "{at}: {}", text(&found.stderr));
+        assert!(!text(&found.stderr).contains("defect"), "{at}: {}", text(&found.stderr));
+    }
+    refused(&of_stream(&[&stream[..], &stream[..]].concat()), &["as if two streams were joined"]);
+    refused(&of_stream(&stream[..second + 9]), &["record batch 0: it ends within a message"]);
+    // A stream may end without its mark.
+    let whole = of_stream(&stream);
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stderr));
+    assert_eq!(of_stream(&stream[..stream.len() - 8]).stdout, whole.stdout);
+
+    let end = file.len() - 10;
+    let begin = end - u32::from_le_bytes(file[end..end + 4].try_into().expect("four bytes")) as usize;
+    let footer = arrow_ipc::root_as_footer(&file[begin..end]).expect("a footer");
+    let body = footer.recordBatches().expect("batches").get(1).bodyLength();
+    let at = begin + place(&file[begin..end], body);
+    for (length, phrase) in
+        [(1i64 << 40, "does not lie in the file"), (-1, "does not lie in the file"), (5, "record batch")]
+    {
+        let damaged = scratch.file("damaged.arrow", changed(&file, at, &length.to_le_bytes()));
+        let found = fangorn(&["predict", &model, "--rows", &damaged]);
+        refused(&found, &["damaged.arrow: ", phrase, "; write the file again"]);
+        assert!(!text(&found.stderr).contains("defect"), "{}", text(&found.stderr));
+    }
+    let damaged = scratch.file("damaged.arrow", changed(&file, end, &i32::MAX.to_le_bytes()));
+    refused(&fangorn(&["predict", &model, "--rows", &damaged]), &["it ends before its footer"]);
+    let damaged = scratch.file("damaged.arrow", changed(&file, at, &5i64.to_le_bytes()));
+    let found = fangorn(&["predict", &model, "--rows", &damaged, "--on-error", "skip"]);
+    assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+    assert!(text(&found.stderr).contains("left out"), "{}", text(&found.stderr));
 }
 
 /// `--expect` and other commands read the rows whole.

@@ -122,6 +122,18 @@ pub fn silence_panics() {
     }));
 }
 
+/// Runs a closure and returns the message of its own panic, if it panics, also while other threads run such closures.
+pub fn catch_own_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        if let Ok(mut first) = FIRST_PANIC.lock() {
+            first.take_if(|first| Some(&*first) == text.as_ref());
+        }
+        one_line(&text.unwrap_or_else(|| "a panic without a message".to_owned()))
+    })
+}
+
 /// Runs a closure and returns the message of its panic, if it panics. A missing driver panics, for example.
 pub fn catch_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     let first = || FIRST_PANIC.lock().ok().and_then(|mut first| first.take());

@@ -38,8 +38,8 @@ pub fn is_arrow_stream() -> bool {
     loop {
         match io::stdin().lock().fill_buf() {
             // Each message begins with a marker of four such bytes. No text begins with two of them, and a pipe may have
-            // no more yet.
-            Ok(bytes) => return bytes.starts_with(&[0xff; 2]),
+            // no more than one yet.
+            Ok(bytes) => return bytes.starts_with(&[0xff; 2]) || bytes == [0xff],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return false,
         }

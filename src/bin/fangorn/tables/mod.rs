@@ -7,12 +7,15 @@
 //! | `write` | predictions and kept columns, batch after batch |
 //! | `journal`, `encoding` | what a run has predicted so far, for a run that goes on from there |
 //! | `read`, `arrow` | the batches of files of Parquet and Arrow, and what is written to them |
+//! | `messages` | Arrow's streams and files, below the batches |
 
 #[cfg(feature = "tables")]
 mod arrow;
 mod encoding;
 mod journal;
 mod kept;
+#[cfg(feature = "tables")]
+mod messages;
 #[cfg(feature = "tables")]
 mod read;
 mod write;

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufReader, Read, Seek},
+    io::{Read, Seek},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -11,16 +11,18 @@ use std::{
 };
 
 use arrow_array::RecordBatch;
-use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use parquet::arrow::{
     ProjectionMask,
     arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
 };
 
-use super::BATCH_ROWS;
+use super::{
+    BATCH_ROWS,
+    messages::{ArrowStream, open_file},
+};
 use crate::{
-    error::{Error, Result, catch_panic},
+    error::{Error, Result, catch_own_panic},
     standard_input::{StandardInput, is_standard_input},
     table_format::TableFormat,
 };
@@ -28,6 +30,15 @@ use crate::{
 /// The maximum number of parts of an Arrow file. A part of a file of more batches has several of them, because whoever
 /// reads a part reads the file's dictionaries first.
 const MOST_PARTS: usize = 64;
+
+/// The name of standard input in messages.
+const STANDARD_INPUT: &str = "standard input";
+
+/// The remedy for a damaged file.
+const WRITE_AGAIN: &str = "write the file again";
+
+/// The remedy for a damaged stream on standard input.
+const SEND_AGAIN: &str = "send the stream again";
 
 /// The maximum number of rows of a part of a stream. A batch that is longer is cut.
 const STREAM_PART_ROWS: usize = 16 * BATCH_ROWS;
@@ -38,7 +49,7 @@ pub struct TableFile {
     path: PathBuf,
     schema: SchemaRef,
     contents: Contents,
-    /// The number of parts that [`next_part`](Self::next_part) has returned.
+    /// The number of calls of [`next_part`](Self::next_part).
     taken: AtomicUsize,
     /// Ends the reading of standard input.
     stop: Arc<AtomicBool>,
@@ -84,7 +95,7 @@ impl TablePart {
 #[derive(Debug)]
 struct Stream {
     /// `None` after the end, or after a failure.
-    reader: Option<StreamReader<Input>>,
+    reader: Option<ArrowStream>,
     /// The number of batches that were read.
     batches: usize,
     /// What the next part begins with: the rows of the last batch that no part has, and the index of the first of them; or
@@ -92,26 +103,21 @@ struct Stream {
     next: Option<Result<(RecordBatch, usize), String>>,
 }
 
-/// The bytes of a stream.
-type Input = BufReader<Box<dyn Read + Send>>;
-
 impl Stream {
     /// Returns what the next part begins with, or `None` at the end.
     fn peek(&mut self) -> Option<&Result<(RecordBatch, usize), String>> {
         while self.next.is_none() {
             let reader = self.reader.as_mut()?;
-            // Lengths that fit no message make the reader panic.
-            self.next = match catch_panic(|| reader.next()) {
+            self.next = match reader.next() {
                 Ok(None) => {
                     self.reader = None;
                     return None;
                 }
-                Ok(Some(Ok(batch))) => {
+                Ok(Some(batch)) => {
                     self.batches += 1;
                     (batch.num_rows() > 0).then_some(Ok((batch, 0)))
                 }
-                Ok(Some(Err(e))) => Some(Err(e.to_string())),
-                Err(panic) => Some(Err(panic)),
+                Err(cause) => Some(Err(cause)),
             };
             if let Some(Err(cause)) = &mut self.next {
                 self.reader = None;
@@ -142,12 +148,12 @@ impl TableFile {
     /// The file can't be read, or is damaged.
     pub fn open(path: &Path, format: TableFormat) -> Result<Self> {
         let is_stdin = is_standard_input(path);
-        let path = if is_stdin { Path::new("standard input") } else { path };
+        let path = if is_stdin { Path::new(STANDARD_INPUT) } else { path };
         let stop = Arc::new(AtomicBool::new(false));
-        let wrong = |e: &dyn std::fmt::Display| Error::file(path, format!("{e}; write the file again"));
+        let again = if is_stdin { SEND_AGAIN } else { WRITE_AGAIN };
+        let wrong = |e: &dyn std::fmt::Display| Error::file(path, format!("{e}; {again}"));
         let of_stream = |input: Box<dyn Read + Send>| {
-            let reader = StreamReader::try_new(BufReader::new(input), None).map_err(|e| wrong(&e))?;
-            let schema = reader.schema();
+            let (schema, reader) = ArrowStream::open(input).map_err(|e| wrong(&e))?;
             let stream = Stream { reader: Some(reader), batches: 0, next: None };
             Ok::<_, Error>((schema, Contents::ArrowStream(Box::new(Mutex::new(stream)))))
         };
@@ -165,8 +171,7 @@ impl TableFile {
                 match is_stream {
                     true => of_stream(Box::new(file))?,
                     false => {
-                        let reader =
-                            FileReader::try_new(BufReader::new(file), None).map_err(|e| wrong(&e))?;
+                        let reader = open_file(file, None).map_err(|e| wrong(&e))?;
                         let batches = reader.num_batches();
                         let in_part = batches.div_ceil(MOST_PARTS).max(1);
                         (reader.schema(), Contents::ArrowFile { batches, in_part })
@@ -238,7 +243,10 @@ impl TableFile {
             return match lock(stream).peek() {
                 None => Ok(None),
                 Some(Err(cause)) => Err(self.damaged(cause)),
-                Some(Ok((batch, _))) => batch.project(columns).map(Some).map_err(|e| self.damaged(&e)),
+                Some(Ok((batch, _))) => {
+                    let first = batch.slice(0, BATCH_ROWS.min(batch.num_rows()));
+                    first.project(columns).map(Some).map_err(|e| self.damaged(&e))
+                }
             };
         }
         for part in 0..self.parts().unwrap_or(0) {
@@ -293,10 +301,14 @@ impl TableFile {
                 Ok(Box::new(builder.with_batch_size(BATCH_ROWS).build().map_err(|e| wrong(&e))?))
             }
             Contents::ArrowFile { in_part, .. } => {
-                let reader = FileReader::try_new(BufReader::new(file), Some(columns.to_vec()));
-                let mut reader = reader.map_err(|e| wrong(&e))?;
+                let mut reader = open_file(file, Some(columns.to_vec())).map_err(|e| wrong(&e))?;
                 reader.set_index(part * in_part).map_err(|e| wrong(&e))?;
-                Ok(Box::new(reader.take(*in_part).flat_map(in_pieces)))
+                // Damaged metadata make the reader panic.
+                let next = move || match catch_own_panic(|| reader.next()) {
+                    Ok(batch) => batch,
+                    Err(panic) => Some(Err(ArrowError::IpcError(panic))),
+                };
+                Ok(Box::new(std::iter::from_fn(next).take(*in_part).flat_map(in_pieces)))
             }
             Contents::ArrowStream(_) => Err(Error::Defect("a stream has no stored parts".into())),
         }
@@ -312,7 +324,8 @@ impl TableFile {
         // Parquet says so of compressions that this build leaves out.
         let remedy = match cause.contains("Disabled feature at compile time") {
             true => "write the file again, with another compression",
-            false => "write the file again",
+            false if self.path == Path::new(STANDARD_INPUT) => SEND_AGAIN,
+            false => WRITE_AGAIN,
         };
         Error::file(&self.path, format!("{cause}; {remedy}"))
     }
