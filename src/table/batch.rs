@@ -377,38 +377,38 @@ fn check_type(
     let refused = |what: &str, remedy: &str| {
         Err(TableError::of_column(column, None, format!("it holds {what}"), remedy))
     };
-    let of_kind = |kind| match reader.refusal(kind) {
-        Some([what, remedy]) => refused(what, remedy),
-        None => Ok(()),
-    };
     match dtype {
         DataType::Dictionary(_, values) if !matches!(**values, DataType::Dictionary(..)) => {
             check_type(column, values, reader, lost)
         }
         DataType::Null => Ok(()),
         text if is_text(text) => match reader.has_codes() {
-            true => of_kind(ValueKind::Texts),
+            true => match reader.refusal(ValueKind::Texts) {
+                Some([what, remedy]) => refused(what, remedy),
+                None => Ok(()),
+            },
             false if lost() => {
                 let remedy = format!("write the numbers of the categories, or {SAVE_CATEGORIES}");
                 refused(&format!("texts, and {LOST_CATEGORIES}"), &remedy)
             }
             false => refused("texts, and the model's file names no categories for them", NUMBERS),
         },
-        DataType::Boolean => of_kind(ValueKind::Truths),
-        DataType::Int8
+        // Where they are no categories, a value is refused, and a column of nulls is not: pandas writes one as floats.
+        DataType::Boolean
+        | DataType::Int8
         | DataType::Int16
         | DataType::Int32
         | DataType::Int64
         | DataType::UInt8
         | DataType::UInt16
         | DataType::UInt32
-        | DataType::UInt64 => of_kind(ValueKind::Whole),
-        DataType::Float16
+        | DataType::UInt64
+        | DataType::Float16
         | DataType::Float32
         | DataType::Float64
         | DataType::Decimal32(..)
         | DataType::Decimal64(..)
-        | DataType::Decimal128(..) => of_kind(ValueKind::Floats),
+        | DataType::Decimal128(..) => Ok(()),
         DataType::Date32
         | DataType::Date64
         | DataType::Time32(_)
@@ -589,6 +589,11 @@ impl Source<'_> {
 
     /// Returns the number of a category.
     fn category(&self, row: usize, value: CategoryValue<'_>) -> Result<f64, TableError> {
+        if let Some([what, remedy]) = self.reader.refusal(value.kind())
+            && !matches!(value, CategoryValue::Float(value) if value.is_nan())
+        {
+            return Err(TableError::of_column(&self.name, None, format!("it holds {what}"), remedy));
+        }
         self.reader.category(value).ok_or_else(|| {
             let text: String = value.text().chars().take(40).collect();
             let cause = format!("`{text}` is no category of the model, and its producer refuses such rows");

@@ -30,9 +30,9 @@ impl TableError {
         Self { column: Some(column.to_owned()), row, ..Self::of_table(cause, remedy) }
     }
 
-    /// Returns the error with another row.
+    /// Returns the error with another row, if it names a row.
     pub fn in_row(self, row: usize) -> Self {
-        Self { row: Some(row), ..self }
+        Self { row: self.row.map(|_| row), ..self }
     }
 
     fn column_text(&self) -> String {

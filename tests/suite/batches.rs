@@ -316,6 +316,10 @@ fn categories_of_tables_are_compared_with_their_types() {
         (&truths, Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])), vec![0.0, nan, 1.0]),
         (&refusing, texts(&["NA", "rome"]), vec![1.0, 0.0]),
         (&none, texts(&["rome"]), vec![nan]),
+        // Columns of nulls, as pandas writes them: floats, whatever the categories are.
+        (&digits, Arc::new(Float64Array::from(vec![None, Some(nan)])), vec![nan, nan]),
+        (&words, Arc::new(BooleanArray::from(vec![None, None])), vec![nan, nan]),
+        (&digits, Arc::new(Int64Array::from(vec![None])), vec![nan]),
     ];
     for (forest, array, expected) in cases {
         let what = format!("{array:?}");
@@ -332,7 +336,7 @@ fn categories_of_tables_are_compared_with_their_types() {
             Arc::new(Int64Array::from(vec![10])),
             "it holds numbers, and the model's categories of it are texts",
         ),
-        (&digits, Arc::new(Float64Array::from(vec![10.0])), "it holds numbers"),
+        (&digits, Arc::new(Float64Array::from(vec![None, Some(10.0)])), "column `x`: it holds numbers"),
         (&words, Arc::new(BooleanArray::from(vec![true])), "it holds truth values"),
         (&refusing, texts(&["rome "]), "row 0: `rome ` is no category"),
         (&refusing, texts(&["rome", ""]), "row 1: `` is no category"),
