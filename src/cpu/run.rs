@@ -188,6 +188,10 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                         return iteration(&state, i);
                     }
                     let own = i * together..count.min((i + 1) * together);
+                    // A tile alone may have a few rows, which are not copied.
+                    if own.len() == 1 {
+                        return iteration(&state, own.start);
+                    }
                     let first = ((state.row + start + own.start * stride) as usize).min(self.rows.len());
                     let rows = (own.len() * stride as usize).min(self.rows.len() - first);
                     self.in_a_window(first, rows, &state, &mut |state| {
@@ -321,5 +325,58 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
         state.row = row;
         state.offsets[outer.register as usize] = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cpu::{emit::LeafSlots, engine::vectors::top_levels, sink::SharedBuffer},
+        forest::{CompareType, Forest, Side},
+        plan::{Request, lower},
+        schedule::Schedule,
+    };
+
+    /// How many tiles share a window: four row blocks of column-major rows, fewer if threads would have none.
+    #[test]
+    fn tiles_of_column_major_rows_share_a_window() {
+        let mut forest = Forest::builder(2, 1);
+        let mut tree = forest.tree(0);
+        tree.split(0, CompareType::F32.less(0.5), Side::Left, 1, 2);
+        tree.split(1, CompareType::F32.less(0.5), Side::Left, 3, 4);
+        for leaf in [2, 3, 4] {
+            tree.leaf(leaf, &[1.0]);
+        }
+        let forest = forest.build().expect("a forest");
+        let together = |schedule: &str, threads: u32, count: usize, strides: [usize; 2]| {
+            let schedule = Schedule::parse(schedule).expect("a schedule");
+            let lowered = lower(&forest, &schedule, Request { threads, ..Request::cpu() }).expect("lowered");
+            let program = Program::new(&forest, &lowered, threads).expect("a program");
+            let data = vec![0f32; 2 * count];
+            let rows = Rows::strided(&data, [count, 2], strides).expect("rows");
+            let mut out = vec![0; count];
+            let at = Extents { batch: count as u32, trees: 1, threads };
+            let run = Run::new(&program, &rows, at, LeafSlots(SharedBuffer::new(&mut out)));
+            let Some(Instruction::Loop { body, range, .. }) = program.instructions.first() else {
+                panic!("a loop over rows:\n{program}");
+            };
+            let stride = run.value(range.stride);
+            run.iterations_together(body, stride, (count as u32).div_ceil(stride))
+        };
+        let tile = |rows: u32| format!("tile(batch, b0, b1, {rows})\nreorder(b0, tree, b1)\ncache(b0)");
+        let (by_column, by_row) = ([1, 1000], [2, 1]);
+        if top_levels() > 0 {
+            assert_eq!(together(&tile(64), 1, 1000, by_column), 4);
+            assert_eq!(together(&tile(128), 1, 1000, by_column), 2);
+            assert_eq!(together(&tile(256), 1, 1000, by_column), 1);
+            assert_eq!(together(&tile(64), 3, 1000, by_column), 2);
+            assert_eq!(together(&tile(64), 1, 300, [1, 300]), 2);
+            assert_eq!(together(&tile(64), 1, 100, [1, 100]), 1);
+        }
+        let blends = format!("ranks(u8)\n{}\nevaluate(b1, blend)", tile(64));
+        assert_eq!(together(&blends, 1, 1000, by_column), 4);
+        assert_eq!(together(&tile(100), 1, 1000, by_column), 1);
+        assert_eq!(together(&tile(64), 1, 1000, by_row), 1);
     }
 }

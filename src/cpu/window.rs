@@ -76,7 +76,7 @@ impl<'a, T: Row> Window<'a, T> {
 mod tests {
     use super::*;
 
-    /// Rows that lie as in a window are one, whatever lies behind them; others have to be copied.
+    /// Rows that lie as in a window are one, whatever follows them; others have to be copied.
     #[test]
     fn rows_may_be_a_window() {
         let data = vec![0f32; window_length(3) + 5];
@@ -97,7 +97,7 @@ mod tests {
             Window::of(&Rows::strided(&data, [ROW_BLOCK + 1, 3], [1, ROW_BLOCK]).expect("rows"), 0, 64)
                 .is_none()
         );
-        // The end of a row block is one, too, if there is room behind it.
+        // The end of a row block is one, too, if there is room after it.
         let more = vec![0f32; window_length(3) + ROW_BLOCK];
         let end = Rows::strided(&more, [ROW_BLOCK, 3], [1, ROW_BLOCK]).expect("rows").slice(60, 4);
         let window = Window::of(&end, 0, 4).expect("a window");

@@ -11,14 +11,14 @@ use crate::{
     parallel,
 };
 
-/// Bytes of the buffer of one row block.
+/// Bytes of the buffer of one row block, unless it has [`RANKED_ROWS`] rows.
 const BLOCK_BYTES: usize = 1 << 18;
 
-/// Least rows of a block of which trees read ranks, as many as blends evaluate together, if they take at most
-/// [`RANKED_BYTES`]: a call for 64 rows takes up to twice as long a row (`fangorn-benches sparse-rows`).
+/// The minimum number of rows of a block if trees read ranks. Blends evaluate as many together; a call with 64 rows takes
+/// up to twice the time per row (`fangorn-benches sparse-rows`).
 const RANKED_ROWS: usize = 256;
 
-/// Bytes of the buffer of [`RANKED_ROWS`] rows.
+/// The maximum number of bytes of the buffer of [`RANKED_ROWS`] rows. Blocks of wider rows have fewer of them.
 const RANKED_BYTES: usize = 1 << 20;
 
 /// The maximum number of rows of a row block.

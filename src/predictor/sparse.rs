@@ -30,8 +30,8 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
         self.rows.shape().into()
     }
 
-    /// The buffer holds column after column, which trees read as it is or copy fast. For ranks it holds row after row, because a
-    /// few columns of one row are ranked at a time.
+    /// The buffer holds column after column, which trees read as it is or copy fast. For ranks it holds row after row,
+    /// because a few columns of one row are ranked at a time.
     fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2] {
         if by_ranks { [self.rows.shape().1, 1] } else { [1, rows] }
     }

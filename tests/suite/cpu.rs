@@ -99,11 +99,12 @@ fn tiles_of_column_major_rows_share_a_window() {
         format!("ranks(u8)\n{}\nevaluate(b1, blend(2))", tiles(256)),
         format!("ranks(u16)\n{}", tiles(64)),
     ];
+    let mut served = vec![0; schedules.len()];
     let drawn = FORESTS.map(forest_of).into_iter();
     // Categories, zeros aside and doubles.
     for forest in drawn.chain((0..12).map(|seed| generate::engines::usual(seed).0.forest)) {
         let columns = forest.features.len();
-        for text in &schedules {
+        for (text, served) in schedules.iter().zip(&mut served) {
             for (count, threads) in
                 [(127, 1), (128, 1), (256, 2), (383, 1), (512, 1), (513, 2), (777, 1), (1300, 3)]
             {
@@ -114,12 +115,16 @@ fn tiles_of_column_major_rows_share_a_window() {
                     Err(fangorn::Error::Layout(_) | fangorn::Error::Ranks(_)) => continue,
                     Err(e) => panic!("{text}: {e}"),
                 };
+                *served += 1;
                 let values = generate::rows(&forest, count, 11);
                 let doubles: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
                 same_if_column_major(&predictor, &values, [count, columns], text);
                 same_if_column_major(&predictor, &doubles, [count, columns], text);
             }
         }
+    }
+    for (text, served) in schedules.iter().zip(served) {
+        assert!(served >= 40, "{served} predictors of\n{text}");
     }
 }
 

@@ -415,6 +415,10 @@ fn rows_and_ranks_may_lie_anywhere() {
                 assert!(between.into_iter().all(|(_, rank)| *rank == 0xee), "{name}, {count} rows");
             }
         }
+        // One row may lie anywhere, and its ranks too.
+        let mut out = vec![0u8; rank_columns];
+        ranker.rank_strided(&all.slice(0, 1), &mut out, [usize::MAX, 1]).expect("ranks");
+        assert!(out.iter().zip(&expected).all(|(rank, expected)| f64::from(*rank) == *expected), "{name}");
         // Doubles by column, ranked for several row blocks at a time where the producer compares doubles.
         let wide: Vec<f64> = by_column.iter().map(|value| f64::from(*value)).collect();
         let apart = Rows::strided(&wide, [count, columns], [1, count]).expect("rows");

@@ -43,7 +43,7 @@ pub struct DriftArgs {
     /// are read part by part, so they may be larger than memory
     #[arg(long, value_name = "FILE")]
     base: PathBuf,
-    /// The rows to compare, in any format of --base; - reads CSV from standard input
+    /// The rows to compare, in any format of --base; - reads CSV or a stream of Arrow from standard input
     #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     /// About how many bins a feature or a tree gets. The model's thresholds cut a feature's values into bins, and each

@@ -83,8 +83,8 @@ pub struct Predict {
     pub(crate) model: PathBuf,
     /// The rows to predict: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV or a stream of Arrow from
     /// standard input. They are predicted part by part, so they may be larger than memory, except with --expect and
-    /// --base-margin. The backends reference and cpu read them as f64 if the model compares in f64, as LightGBM's do; in all other cases they are
-    /// read as f32
+    /// --base-margin. The backends reference and cpu read them as f64 if the model compares in f64, as LightGBM's do; in
+    /// all other cases they are read as f32
     #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     /// What to predict
@@ -118,8 +118,8 @@ pub struct Predict {
     /// columns have no names
     #[arg(long, value_name = "COLUMN,…")]
     keep: Vec<ColumnList>,
-    /// What to do if rows can't be read: a line of CSV or libsvm text, a row group of a Parquet file, or a record batch of
-    /// an Arrow file
+    /// What to do if rows can't be read: a line of CSV or libsvm text, a row group of a Parquet file, a record batch of an
+    /// Arrow file, or a part of a .npy file
     #[arg(long, value_enum, value_name = "stop|skip", default_value_t)]
     on_error: OnError,
     /// Continue a run of the same command that was cut short, with the predictions that it left in a file beside the
@@ -145,6 +145,10 @@ impl std::str::FromStr for ColumnList {
 
     /// Parses a record of a CSV.
     fn from_str(text: &str) -> Result<Self, String> {
+        // A name has each of its own quotation marks twice.
+        if !text.matches('"').count().is_multiple_of(2) {
+            return Err("a name begins with a quotation mark and does not end with one".into());
+        }
         let records =
             csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes()).into_records();
         let records = records.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;

@@ -122,17 +122,17 @@ enum RankRule<C> {
     },
 }
 
-/// Where ranks lie: how far from each other those of neighbouring rows, columns and row blocks are.
+/// Distances between the ranks of neighbouring rows, columns and row blocks.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct Distances {
     row: usize,
     column: usize,
     row_block: usize,
 }
 
-impl Places {
-    /// Returns where a row's ranks begin.
-    fn of(self, row: usize) -> usize {
+impl Distances {
+    /// Returns the index of a row's first rank.
+    fn first_of(self, row: usize) -> usize {
         row / ROW_BLOCK * self.row_block + row % ROW_BLOCK * self.row
     }
 }
@@ -227,7 +227,8 @@ impl Ranker {
             )));
         }
         let [row, column] = strides;
-        self.all(rows, out, Places { row, column, row_block: row * ROW_BLOCK });
+        // One row may have any stride.
+        self.all(rows, out, Distances { row, column, row_block: row.saturating_mul(ROW_BLOCK) });
         Ok(())
     }
 
@@ -241,7 +242,7 @@ impl Ranker {
         let mut first = 0;
         if column_blocks.is_some() && rows.has_adjacent_columns() {
             first = rows.len() / ROW_BLOCK * ROW_BLOCK;
-            self.all(&rows.slice(0, first), out, Places { row: 1, column: ROW_BLOCK, row_block: room });
+            self.all(&rows.slice(0, first), out, Distances { row: 1, column: ROW_BLOCK, row_block: room });
         }
         while first < rows.len() {
             let out = &mut out[first / ROW_BLOCK * room..];
@@ -262,11 +263,11 @@ impl Ranker {
         Ok(())
     }
 
-    /// Ranks all rows, which are not empty.
-    fn all<T: Row, R: Rank>(&self, rows: &Rows<'_, T>, out: &mut [R], places: Places) {
+    /// Ranks all rows.
+    fn all<T: Row, R: Rank>(&self, rows: &Rows<'_, T>, out: &mut [R], distances: Distances) {
         match (&self.doubles, T::doubles(rows)) {
-            (Some(sources), Some(rows)) => self.all_by(sources, rows, out, places),
-            _ => self.all_by(&self.singles, rows, out, places),
+            (Some(sources), Some(rows)) => self.all_by(sources, rows, out, distances),
+            _ => self.all_by(&self.singles, rows, out, distances),
         }
     }
 
@@ -275,28 +276,29 @@ impl Ranker {
         sources: &RankSources<C>,
         rows: &Rows<'_, T>,
         out: &mut [R],
-        places: Places,
+        distances: Distances,
     ) {
         let mut first = 0;
         let least = Machine::here().ranking.rows;
         let column_blocks =
-            self.column_blocks.as_ref().filter(|_| places.row == 1 && places.column >= ROW_BLOCK);
-        let together = if rows.has_adjacent_columns() && places.row == 1 { ROW_BLOCKS_TOGETHER } else { 1 };
+            self.column_blocks.as_ref().filter(|_| distances.row == 1 && distances.column >= ROW_BLOCK);
+        let together =
+            if rows.has_adjacent_columns() && distances.row == 1 { ROW_BLOCKS_TOGETHER } else { 1 };
         while first < rows.len() {
             let left = rows.len() - first;
-            let out = &mut out[places.of(first)..];
+            let out = &mut out[distances.first_of(first)..];
             if let (Some(column_blocks), Some(out)) = (column_blocks, R::bytes(out))
-                && self.rank_column_blocks(column_blocks, rows, first, ROW_BLOCK, (out, places.column))
+                && self.rank_column_blocks(column_blocks, rows, first, ROW_BLOCK, (out, distances.column))
             {
                 first += ROW_BLOCK;
                 continue;
             }
             if left >= least {
                 let row_blocks = (left / ROW_BLOCK).clamp(1, together);
-                self.some::<T, C, R, ROW_BLOCK>(sources, rows, (first, row_blocks), out, places);
+                self.some::<T, C, R, ROW_BLOCK>(sources, rows, (first, row_blocks), out, distances);
                 first += left.min(row_blocks * ROW_BLOCK);
             } else {
-                self.some::<T, C, R, 1>(sources, rows, (first, 1), out, places);
+                self.some::<T, C, R, 1>(sources, rows, (first, 1), out, distances);
                 first += 1;
             }
         }
@@ -310,7 +312,7 @@ impl Ranker {
         rows: &Rows<'_, T>,
         (first, row_blocks): (usize, usize),
         out: &mut [R],
-        places: Places,
+        distances: Distances,
     ) {
         let count = N.min(rows.len() - first);
         let mut room = [C::NAN; N];
@@ -318,9 +320,9 @@ impl Ranker {
         while next < sources.columns.len() {
             let begin = next;
             let is_searched =
-                |c: usize| count == ROW_BLOCK && places.row == 1 && sources.searches[c].is_some();
+                |c: usize| count == ROW_BLOCK && distances.row == 1 && sources.searches[c].is_some();
             if is_searched(begin) {
-                next += sources.searched(rows, (first, row_blocks), begin, out, places);
+                next += sources.searched(rows, (first, row_blocks), begin, out, distances);
             }
             if next > begin {
                 continue;
@@ -344,8 +346,8 @@ impl Ranker {
                             &room
                         }
                     };
-                    let out = &mut out[row_block * places.row_block + c * places.column..];
-                    self.one(sources, c, values, &mut coded, out, (count, places.row));
+                    let out = &mut out[row_block * distances.row_block + c * distances.column..];
+                    self.one(sources, c, values, &mut coded, out, (count, distances.row));
                 }
             }
         }
@@ -520,7 +522,7 @@ impl<C: Compare> RankSources<C> {
         (first, row_blocks): (usize, usize),
         c: usize,
         out: &mut [R],
-        places: Places,
+        distances: Distances,
     ) -> usize {
         let Some(out) = R::bytes(out) else { return 0 };
         let Some((values, between)) = rows.columns_of::<C, ROW_BLOCK>(first) else { return 0 };
@@ -530,7 +532,7 @@ impl<C: Compare> RankSources<C> {
         let last = row_blocks - 1;
         let fits = |column: &ColumnSearch| {
             column.from as usize * between + (last + 1) * ROW_BLOCK <= values.len()
-                && last * places.row_block + column.to as usize * places.column + ROW_BLOCK <= out.len()
+                && last * distances.row_block + column.to as usize * distances.column + ROW_BLOCK <= out.len()
         };
         let those = own.iter().zip(c..).take_while(|(column, c)| column.to as usize == *c && fits(column));
         let own = &own[..those.count()];
@@ -540,7 +542,8 @@ impl<C: Compare> RankSources<C> {
                 .for_each(|column| rows.prefetch_column(first, column.from as usize, row_blocks * ROW_BLOCK));
             for row_block in 0..row_blocks {
                 let values = Columns { of: &values[row_block * ROW_BLOCK..], apart: between };
-                let out = Columns { of: &mut out[row_block * places.row_block..], apart: places.column };
+                let out =
+                    Columns { of: &mut out[row_block * distances.row_block..], apart: distances.column };
                 if !self.tables.searched(columns, values, out) {
                     return 0;
                 }

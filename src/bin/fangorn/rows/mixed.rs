@@ -54,7 +54,7 @@ impl<'f> RowsInParts<'f> {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         if !is_standard_input(path) && extension != "csv" {
             let tables = table_format::NAMED_TABLES;
-            let remedy = format!("give {tables}, or - for CSV from standard input");
+            let remedy = format!("give {tables}, or - for CSV or a stream of Arrow from standard input");
             let what = format!("the graph takes texts, which this file can't hold; {remedy}");
             return Err(Error::file(path, what));
         }

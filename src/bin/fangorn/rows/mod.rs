@@ -275,7 +275,7 @@ pub fn check_standard_input(options: [&str; 2], paths: [Option<&Path>; 2]) -> Re
     }
 }
 
-/// Reads rows for a model. The path `-` stands for CSV from standard input.
+/// Reads rows for a model. The path `-` stands for standard input: CSV, or a stream of Arrow.
 ///
 /// # Errors
 /// The file can't be read, is no matrix of numbers, or has other columns than the model.
