@@ -123,6 +123,7 @@ pub fn silence_panics() {
 }
 
 /// Runs a closure and returns the message of its own panic, if it panics, also while other threads run such closures.
+#[cfg(feature = "tables")]
 pub fn catch_own_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
