@@ -29,6 +29,7 @@ pub mod op;
 mod parallel;
 pub mod plan;
 mod predictor;
+mod prefetch;
 pub mod ranks;
 pub mod schedule;
 pub mod sparse;

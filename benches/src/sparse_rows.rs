@@ -1,10 +1,10 @@
-//! `fangorn-benches sparse-rows MODEL [ROWS]`: times row-major dense rows, column-major dense rows and sparse rows of the same
-//! values, in turns, on one thread.
+//! `fangorn-benches sparse-rows MODEL [ROWS]`: times row-major dense rows, column-major dense rows, a table's
+//! columns and sparse rows of the same values, in turns, on one thread.
 
 use std::{error::Error, path::Path};
 
 use cpu_time::ThreadTime;
-use fangorn::{Predictor, cpu::Rows, import, sparse::SparseMatrix};
+use fangorn::{Predictor, cpu::Rows, import, sparse::SparseMatrix, table::Column};
 
 /// Rows of a batch, if the command line gives no number: far more than a cache holds.
 const ROWS: usize = 16_384;
@@ -38,7 +38,9 @@ pub fn sparse_rows(model: &Path, count: usize) -> Result<(), Box<dyn Error>> {
     let columns = forest.features.len();
     let absent = forest.absent_value() as f32;
     println!("{count} rows of {columns} columns; nanoseconds of a row; thread CPU time, medians of {CALLS}");
-    println!("filled       rows   by columns     sparse   by columns / rows   rows / sparse");
+    println!(
+        "filled       rows   by columns      table     sparse   by columns / rows   table / rows   rows / sparse"
+    );
     let mut seed = 1;
     for density in DENSITIES {
         let mut dense = vec![absent; count * columns];
@@ -58,8 +60,9 @@ pub fn sparse_rows(model: &Path, count: usize) -> Result<(), Box<dyn Error>> {
         let sparse =
             SparseMatrix::new([count, columns], offsets, indices, values).ok_or("columns that ascend")?;
         let rows = Rows::new(&dense, columns)?;
+        let table: Vec<Column<'_>> = by_columns.chunks_exact(count).map(Column::new).collect();
         let by_columns = Rows::strided(&by_columns, [count, columns], [1, count])?;
-        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        let mut times = [const { Vec::new() }; 4];
         for _ in 0..CALLS {
             let mut found = Vec::new();
             for (storage, times) in times.iter_mut().enumerate() {
@@ -67,6 +70,7 @@ pub fn sparse_rows(model: &Path, count: usize) -> Result<(), Box<dyn Error>> {
                 found.push(match storage {
                     0 => predictor.values(&rows)?,
                     1 => predictor.values(&by_columns)?,
+                    2 => predictor.values_of_columns(&table)?,
                     _ => predictor.values_of_sparse(&sparse, absent)?,
                 });
                 times.push(start.elapsed().as_secs_f64() * 1e9 / count as f64);
@@ -78,13 +82,14 @@ pub fn sparse_rows(model: &Path, count: usize) -> Result<(), Box<dyn Error>> {
                 return Err("the results differ".into());
             }
         }
-        let [rows, by_columns, sparse] = times.map(|mut times| {
+        let [rows, by_columns, table, sparse] = times.map(|mut times| {
             times.sort_unstable_by(f64::total_cmp);
             times[CALLS / 2]
         });
         println!(
-            "{density:>6} {rows:>10.0} {by_columns:>12.0} {sparse:>10.0} {:>19.2} {:>15.2}",
+            "{density:>6} {rows:>10.0} {by_columns:>12.0} {table:>10.0} {sparse:>10.0} {:>19.2} {:>14.2} {:>15.2}",
             by_columns / rows,
+            table / rows,
             rows / sparse
         );
     }

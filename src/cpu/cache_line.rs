@@ -2,7 +2,7 @@
 //! accesses, and trees in blends do little else than load: "Without AVX-512" in `benches/NOTEBOOK.md`.
 
 /// Bytes of a cache line.
-pub(super) const BYTES: usize = 64;
+pub(crate) const BYTES: usize = 64;
 
 /// A value that starts at a cache line.
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,7 @@ use crate::{cost::Machine, forest::Forest};
 /// How many column blocks ahead a copy prefetches.
 const AHEAD: usize = 4;
 /// How many columns ahead a copy of adjacent columns prefetches.
-const COLUMNS_AHEAD: usize = 4;
+pub(crate) const COLUMNS_AHEAD: usize = 4;
 /// Largest buffer that a thread may keep for a window, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 

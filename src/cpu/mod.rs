@@ -36,13 +36,15 @@ mod window;
 
 use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
-pub(crate) use cache_line::{aligned, room as aligned_room};
+pub(crate) use cache_line::{BYTES as CACHE_LINE_BYTES, aligned, room as aligned_room};
+pub(crate) use cached::COLUMNS_AHEAD;
 pub use engines::{Engine, Engines, Ranking};
 pub use large_pages::prefer_large_pages;
 pub use plans::NamedPlan;
 pub(crate) use plans::{Plans, SchedulePrograms};
 pub(crate) use product::product;
 pub use program::{Program, worker};
+pub(crate) use ranking::column_block::ROW_BLOCKS_TOGETHER;
 pub use ranking::{Rank, Ranker};
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::SumMethod;

@@ -1,9 +1,10 @@
 //! Rows in the caller's memory, with any strides. Nothing is copied.
 
-#[cfg(target_arch = "x86_64")]
-use super::cache_line::BYTES as CACHE_LINE_BYTES;
 use super::{Program, SumMethod, TraceEntry, window::ROW_BLOCK};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    prefetch::prefetch,
+};
 
 mod sealed {
     use super::{Program, Result, Rows, SumMethod, TraceEntry};
@@ -294,19 +295,9 @@ impl<'a, T: Row> Rows<'a, T> {
     }
 
     /// Fetches `count` values of a column from row `first` on into the closest cache, if they follow each other.
-    /// Columns of many rows lie far apart, so the processor does not predict by itself which values come next.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub(super) fn prefetch_column(&self, first: usize, column: usize, count: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(values) = self.data.get(first + column * self.column_stride..)
-            && self.row_stride == 1
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            for at in (0..count).step_by(CACHE_LINE_BYTES / size_of::<T>()) {
-                // SAFETY: every x86-64 has SSE, which `_mm_prefetch` needs. A prefetch never faults, so any address is
-                // allowed.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().wrapping_add(at).cast()) };
-            }
+        if self.row_stride == 1 {
+            prefetch(self.data, first + column * self.column_stride, count);
         }
     }
 

@@ -5,21 +5,21 @@ use std::ops::Range;
 
 use super::{Predictor, room};
 use crate::{
-    cost::ROW_BLOCK,
-    cpu::{Row, Rows, aligned, aligned_room, window_length},
+    cost::{BLENDED_ROWS, ROW_BLOCK},
+    cpu::{CACHE_LINE_BYTES, Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
 };
 
-/// Bytes of the buffer of one row block, unless it has [`RANKED_ROWS`] rows.
+/// The maximum number of bytes of the buffer of a row block if trees read ranks and the row block has at most
+/// [`BLENDED_ROWS`] rows. With 64 rows, a call takes up to twice the time per row (`fangorn-benches sparse-rows`).
+const RANKED_BYTES: usize = 1 << 20;
+
+/// The maximum number of bytes of the buffer of other row blocks of more than [`ROW_BLOCK`] rows.
 const BLOCK_BYTES: usize = 1 << 18;
 
-/// The minimum number of rows of a block if trees read ranks. Blends evaluate as many together; a call with 64 rows takes
-/// up to twice the time per row (`fangorn-benches sparse-rows`).
-const RANKED_ROWS: usize = 256;
-
-/// The maximum number of bytes of the buffer of [`RANKED_ROWS`] rows. Blocks of wider rows have fewer of them.
-const RANKED_BYTES: usize = 1 << 20;
+/// The maximum number of bytes of the buffers of row blocks that are written together.
+const TOGETHER_BYTES: usize = 1 << 24;
 
 /// The maximum number of rows of a row block.
 const MOST_ROWS: usize = 4096;
@@ -36,8 +36,11 @@ pub(super) trait BlockSource<T>: Sync {
     /// Returns a buffer of `length` values, in the state that [`write`](Self::write) expects.
     fn buffer(&self, length: usize) -> Vec<T>;
 
-    /// Writes some rows into a buffer.
-    fn write(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]);
+    /// Most row blocks that are written together, each into a buffer of its own.
+    const TOGETHER: usize;
+
+    /// Writes some rows into buffers of `length` values, each of which takes `block` rows.
+    fn write(&self, rows: Range<usize>, strides: [usize; 2], block: usize, length: usize, buffers: &mut [T]);
 
     /// Resets a buffer into which these rows were written, so that it can take the next rows.
     fn clear(&self, _rows: Range<usize>, _strides: [usize; 2], _buffer: &mut [T]) {}
@@ -45,9 +48,9 @@ pub(super) trait BlockSource<T>: Sync {
 
 impl Predictor {
     /// Calls `predict` on each row block, and returns `width` results for each row.
-    pub(super) fn predict_in_blocks<T: Row, R: Clone + Default + Send>(
+    pub(super) fn predict_in_blocks<T: Row, S: BlockSource<T>, R: Clone + Default + Send>(
         &self,
-        source: &impl BlockSource<T>,
+        source: &S,
         width: usize,
         predict: impl Fn(&Rows<'_, T>, &mut [R]) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
@@ -61,30 +64,42 @@ impl Predictor {
             return Ok(out);
         }
         let rows_of = |bytes: usize| bytes / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
-        let ranked = if self.plans.large().ranks_rows() { rows_of(RANKED_BYTES).min(RANKED_ROWS) } else { 0 };
+        let ranked =
+            if self.plans.large().ranks_rows() { rows_of(RANKED_BYTES).min(BLENDED_ROWS) } else { 0 };
         let block = rows_of(BLOCK_BYTES).max(ranked).clamp(ROW_BLOCK, MOST_ROWS).min(count);
         let strides = source.strides(block, self.plans.of(block).ranks_rows());
         let mut length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
+        let threads = self.plans.large().threads() as usize;
+        let mut together = 1;
         if strides == [1, ROW_BLOCK] {
             // Trees that read values from a window then read the buffer itself.
-            length = length.max(window_length(columns));
+            length = length.max(window_length(columns)).next_multiple_of(CACHE_LINE_BYTES / size_of::<T>());
+            let most = (TOGETHER_BYTES / (length * size_of::<T>())).min(S::TOGETHER);
+            together = most.min(count / (2 * threads * block)).max(1);
         }
-        let buffer = || source.buffer(aligned_room::<T>(length));
+        let buffer = || source.buffer(aligned_room::<T>(together * length));
+        let rows_together = together * block;
         let run = |buffer: &mut Vec<T>, at: usize, out: &mut [R]| {
-            let buffer = &mut aligned(buffer)[..length];
-            let rows = at * block..count.min((at + 1) * block);
-            source.write(rows.clone(), strides, buffer);
-            predict(&Rows::strided(buffer, [rows.len(), columns], strides)?, out)?;
-            source.clear(rows, strides, buffer);
+            let buffer = &mut aligned(buffer)[..together * length];
+            let rows = at * rows_together..count.min((at + 1) * rows_together);
+            source.write(rows.clone(), strides, block, length, buffer);
+            let firsts = rows.clone().step_by(block);
+            for ((first, buffer), out) in
+                firsts.zip(buffer.chunks_mut(length)).zip(out.chunks_mut(block * width))
+            {
+                let rows = first..rows.end.min(first + block);
+                predict(&Rows::strided(buffer, [rows.len(), columns], strides)?, out)?;
+                source.clear(rows, strides, buffer);
+            }
             Ok(())
         };
-        let block_results = block * width;
-        let several = self.plans.large().threads() > 1 && count > block;
+        let results = rows_together * width;
+        let several = threads > 1 && count > rows_together;
         self.on_threads(count, &mut || match several {
-            true => parallel::try_each_chunk_with(&mut out, block_results, &buffer, &run),
+            true => parallel::try_each_chunk_with(&mut out, results, &buffer, &run),
             false => {
                 let mut buffer = buffer();
-                out.chunks_mut(block_results).enumerate().try_for_each(|(at, out)| run(&mut buffer, at, out))
+                out.chunks_mut(results).enumerate().try_for_each(|(at, out)| run(&mut buffer, at, out))
             }
         })?;
         Ok(out)

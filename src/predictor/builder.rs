@@ -285,6 +285,7 @@ impl<'f> PredictorBuilder<'f> {
             scale: forest.scale.0 as f32,
             transform: forest.transform,
             compare: forest.compare,
+            used: forest.used_columns(),
             ids: forest.leaf_ids(),
             pool: self.pool.clone(),
             explainer: self.explainer.clone(),

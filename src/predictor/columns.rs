@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Predictor, blocks::BlockSource};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::Rows,
+    cpu::{COLUMNS_AHEAD, ROW_BLOCKS_TOGETHER, Rows},
     error::{Error, Result},
     forest::CompareType,
     table::{Column, Number},
@@ -19,14 +19,16 @@ const GAP: usize = 16;
 /// The columns of a table, all with the same number of rows.
 struct Columns<'c, 'a> {
     columns: &'c [Column<'a>],
+    /// The columns that some tree reads.
+    used: &'c [u32],
     rows: usize,
 }
 
 impl<'c, 'a> Columns<'c, 'a> {
-    fn new(columns: &'c [Column<'a>]) -> Result<Self> {
+    fn new(columns: &'c [Column<'a>], used: &'c [u32]) -> Result<Self> {
         let rows = columns.first().map_or(0, Column::len);
         match columns.iter().position(|column| column.len() != rows) {
-            None => Ok(Self { columns, rows }),
+            None => Ok(Self { columns, used, rows }),
             Some(other) => Err(Error::Rows(format!(
                 "column 0 has {rows} rows, column {other} has {}; give as many rows of each",
                 columns[other].len()
@@ -36,6 +38,8 @@ impl<'c, 'a> Columns<'c, 'a> {
 }
 
 impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
+    const TOGETHER: usize = ROW_BLOCKS_TOGETHER;
+
     fn shape(&self) -> [usize; 2] {
         [self.rows, self.columns.len()]
     }
@@ -51,9 +55,18 @@ impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
         vec![T::default(); length]
     }
 
-    fn write(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]) {
-        for (column, into) in self.columns.iter().zip(buffer.chunks_mut(strides[1])) {
-            column.read(rows.start, &mut into[..rows.len()]);
+    /// Reads all rows of a column before the next column. The room of columns that no tree reads stays as it is.
+    fn write(&self, rows: Range<usize>, strides: [usize; 2], block: usize, length: usize, buffers: &mut [T]) {
+        // The processor fetches the values of longer columns in time.
+        let is_short = rows.len() <= ROW_BLOCKS_TOGETHER * ROW_BLOCK;
+        for (at, number) in self.used.iter().map(|number| *number as usize).enumerate() {
+            if let Some(ahead) = self.used.get(at + COLUMNS_AHEAD).filter(|_| is_short) {
+                self.columns[*ahead as usize].prefetch(rows.start, rows.len());
+            }
+            for (first, buffer) in rows.clone().step_by(block).zip(buffers.chunks_mut(length)) {
+                let count = block.min(rows.end - first);
+                self.columns[number].read(first, &mut buffer[number * strides[1]..][..count]);
+            }
         }
     }
 }
@@ -113,7 +126,7 @@ impl Predictor {
         singles: impl Fn(&Rows<'_, f32>, &mut [R]) -> Result<()> + Sync,
         doubles: impl Fn(&Rows<'_, f64>, &mut [R]) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
-        let source = Columns::new(columns)?;
+        let source = Columns::new(columns, &self.used)?;
         let in_doubles = self.compare == CompareType::F64;
         match in_doubles && !columns.iter().all(Column::holds_singles) {
             true => self.predict_in_blocks(&source, width, doubles),

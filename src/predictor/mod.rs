@@ -52,6 +52,8 @@ pub struct Predictor {
     transform: Transform,
     /// The type in which the producer compares.
     compare: CompareType,
+    /// The columns that some tree reads, in ascending order.
+    used: Vec<u32>,
     /// The leaf id of each leaf slot.
     ids: Vec<u32>,
     /// The pool that runs large batches; `None` for the current rayon pool of each call.

@@ -26,6 +26,8 @@ impl<T: Row + Default + PartialEq> SparseRows<'_, T> {
 }
 
 impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
+    const TOGETHER: usize = 1;
+
     fn shape(&self) -> [usize; 2] {
         self.rows.shape().into()
     }
@@ -40,7 +42,7 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
         vec![self.absent; length]
     }
 
-    fn write(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]) {
+    fn write(&self, rows: Range<usize>, strides: [usize; 2], _: usize, _: usize, buffer: &mut [T]) {
         self.indexed(rows, strides).for_each(|(index, value)| buffer[index] = value);
     }
 

@@ -3,7 +3,10 @@
 use half::{bf16, f16};
 
 use super::Number;
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    prefetch::prefetch,
+};
 
 /// The values of a [`Column`]. A double represents every value of these types exactly.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +44,13 @@ macro_rules! values {
             /// Returns whether there is no value.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
+            }
+
+            /// Fetches adjacent values into the closest cache, as many as there are.
+            fn prefetch(&self, from: usize, count: usize) {
+                match self {
+                    $(Self::$variant(values) => prefetch(values, from, count),)*
+                }
             }
 
             /// Reads every `stride`th value from `from` on.
@@ -186,6 +196,13 @@ impl<'a> Column<'a> {
     /// Returns whether an `f32` represents every value of the column's type exactly.
     pub fn holds_singles(&self) -> bool {
         !matches!(self.values, ColumnValues::F64(_) | ColumnValues::I32(_) | ColumnValues::U32(_))
+    }
+
+    /// Fetches the values of `count` rows from `first` on into the closest cache, if they are adjacent.
+    pub(crate) fn prefetch(&self, first: usize, count: usize) {
+        if self.stride == 1 {
+            self.values.prefetch(self.from + first, count);
+        }
     }
 
     /// Reads as many rows from `first` on as `into` has room for. A missing value is NaN. If the column ends before
