@@ -33,7 +33,7 @@
 //! - `contributions` times the two algorithms for contributions, and the choice between them, on models or, without
 //!   one, on drawn forests.
 //! - `products` times products with weights that are partly 0, dense and skipping the zeros.
-//! - `sparse-rows` times sparse rows beside the same rows written out, and rows that stand column by column.
+//! - `sparse-rows` times sparse rows, column-major rows and a table's columns beside the same rows, row-major.
 //! - `synthetic` times each way to evaluate a forest on random models and writes records, from which
 //!   `benches/experiments/fit_estimates.py` fits the costs of estimates.
 //! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
