@@ -219,7 +219,7 @@ pub(super) fn ranked<T: Row>(
     }
     let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
     let rest = &mut rest[..flipped];
-    // Rows whose columns lie apart are ranked several row blocks at a time.
+    // Column-major rows are ranked several row blocks at a time.
     let together = if rows.has_adjacent_columns() { ROW_BLOCKS_TOGETHER * ROW_BLOCK } else { ROW_BLOCK };
     let mut others = rest.chunks_mut(columns * together);
     for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * together).enumerate() {

@@ -304,8 +304,8 @@ impl Ranker {
         }
     }
 
-    /// Ranks as many times `N` rows from `first` on as `row_blocks` says, or as many as there are. Ranks go to `out`,
-    /// which begins with the first row's.
+    /// Ranks `row_blocks` times `N` rows from `first` on, or as many rows as there are. Ranks go to `out`, which begins
+    /// with the first row's.
     fn some<T: Row + Read<C>, C: Compare, R: Rank, const N: usize>(
         &self,
         sources: &RankSources<C>,
@@ -321,6 +321,7 @@ impl Ranker {
             let begin = next;
             let is_searched =
                 |c: usize| count == ROW_BLOCK && distances.row == 1 && sources.searches[c].is_some();
+            // Columns that are searched together, then those that are not.
             if is_searched(begin) {
                 next += sources.searched(rows, (first, row_blocks), begin, out, distances);
             }

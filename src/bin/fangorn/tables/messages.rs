@@ -99,7 +99,7 @@ impl ArrowStream {
 /// A message: its metadata with the lengths before it, and its body.
 struct Message {
     head: Vec<u8>,
-    /// Where the metadata begin in `head`.
+    /// The index of the first byte of the metadata in `head`.
     metadata: usize,
     body: Vec<u8>,
 }
@@ -125,9 +125,11 @@ fn read_message(input: &mut Input) -> Result<Option<Message>, String> {
     if head == MARKER {
         extend(input, &mut head, 4)?;
     }
+    let cut = || "it ends within a message".to_owned();
     let metadata = head.len();
-    let length = head.last_chunk().map_or(0, |length| u32::from_le_bytes(*length));
-    if length == 0 && metadata % 4 == 0 {
+    let length = head.last_chunk().filter(|_| metadata % 4 == 0 && head != MARKER).ok_or_else(cut)?;
+    let length = u32::from_le_bytes(*length);
+    if length == 0 {
         extend(input, &mut head, 1)?;
         return match head.len() > metadata {
             true => Err("bytes follow the end of the stream, as if two streams were joined".to_owned()),
@@ -135,7 +137,6 @@ fn read_message(input: &mut Input) -> Result<Option<Message>, String> {
         };
     }
     extend(input, &mut head, length.into())?;
-    let cut = || "it ends within a message".to_owned();
     if (head.len() - metadata) as u64 != u64::from(length) {
         return Err(cut());
     }
