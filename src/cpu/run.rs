@@ -373,9 +373,9 @@ mod tests {
             assert_eq!(together(&tile(64), 3, 1000, by_column), 2);
             assert_eq!(together(&tile(64), 1, 300, [1, 300]), 2);
             assert_eq!(together(&tile(64), 1, 100, [1, 100]), 1);
+            let blends = format!("ranks(u8)\n{}\nevaluate(b1, blend)", tile(64));
+            assert_eq!(together(&blends, 1, 1000, by_column), 4);
         }
-        let blends = format!("ranks(u8)\n{}\nevaluate(b1, blend)", tile(64));
-        assert_eq!(together(&blends, 1, 1000, by_column), 4);
         assert_eq!(together(&tile(100), 1, 1000, by_column), 1);
         assert_eq!(together(&tile(64), 1, 1000, by_row), 1);
     }
