@@ -342,13 +342,11 @@ mod tests {
     #[test]
     fn tiles_of_column_major_rows_share_a_window() {
         let mut forest = Forest::builder(2, 1);
-        let mut tree = forest.tree(0);
-        tree.split(0, CompareType::F32.less(0.5), Side::Left, 1, 2);
-        tree.split(1, CompareType::F32.less(0.5), Side::Left, 3, 4);
-        for leaf in [2, 3, 4] {
-            tree.leaf(leaf, &[1.0]);
-        }
-        let forest = forest.build().expect("a forest");
+        let mut stump = forest.tree(0);
+        stump.split(1, CompareType::F32.less(0.5), Side::Left, 1, 2);
+        stump.leaf(1, &[1.0]);
+        stump.leaf(2, &[2.0]);
+        let forest = forest.build().expect("a stump");
         let together = |schedule: &str, threads: u32, count: usize, strides: [usize; 2]| {
             let schedule = Schedule::parse(schedule).expect("a schedule");
             let lowered = lower(&forest, &schedule, Request { threads, ..Request::cpu() }).expect("lowered");

@@ -6,10 +6,11 @@ use crate::generate;
 use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
-    forest::reference,
+    forest::{CompareType, reference},
+    schedule::Schedule,
     table::{Column, ColumnValues},
 };
-use generate::{Seeded, engines::usual};
+use generate::{Seeded, engines::usual, forest_of};
 use half::{bf16, f16};
 
 /// Values of one column in a type that holds them all exactly.
@@ -134,16 +135,34 @@ impl Kept {
 
 fn one(seed: u64, seen: &mut [usize; TYPES.len()]) {
     let (table, batches) = usual(seed);
-    let forest: &Forest = &table.forest;
+    let threads = 1 + seed as usize % 2;
+    let predictor = Predictor::builder(&table.forest).threads(threads).check(SelfCheck::Off).build();
+    leaves_are_those_of_rows(
+        &table.forest,
+        &predictor.expect("a predictor"),
+        &table.rows,
+        batches,
+        seed,
+        seen,
+    );
+}
+
+/// Compares the leaves and margins of batches of rows, given as columns of drawn types, with the reference's. A batch has the
+/// index of its first row and its number of rows.
+fn leaves_are_those_of_rows(
+    forest: &Forest,
+    predictor: &Predictor,
+    all: &[f64],
+    batches: Vec<(usize, usize)>,
+    seed: u64,
+    seen: &mut [usize; TYPES.len()],
+) {
     let width = forest.features.len();
     let trees = forest.trees.len();
     let bound = forest.sum_bound();
     let mut random = Seeded(seed ^ 0xc01);
-    let threads = 1 + seed as usize % 2;
-    let predictor = Predictor::builder(forest).threads(threads).check(SelfCheck::Off).build();
-    let predictor = predictor.expect("a predictor");
     for (first, batch) in batches {
-        let rows = &table.rows[first * width..][..batch * width];
+        let rows = &all[first * width..][..batch * width];
         let kept: Vec<Kept> = (0..width)
             .map(|column| {
                 let values: Vec<f64> = rows[column..].iter().step_by(width).copied().collect();
@@ -192,6 +211,41 @@ fn columns_of_any_type_have_the_leaves_of_their_rows() {
     }
     for (dtype, seen) in TYPES.iter().zip(seen) {
         assert!(seen >= 5 || seeds < in_ci, "{dtype} was drawn {seen} times");
+    }
+}
+
+/// Wide tables: several row blocks of each column are written together, if there are enough for each thread, and columns
+/// that no tree reads are left out. Trees read values or ranks, of f32 and of f64.
+#[test]
+fn columns_of_wide_tables_have_the_leaves_of_their_rows() {
+    let window = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)";
+    let schedules = [
+        window.to_owned(),
+        format!("ranks(u8)\n{window}\nevaluate(b1, blend)"),
+        format!("ranks(u16)\n{window}"),
+        "reorder(batch, tree)".to_owned(),
+    ];
+    let counts = [1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 383, 511, 512, 513, 700];
+    let mut seen = [0; TYPES.len()];
+    for (seed, features) in [(1, 600), (2, 1030), (3, 1700)] {
+        let mut forest = forest_of(&format!("12 x depth 4, chain 6; features {features}"));
+        for compare in [CompareType::F32, CompareType::F64] {
+            forest.compare = compare;
+            // Singles and doubles: half of the tables hold values that no f32 does.
+            let mut rows: Vec<f64> = generate::rows(&forest, 700, seed).into_iter().map(f64::from).collect();
+            if compare == CompareType::F64 && seed % 2 == 0 {
+                rows.iter_mut().step_by(7).for_each(|value| *value += 1e-12);
+            }
+            for (at, text) in schedules.iter().enumerate() {
+                let schedule = Schedule::parse(text).expect("a schedule");
+                let threads = 1 + (at + seed as usize) % 3;
+                let predictor =
+                    Predictor::builder(&forest).schedule(schedule).threads(threads).check(SelfCheck::Off);
+                let predictor = predictor.build().unwrap_or_else(|e| panic!("{text}: {e}"));
+                let batches = counts.iter().skip(at % 2).step_by(2).map(|count| (700 - count, *count));
+                leaves_are_those_of_rows(&forest, &predictor, &rows, batches.collect(), seed, &mut seen);
+            }
+        }
     }
 }
 
