@@ -46,8 +46,8 @@ impl Interventional {
     /// The cost of a tree is `nodes x (rows + background rows)`, and at each leaf the product of the numbers of
     /// different patterns of rows and background rows, times the pairs of the features of its path. If a path has more than
     /// 64 features, a walk for each pair of a row and a background row takes, at each leaf, the pairs of the features at
-    /// which the two rows part. A thread takes 16 MB for sums or, if they take more, the sums of one row: up to 64 bytes for
-    /// each pair of features on one path.
+    /// which the two rows part. A thread takes 16 MB for sums or, if they take more, the sums of one row: up to 64 bytes
+    /// for each pair of features on one path.
     ///
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the results.

@@ -1,8 +1,7 @@
 //! Memory aligned to cache lines. A load of a 64-byte register that straddles two cache lines takes two
 //! accesses, and trees in blends do little else than load: "Without AVX-512" in `benches/NOTEBOOK.md`.
 
-/// Bytes of a cache line.
-pub(crate) const BYTES: usize = 64;
+pub(crate) use crate::prefetch::CACHE_LINE_BYTES as BYTES;
 
 /// A value that starts at a cache line.
 #[derive(Clone, Copy, Debug)]

@@ -36,7 +36,7 @@ mod window;
 
 use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
-pub(crate) use cache_line::{BYTES as CACHE_LINE_BYTES, aligned, room as aligned_room};
+pub(crate) use cache_line::{aligned, room as aligned_room};
 pub(crate) use cached::COLUMNS_AHEAD;
 pub use engines::{Engine, Engines, Ranking};
 pub use large_pages::prefer_large_pages;

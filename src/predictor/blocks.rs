@@ -6,9 +6,10 @@ use std::ops::Range;
 use super::{Predictor, room};
 use crate::{
     cost::{BLENDED_ROWS, ROW_BLOCK},
-    cpu::{CACHE_LINE_BYTES, Row, Rows, aligned, aligned_room, window_length},
+    cpu::{Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
+    prefetch::CACHE_LINE_BYTES,
 };
 
 /// The maximum number of bytes of the buffer of a row block if trees read ranks and the row block has at most
@@ -26,6 +27,9 @@ const MOST_ROWS: usize = 4096;
 
 /// Rows that are written out row block by row block.
 pub(super) trait BlockSource<T>: Sync {
+    /// The maximum number of row blocks that are written together, each into a buffer of its own.
+    const TOGETHER: usize;
+
     /// Returns the number of rows and of columns.
     fn shape(&self) -> [usize; 2];
 
@@ -35,9 +39,6 @@ pub(super) trait BlockSource<T>: Sync {
 
     /// Returns a buffer of `length` values, in the state that [`write`](Self::write) expects.
     fn buffer(&self, length: usize) -> Vec<T>;
-
-    /// Most row blocks that are written together, each into a buffer of its own.
-    const TOGETHER: usize;
 
     /// Writes some rows into buffers of `length` values, each of which takes `block` rows.
     fn write(&self, rows: Range<usize>, strides: [usize; 2], block: usize, length: usize, buffers: &mut [T]);

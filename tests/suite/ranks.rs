@@ -395,7 +395,8 @@ fn rows_and_ranks_may_lie_anywhere() {
             (0..columns * count).map(|i| by_row[i % count * columns + i / count]).collect();
         let all = Rows::strided(&by_row, [count, columns], [columns, 1]).expect("rows");
         let expected = rank_as::<f32, u8>(&ranks, &all);
-        // Few rows are ranked one by one, the others as a row block. Columns are ranked for up to four row blocks at a time.
+        // Few rows are ranked one by one, the others as a row block. Column-major rows are ranked for up to four row
+        // blocks at a time.
         for count in (1..=16).chain([63, 64, 67, 68, 74, 100, 128, 150, 256, 257, 300, 511, 513, 600]) {
             for (values, strides) in [(&by_row, [columns, 1]), (&by_column, [1, 600])] {
                 let rows = Rows::strided(values, [count, columns], strides).expect("rows");

@@ -83,8 +83,8 @@ pub struct Predict {
     pub(crate) model: PathBuf,
     /// The rows to predict: a .npy, .csv, .parquet, .arrow or .libsvm file, or - for CSV or a stream of Arrow from
     /// standard input. They are predicted part by part, so they may be larger than memory, except with --expect and
-    /// --base-margin. The backends reference and cpu read them as f64 if the model compares in f64, as LightGBM's do; in
-    /// all other cases they are read as f32
+    /// --base-margin. The backends reference and cpu read them as f64 if the model compares in f64, as LightGBM's do;
+    /// in all other cases they are read as f32
     #[arg(long, value_name = "FILE", value_parser = rows_path())]
     rows: PathBuf,
     /// What to predict
@@ -118,8 +118,8 @@ pub struct Predict {
     /// columns have no names
     #[arg(long, value_name = "COLUMN,…")]
     keep: Vec<ColumnList>,
-    /// What to do if rows can't be read: a line of CSV or libsvm text, a row group of a Parquet file, a record batch of an
-    /// Arrow file, or a part of a .npy file
+    /// What to do if rows can't be read: a line of CSV or libsvm text, a row group of a Parquet file, a record batch of
+    /// an Arrow file, or a part of a .npy file
     #[arg(long, value_enum, value_name = "stop|skip", default_value_t)]
     on_error: OnError,
     /// Continue a run of the same command that was cut short, with the predictions that it left in a file beside the

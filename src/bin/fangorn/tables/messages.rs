@@ -1,5 +1,5 @@
-//! The messages of Arrow streams, and the blocks of Arrow files. Nothing is allocated for a length that only the metadata
-//! gives: a stream's buffer grows with what arrives, and blocks lie in the file.
+//! The messages of Arrow streams, and the blocks of Arrow files. No memory is taken for a length before it is checked: a
+//! stream's buffer grows with what arrives, and a file's blocks have to lie in the file.
 //!
 //! The format is Arrow's "Serialization and Interprocess Communication (IPC)" (Columnar Format, 1.5).
 
@@ -58,6 +58,7 @@ impl ArrowStream {
         let Some(message) = read_message(&mut input)? else {
             return Err("it ends before its schema".to_owned());
         };
+        // The decoder would return the schema only after more bytes have come.
         let schema = {
             let metadata = root_as_message(message.metadata()).map_err(|e| e.to_string())?;
             let schema = metadata.header_as_schema().ok_or("its first message is no schema")?;
@@ -159,19 +160,21 @@ fn extend(input: &mut Input, to: &mut Vec<u8>, count: u64) -> Result<(), String>
     input.take(count).read_to_end(to).map(|_| ()).map_err(|e| e.to_string())
 }
 
-/// Opens an Arrow file, with the columns `columns` of its schema, or all.
+/// Returns a reader of an Arrow file whose blocks were [checked](check_blocks), with the columns `columns` of its schema,
+/// or all.
 ///
 /// # Errors
 /// The file can't be read, or is damaged.
-pub fn open_file(mut file: File, columns: Option<Vec<usize>>) -> Result<FileReader<BufReader<File>>, String> {
-    check_blocks(&mut file)?;
-    file.rewind().map_err(|e| e.to_string())?;
+pub fn file_reader(file: File, columns: Option<Vec<usize>>) -> Result<FileReader<BufReader<File>>, String> {
     // Damaged metadata make the reader panic.
     catch_own_panic(|| FileReader::try_new(BufReader::new(file), columns))?.map_err(|e| e.to_string())
 }
 
-/// Checks that the footer and the blocks that it names lie in a file.
-fn check_blocks(file: &mut File) -> Result<(), String> {
+/// Checks that the footer and the blocks that it names lie in a file. Afterwards the file is at its beginning.
+///
+/// # Errors
+/// They don't, or the file can't be read.
+pub fn check_blocks(file: &mut File) -> Result<(), String> {
     let text = |e: &dyn Display| e.to_string();
     let length = file.seek(SeekFrom::End(0)).map_err(|e| text(&e))?;
     let cut = "it ends before its footer";
@@ -195,5 +198,5 @@ fn check_blocks(file: &mut File) -> Result<(), String> {
             return Err(format!("{name} {number} does not lie in the file"));
         }
     }
-    Ok(())
+    file.rewind().map_err(|e| text(&e))
 }

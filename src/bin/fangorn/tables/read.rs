@@ -19,7 +19,7 @@ use parquet::arrow::{
 
 use super::{
     BATCH_ROWS,
-    messages::{ArrowStream, open_file},
+    messages::{ArrowStream, check_blocks, file_reader},
 };
 use crate::{
     error::{Error, Result, catch_own_panic},
@@ -171,7 +171,8 @@ impl TableFile {
                 match is_stream {
                     true => of_stream(Box::new(file))?,
                     false => {
-                        let reader = open_file(file, None).map_err(|e| wrong(&e))?;
+                        check_blocks(&mut file).map_err(|e| wrong(&e))?;
+                        let reader = file_reader(file, None).map_err(|e| wrong(&e))?;
                         let batches = reader.num_batches();
                         let in_part = batches.div_ceil(MOST_PARTS).max(1);
                         (reader.schema(), Contents::ArrowFile { batches, in_part })
@@ -301,7 +302,7 @@ impl TableFile {
                 Ok(Box::new(builder.with_batch_size(BATCH_ROWS).build().map_err(|e| wrong(&e))?))
             }
             Contents::ArrowFile { in_part, .. } => {
-                let mut reader = open_file(file, Some(columns.to_vec())).map_err(|e| wrong(&e))?;
+                let mut reader = file_reader(file, Some(columns.to_vec())).map_err(|e| wrong(&e))?;
                 reader.set_index(part * in_part).map_err(|e| wrong(&e))?;
                 // Damaged metadata make the reader panic.
                 let next = move || match catch_own_panic(|| reader.next()) {
