@@ -1,7 +1,7 @@
 //! Explains the default schedule: the estimates by which it was chosen, and what would change the choice.
 
 use crate::{
-    cost::{BLENDED_ROWS, Estimate, ForestFacts, Machine, ROW_BLOCK, Work},
+    cost::{BLENDED_ROWS, Estimate, ForestFacts, Machine, RankColumns, Work},
     forest::Forest,
     schedule::{Preset, Schedule, cpu_facts, cpu_schedule},
 };
@@ -10,6 +10,8 @@ use crate::{
 const CHOSEN_AMONG: [Work; 3] = [Work::Blends, Work::UntestedWalks, Work::TestedWalks];
 /// The largest batch size of [`Explanation::by_batch`], which looks at powers of two.
 const LARGEST: usize = 1 << 16;
+/// The largest number of columns that [`Explanation::rank_columns`] looks at.
+const MOST_COLUMNS: usize = 1 << 20;
 
 /// The reasons for a forest's default schedule on this machine's CPU.
 ///
@@ -38,8 +40,8 @@ pub struct Explanation {
     /// The fastest ways by batch size: each with the number of rows from which on it is the fastest, in ascending
     /// order.
     pub by_batch: Vec<(usize, Work)>,
-    /// If blends were chosen, the least number of columns of thresholds with which walks would take less time. If walks
-    /// were chosen, the greatest number with which blends would. `None` if no number would change the choice.
+    /// A number of columns of thresholds with which the choice between blends and walks would be another; with one column
+    /// nearer to the forest's number it would not. `None` if none was found.
     pub rank_columns: Option<usize>,
     /// For each machine with shipped costs: its name, and the way that its costs would choose.
     pub by_machine: Vec<(&'static str, Work)>,
@@ -103,19 +105,35 @@ fn fastest(machine: &Machine, facts: &ForestFacts, among: &[Work], rows: usize) 
     among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
 }
 
-/// Returns the number of columns of thresholds at which the choice between blends and walks changes. A column costs
-/// blends its ranking, and walks its copy.
+/// Returns a number of columns of thresholds with which the choice between blends and walks would be another, while with
+/// one column nearer to the forest's number it would not. Every column has as many levels of a search as the forest's have
+/// on average. It looks at more columns first if blends were chosen, and at fewer first if walks were, in steps that double.
 fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
-    let seconds = |work| machine.estimate(facts, work, BLENDED_ROWS).map(|e| e.seconds());
-    let walks = seconds(Work::UntestedWalks)?.min(seconds(Work::TestedWalks)?);
-    let blends = seconds(Work::Blends)?;
-    let of_column = (BLENDED_ROWS / ROW_BLOCK) as f64 * (machine.ways.thresholds - machine.ways.column);
-    let (now, between) = (facts.rank_columns.0, (walks - blends) / of_column);
-    match between > 0.0 {
-        true => Some(now + between.ceil() as usize),
-        false => {
-            let fewer = (-between).ceil() as usize;
-            (fewer <= now.min(facts.columns)).then(|| now - fewer)
+    let now = facts.rank_columns.thresholds;
+    let levels = (facts.rank_columns.levels as f64 / now.max(1) as f64).max(1.0);
+    let blends = |columns: usize| {
+        let levels = (levels * columns as f64) as usize;
+        let rank_columns = RankColumns { thresholds: columns, levels, ..facts.rank_columns };
+        let facts =
+            ForestFacts { columns: (facts.columns + columns).saturating_sub(now), rank_columns, ..*facts };
+        fastest(machine, &facts, &CHOSEN_AMONG, BLENDED_ROWS) == Some(Work::Blends)
+    };
+    let chosen = fastest(machine, facts, &CHOSEN_AMONG, BLENDED_ROWS)? == Work::Blends;
+    let most_fewer = now.min(facts.columns);
+    let at = |more: bool, by: usize| if more { now + by } else { now - by };
+    [chosen, !chosen].into_iter().find_map(|more| {
+        let most = if more { MOST_COLUMNS.saturating_sub(now) } else { most_fewer };
+        let steps = (0..usize::BITS).map(|power| 1 << power).take_while(|step| *step < most).chain([most]);
+        let mut same = 0;
+        let mut other = steps.filter(|by| *by > 0).find(|by| {
+            let is_other = blends(at(more, *by)) != chosen;
+            same = if is_other { same } else { *by };
+            is_other
+        })?;
+        while other - same > 1 {
+            let middle = same + (other - same) / 2;
+            *if blends(at(more, middle)) == chosen { &mut same } else { &mut other } = middle;
         }
-    }
+        Some(at(more, other))
+    })
 }

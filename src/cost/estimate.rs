@@ -22,10 +22,34 @@ pub struct ForestFacts {
     pub columns: usize,
     /// Number of columns that splits on category sets read.
     pub category_columns: usize,
-    /// Numbers of columns of a row of one-byte ranks: of thresholds, and of questions.
-    pub rank_columns: (usize, usize),
+    /// The columns of a row of one-byte ranks.
+    pub rank_columns: RankColumns,
     /// Whether there are trees, and every tree has few enough leaves to be blended.
     pub blends: bool,
+}
+
+/// The columns of a row of ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RankColumns {
+    /// Number of columns that count thresholds.
+    pub thresholds: usize,
+    /// Number of levels of the binary searches of their thresholds, all columns together.
+    pub levels: usize,
+    /// Number of columns that answer a question.
+    pub questions: usize,
+}
+
+impl RankColumns {
+    /// Returns the levels of a binary search of this many thresholds.
+    ///
+    /// ```
+    /// use fangorn::cost::RankColumns;
+    ///
+    /// assert_eq!([0, 1, 2, 3, 4, 255].map(RankColumns::levels_of), [0, 1, 2, 2, 3, 8]);
+    /// ```
+    pub fn levels_of(thresholds: u32) -> usize {
+        (u32::BITS - thresholds.leading_zeros()) as usize
+    }
 }
 
 /// A way to evaluate a forest whose time can be estimated.
@@ -91,6 +115,12 @@ impl Estimate {
 }
 
 impl Machine {
+    /// Returns the share of a row block's copy of this many columns that the closest cache has no room for.
+    pub(crate) fn far(&self, columns: usize) -> f64 {
+        let bytes = columns.saturating_mul(ROW_BLOCK * size_of::<f32>());
+        (1.0 - self.hardware.closest_cache as f64 / bytes as f64).max(0.0)
+    }
+
     /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way.
     ///
     /// Blends, ranking and copying work on whole row blocks, so a partial row block costs as much as a whole one.
@@ -98,7 +128,7 @@ impl Machine {
     /// [`Ways::waiting_step`](super::Ways).
     ///
     /// ```
-    /// use fangorn::cost::{ForestFacts, Machine, Work};
+    /// use fangorn::cost::{ForestFacts, Machine, RankColumns, Work};
     ///
     /// let facts = ForestFacts {
     ///     trees: 100,
@@ -108,7 +138,7 @@ impl Machine {
     ///     tree_depth: 6.0,
     ///     columns: 10,
     ///     category_columns: 0,
-    ///     rank_columns: (10, 0),
+    ///     rank_columns: RankColumns { thresholds: 10, levels: 80, questions: 0 },
     ///     blends: true,
     /// };
     /// let seconds = |work, rows| Machine::here().estimate(&facts, work, rows).expect("a way").seconds();
@@ -119,6 +149,7 @@ impl Machine {
         let ways = &self.ways;
         let blocks = rows.div_ceil(ROW_BLOCK) as f64;
         let (trees, splits) = (facts.trees as f64, facts.splits as f64);
+        let far = self.far(facts.columns);
         // A step of a row block takes as long as the steps of its rows or as a load, whichever is longer.
         let walks = |steps: f64, what, cost, each: f64| {
             let waits = |of_block: usize| of_block as f64 * each < ways.waiting_step;
@@ -143,6 +174,13 @@ impl Machine {
                     each: ways.set_step,
                 },
                 Term {
+                    what: "steps of a row that read past the closest cache",
+                    cost: "far_step",
+                    count: rows as f64 * steps * far,
+                    each: ways.far_step,
+                },
+                Term { what: "loading nodes", cost: "node", count: blocks * splits, each: ways.node },
+                Term {
                     what: "copying columns",
                     cost: "column",
                     count: blocks * facts.columns as f64,
@@ -156,8 +194,14 @@ impl Machine {
                 Term {
                     what: "ranking columns of thresholds",
                     cost: "thresholds",
-                    count: blocks * facts.rank_columns.0 as f64,
+                    count: blocks * facts.rank_columns.thresholds as f64,
                     each: ways.thresholds,
+                },
+                Term {
+                    what: "levels of searches of thresholds",
+                    cost: "level",
+                    count: blocks * facts.rank_columns.levels as f64,
+                    each: ways.level,
                 },
                 Term {
                     what: "reading columns of categories",
@@ -168,7 +212,7 @@ impl Machine {
                 Term {
                     what: "ranking columns of questions",
                     cost: "question",
-                    count: blocks * facts.rank_columns.1 as f64,
+                    count: blocks * facts.rank_columns.questions as f64,
                     each: ways.question,
                 },
                 Term {

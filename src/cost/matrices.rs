@@ -71,7 +71,7 @@ impl GraphTarget {
     /// Estimates walks and matrix products of a forest with `outputs` sums, for a batch of `rows` rows.
     ///
     /// ```
-    /// use fangorn::cost::{ForestFacts, GraphTarget};
+    /// use fangorn::cost::{ForestFacts, GraphTarget, RankColumns};
     ///
     /// let facts = ForestFacts {
     ///     trees: 10,
@@ -81,7 +81,7 @@ impl GraphTarget {
     ///     tree_depth: 3.0,
     ///     columns: 5,
     ///     category_columns: 0,
-    ///     rank_columns: (5, 0),
+    ///     rank_columns: RankColumns { thresholds: 5, levels: 40, questions: 0 },
     ///     blends: true,
     /// };
     /// assert!(!GraphTarget::Cpu.forest_choice(&facts, 1, 256).products_pay());
@@ -103,6 +103,7 @@ impl GraphTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::RankColumns;
 
     fn facts(trees: usize, depth: i32) -> ForestFacts {
         ForestFacts {
@@ -113,7 +114,7 @@ mod tests {
             tree_depth: f64::from(depth),
             columns: 20,
             category_columns: 0,
-            rank_columns: (20, 0),
+            rank_columns: RankColumns { thresholds: 20, levels: 160, questions: 0 },
             blends: true,
         }
     }

@@ -36,7 +36,7 @@ pub(crate) use gather::gathers;
 
 pub use cubes::{CUBES, CubeCosts, CubeForest, CubeShape, GpuFacts};
 pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
-pub use estimate::{Estimate, ForestFacts, Term, Work};
+pub use estimate::{Estimate, ForestFacts, RankColumns, Term, Work};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
 
 use crate::isa::{Isa, isa};
@@ -140,6 +140,8 @@ pub struct Machine {
 pub struct Hardware {
     /// Clock rate, in cycles per second.
     pub clock: f64,
+    /// Bytes of data in the first-level cache of a core.
+    pub closest_cache: usize,
     /// Bytes of the second-level cache that a core has to itself.
     pub cache: usize,
     /// Bytes that one thread reads from memory in a second.
@@ -163,8 +165,10 @@ pub struct Ways {
     pub load: f64,
     /// Seconds of a tree that is blended for a row block, besides its splits.
     pub tree: f64,
-    /// Seconds of ranking a column of thresholds of a row block.
+    /// Seconds of ranking a column of thresholds of a row block, besides the levels of its search.
     pub thresholds: f64,
+    /// Seconds of a level of the search of a column's thresholds, of a row block.
+    pub level: f64,
     /// Seconds of ranking a column of a row block that answers one question.
     pub question: f64,
     /// Seconds of reading a column of categories of a row block, besides its questions.
@@ -179,6 +183,11 @@ pub struct Ways {
     /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows there
     /// are: the walks wait for their loads.
     pub waiting_step: f64,
+    /// Seconds that a step of one row adds whose value lies in the part of a row block's copy that the closest cache has no room
+    /// for.
+    pub far_step: f64,
+    /// Seconds of bringing a split near, once for each row block that is walked.
+    pub node: f64,
     /// Seconds that a step adds that asks whether a category is in a set, in a row block.
     pub set_step: f64,
     /// Seconds of a step of one row that walks several trees at a time.
@@ -191,10 +200,11 @@ impl Ways {
         (self.split + self.load) * splits as f64 + self.tree * trees as f64
     }
 
-    /// Returns the seconds of ranking a row block: columns of thresholds, and columns that answer a question.
-    /// It leaves out the reading of categories.
-    pub(crate) fn ranked(&self, (thresholds, questions): (usize, usize)) -> f64 {
-        self.thresholds * thresholds as f64 + self.question * questions as f64
+    /// Returns the seconds of ranking a row block. It leaves out the reading of categories.
+    pub(crate) fn ranked(&self, columns: RankColumns) -> f64 {
+        self.thresholds * columns.thresholds as f64
+            + self.level * columns.levels as f64
+            + self.question * columns.questions as f64
     }
 }
 
@@ -255,11 +265,14 @@ pub struct Blend {
     pub one: f64,
 }
 
-/// Seconds of turning a [row block](ROW_BLOCK) into ranks.
+/// Costs of turning a [row block](ROW_BLOCK) into ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranking {
     /// Fewer rows than this take less time when they are ranked one by one than as a row block.
     pub rows: usize,
+    /// Sparse rows are ranked element by element if a row block has fewer elements than this for each column of ranks.
+    /// `fangorn-benches sparse-rows` shows the times of both.
+    pub elements: f64,
     /// Costs of a column block, if the machine has kernels for it.
     pub column_block: Option<ColumnBlock>,
 }

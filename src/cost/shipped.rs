@@ -1,6 +1,6 @@
 //! The costs that choices read, by instruction set.
 //!
-//! The costs of estimates were fitted to times of random models on AMD's Zen 4. The others were found as cycles on
+//! The costs of estimates were fitted to times of random models on AMD's Zen 5. The others were found as cycles on
 //! trained models, on Intel Xeons and on Zen 4 (`benches/NOTEBOOK.md`). They are seconds at one clock rate here,
 //! because choices compare them with each other; those of few rows are twice the cycles of a Xeon, as on Zen 4,
 //! because they are compared with estimates. `fangorn-benches fit` measures each of them in forests that are drawn
@@ -18,53 +18,68 @@ const fn cycles(n: f64) -> f64 {
     n * CYCLE
 }
 
-const XEON: Hardware =
-    Hardware { clock: 1.0 / CYCLE, cache: 1 << 20, bandwidth: 1e10, prefetched: 16, gather: cycles(6.0) };
+const XEON: Hardware = Hardware {
+    clock: 1.0 / CYCLE,
+    closest_cache: 32 << 10,
+    cache: 1 << 20,
+    bandwidth: 1e10,
+    prefetched: 16,
+    gather: cycles(6.0),
+};
 
-// Fitted by `benches/experiments/fit_estimates.py` to times of random models on an AMD EPYC (Zen 4),
-// 24 November 2026.
+// Fitted by `benches/experiments/fit_estimates.py` to times of random models on an AMD EPYC (Zen 5), 29 November 2026,
+// and multiplied by 1.4: a step of one row then costs what it takes on Zen 4, as do the costs of few rows.
 const WAYS_AVX512: Ways = Ways {
-    split: 6.37e-10,
-    load: 6.41e-10,
-    tree: 1.17e-8,
-    thresholds: 4.26e-8,
-    question: 9.27e-9,
-    codes: 1.53e-7,
-    column: 2.09e-8,
-    step: 6.12e-10,
-    tested_step: 8.85e-10,
-    waiting_step: 3.27e-8,
-    set_step: 1.47e-8,
-    row_step: 2.53e-9,
+    split: 4.44e-10,
+    load: 7.21e-10,
+    tree: 1.21e-8,
+    thresholds: 1.97e-8,
+    level: 3.88e-9,
+    question: 9.46e-9,
+    codes: 1.76e-7,
+    column: 8.86e-9,
+    step: 3.49e-10,
+    tested_step: 5.85e-10,
+    waiting_step: 1.72e-8,
+    far_step: 1.86e-10,
+    node: 1.96e-9,
+    set_step: 1.83e-8,
+    row_step: 2.52e-9,
 };
 
 const WAYS_AVX2: Ways = Ways {
-    split: 1.68e-9,
-    load: 2.45e-10,
-    tree: 5.84e-9,
-    thresholds: 5.90e-8,
-    question: 1.54e-8,
-    codes: 1.19e-7,
-    column: 2.06e-8,
-    step: 8.74e-10,
-    tested_step: 1.14e-9,
-    waiting_step: 3.50e-8,
-    set_step: 1.40e-8,
-    row_step: 2.57e-9,
+    split: 1.57e-9,
+    load: 3.47e-10,
+    tree: 6.37e-9,
+    thresholds: 0.0,
+    level: 1.22e-8,
+    question: 1.21e-8,
+    codes: 1.57e-7,
+    column: 1.23e-8,
+    step: 6.89e-10,
+    tested_step: 9.55e-10,
+    waiting_step: 2.02e-8,
+    far_step: 1.24e-10,
+    node: 1.58e-9,
+    set_step: 1.75e-8,
+    row_step: 2.49e-9,
 };
 
 const WAYS_PORTABLE: Ways = Ways {
-    split: 2.93e-9,
-    load: 0.0,
-    tree: 4.75e-8,
-    thresholds: 2.59e-7,
-    question: 5.99e-8,
-    codes: 1.68e-7,
-    column: 6.60e-8,
-    step: 1.48e-9,
-    tested_step: 1.76e-9,
-    waiting_step: 4.82e-8,
-    set_step: 1.22e-8,
+    split: 9.76e-9,
+    load: 2.39e-10,
+    tree: 1.28e-8,
+    thresholds: 0.0,
+    level: 6.01e-8,
+    question: 4.79e-8,
+    codes: 1.14e-7,
+    column: 5.29e-8,
+    step: 1.50e-9,
+    tested_step: 1.78e-9,
+    waiting_step: 4.61e-8,
+    far_step: 4.77e-10,
+    node: 0.0,
+    set_step: 1.41e-8,
     row_step: 2.51e-9,
 };
 
@@ -116,8 +131,8 @@ const fn blend(times: f64) -> Blend {
     }
 }
 
-const fn ranking(rows: usize, column_block: Option<ColumnBlock>) -> Ranking {
-    Ranking { rows, column_block }
+const fn ranking(rows: usize, elements: f64, column_block: Option<ColumnBlock>) -> Ranking {
+    Ranking { rows, elements, column_block }
 }
 
 pub(super) const AVX512: Machine = Machine {
@@ -136,6 +151,7 @@ pub(super) const AVX512: Machine = Machine {
     blend: blend(1.0),
     ranking: ranking(
         4,
+        2.5,
         Some(ColumnBlock {
             copy: cycles(300.0),
             layer: cycles(200.0),
@@ -164,6 +180,7 @@ pub(super) const AVX2: Machine = Machine {
     blend: blend(1.5),
     ranking: ranking(
         4,
+        2.5,
         Some(ColumnBlock {
             copy: cycles(400.0),
             layer: cycles(400.0),
@@ -190,7 +207,7 @@ pub(super) const PORTABLE: Machine = Machine {
     },
     registers: REGISTERS,
     blend: blend(6.0),
-    ranking: ranking(10, None),
+    ranking: ranking(10, 2.5, None),
     contributions: CONTRIBUTIONS_PORTABLE,
     thread: cycles(100000.0),
 };

@@ -130,7 +130,7 @@ impl Program {
             packed,
             order: lowered.order(),
             nodes: &nodes,
-            ranked: ranker.as_ref().map_or((0, 0), Ranker::columns),
+            ranked: lowered.ranks().map(|ranks| ranks.rank_columns()).unwrap_or_default(),
             few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&instructions),
             by: if engines.scalar { FewRows::Walk } else { lowered.few_rows() },
             scalar: engines.scalar,

@@ -7,7 +7,10 @@ use super::{
     Column, ColumnKind, RanksError, Width,
     split::{RankSplit, Sets},
 };
-use crate::forest::{Forest, Node, Predicate, Real, Side};
+use crate::{
+    cost::RankColumns,
+    forest::{Forest, Node, Predicate, Real, Side},
+};
 
 /// The column numbers that a node can hold are below this number.
 const MOST_COLUMNS: usize = 1 << 24;
@@ -91,9 +94,19 @@ impl ForestPredicates {
         slices + self.questions.len() + usize::from(self.constant_split_feature.is_some())
     }
 
-    /// Returns the number of columns that answer questions.
-    pub(super) fn questions(&self) -> usize {
-        self.questions.len()
+    /// Returns the columns that ranks of this width take, and the levels of their searches.
+    pub(super) fn rank_columns(&self, width: Width) -> RankColumns {
+        let largest = width.largest();
+        let levels = |group: &Group| {
+            let whole = (group.count / largest) as usize * RankColumns::levels_of(largest);
+            whole + RankColumns::levels_of(group.count % largest)
+        };
+        let questions = self.questions.len();
+        RankColumns {
+            thresholds: self.columns(width) - questions,
+            levels: self.groups.iter().map(levels).sum(),
+            questions,
+        }
     }
 
     /// Returns the size of a ranked row in bytes.

@@ -25,6 +25,7 @@ mod text;
 
 use fangorn_ir::key;
 
+use crate::cost::RankColumns;
 use crate::forest::{
     CategorySet, CompareType, Forest, Predicate, Real, Side, VerifyError, least_f32_not_below,
 };
@@ -179,15 +180,13 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Returns the numbers of columns of a row of ranks of this width: of thresholds, and of questions.
+    /// Returns how many columns of each kind a row of ranks of this width has. It makes no ranks.
     ///
     /// # Errors
     /// The forest does not verify, or it has more thresholds than 32 bits can count.
-    pub fn columns_of(forest: &Forest, width: Width) -> Result<(usize, usize), RanksError> {
+    pub fn columns_of(forest: &Forest, width: Width) -> Result<RankColumns, RanksError> {
         forest.verify()?;
-        let predicates = columns::ForestPredicates::of(forest)?;
-        let all = predicates.bytes(width) / width.bytes();
-        Ok((all - predicates.questions(), predicates.questions()))
+        Ok(columns::ForestPredicates::of(forest)?.rank_columns(width))
     }
 
     /// Puts a forest on ranks. Nodes keep their numbers, leaf ids and leaf slots.
@@ -219,6 +218,21 @@ impl Ranks {
     /// Returns the type in which ranks are stored.
     pub fn width(&self) -> Width {
         self.width
+    }
+
+    /// Returns how many columns of each kind a ranked row has.
+    pub(crate) fn rank_columns(&self) -> RankColumns {
+        let mut found = RankColumns::default();
+        for column in &self.columns {
+            match column.asks {
+                ColumnKind::Thresholds { count, .. } => {
+                    found.thresholds += 1;
+                    found.levels += RankColumns::levels_of(count);
+                }
+                ColumnKind::Question { .. } => found.questions += 1,
+            }
+        }
+        found
     }
 
     /// Returns the columns of a ranked row, in the order of the features. Columns of one feature come in the

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use fangorn::{
     Error, Forest, Predictor,
+    cost::RankColumns,
     cpu::{Rank, Ranker, Row, Rows},
     forest::{CategoryRule, CompareType, Node, Predicate, Real, Side, reference},
     ranks::{Choice, ColumnKind, Ranks, RanksError, Width},
@@ -344,15 +345,21 @@ fn columns_come_by_feature() {
         columns,
         [(0, left, true), (1, left, false), (1, right, false), (1, left, true), (2, left, true)]
     );
+    let columns_of = |forest: &Forest, width| {
+        let RankColumns { thresholds, levels, questions } =
+            Ranks::columns_of(forest, width).expect("numbers");
+        (thresholds, levels, questions)
+    };
     for width in Width::ALL {
-        assert_eq!(Ranks::columns_of(&forest, width).expect("numbers"), (2, 3), "{width:?}");
+        assert_eq!(columns_of(&forest, width), (2, 2, 3), "{width:?}");
     }
     // Two columns of 300 thresholds: four bytes in either width, of which single bytes are the usual.
     let splits: Vec<_> = (0..600).map(|i| (i % 2, less(f64::from(i / 2)), Side::Left)).collect();
     let forest = stumps(CompareType::F32, &splits);
     assert_eq!(Ranks::new(&forest, Choice::Auto).expect("ranks").width(), Width::U8);
-    assert_eq!(Ranks::columns_of(&forest, Width::U8).expect("numbers"), (4, 0));
-    assert_eq!(Ranks::columns_of(&forest, Width::U16).expect("numbers"), (2, 0));
+    // Eight levels for 255 thresholds, six for the other 45, and nine for all 300.
+    assert_eq!(columns_of(&forest, Width::U8), (4, 28, 0));
+    assert_eq!(columns_of(&forest, Width::U16), (2, 18, 0));
 }
 
 /// What a kernel does with the keys.

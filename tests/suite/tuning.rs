@@ -7,7 +7,7 @@ use crate::support::{assert_margins, for_each_specimen, named, reference_margins
 use fangorn::{
     Predictor,
     auto::{Explanation, TimingRecord, Tuner, cpu_space},
-    cost::{BLENDED_ROWS, ForestFacts, Machine, Work},
+    cost::{BLENDED_ROWS, ForestFacts, Machine, RankColumns, Work},
     cpu::{Engine, Rows},
     schedule::{BatchSchedules, Preset, Schedule},
     sum::Contract,
@@ -227,16 +227,18 @@ fn explanations_say_what_the_default_schedule_goes_by() {
         if let Some(columns) = why.rank_columns {
             let with = |columns| {
                 let now = why.facts.rank_columns;
+                let levels = (now.levels as f64 / now.thresholds.max(1) as f64).max(1.0) * columns as f64;
                 let facts = ForestFacts {
-                    rank_columns: (columns, now.1),
-                    columns: why.facts.columns + columns - now.0,
+                    rank_columns: RankColumns { thresholds: columns, levels: levels as usize, ..now },
+                    columns: why.facts.columns + columns - now.thresholds,
                     ..why.facts
                 };
                 fastest(&facts) == Some(Work::Blends)
             };
             assert_eq!(with(columns), !default.blends(), "{columns} columns");
             // One column nearer to what the forest has, the choice is as it was.
-            let nearer = if default.blends() { columns - 1 } else { columns + 1 };
+            let now = why.facts.rank_columns.thresholds;
+            let nearer = if columns > now { columns - 1 } else { columns + 1 };
             assert_eq!(with(nearer), default.blends(), "{columns} columns");
         }
         let here = why.by_machine.iter().find(|(name, _)| *name == machine.name);
@@ -253,6 +255,9 @@ fn records_hold_the_terms_of_their_estimates() {
         ("load", ways.load),
         ("tree", ways.tree),
         ("thresholds", ways.thresholds),
+        ("level", ways.level),
+        ("far_step", ways.far_step),
+        ("node", ways.node),
         ("question", ways.question),
         ("codes", ways.codes),
         ("column", ways.column),

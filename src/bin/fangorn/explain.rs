@@ -137,7 +137,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         chosen_among: why.options.iter().map(|option| way(option, BLENDED_ROWS)).collect(),
         estimates: why.of_batch.iter().map(|option| way(option, rows)).collect(),
         fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
-        columns_of_thresholds: why.facts.rank_columns.0,
+        columns_of_thresholds: why.facts.rank_columns.thresholds,
         other_choice_at_columns: why.rank_columns,
         contributions: contributions(&forest).unwrap_or_else(no_contributions),
         choice_by_machine: why.by_machine.iter().map(|(name, work)| (*name, work.name())).collect(),

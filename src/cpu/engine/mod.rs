@@ -33,6 +33,7 @@ use super::{
     window::Window,
 };
 use crate::{
+    cost::RankColumns,
     forest::Forest,
     layout::PackedForest,
     plan::{Plan, cpu::Cpu},
@@ -49,9 +50,8 @@ pub(super) struct EngineRequest<'a> {
     pub(super) order: &'a [u32],
     /// The forest's nodes, in the encoding that walks read.
     pub(super) nodes: &'a EncodedNodes<f32>,
-    /// How many columns of a ranked row count thresholds, and how many answer questions. `(0, 0)` if rows are
-    /// not ranked.
-    pub(super) ranked: (usize, usize),
+    /// The columns of a ranked row. There are none if rows are not ranked.
+    pub(super) ranked: RankColumns,
     /// Whether an engine for a few rows can get a block. It can if rows are `f32` values and not ranks, no
     /// node asks a question or is a tile, and some block of the loops walks one tree for all its rows.
     pub(super) few_rows: bool,

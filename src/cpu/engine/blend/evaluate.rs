@@ -24,7 +24,7 @@ use super::{
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::{Isa, isa};
 use crate::{
-    cost::Machine,
+    cost::{Machine, RankColumns},
     cpu::cache_line::{CacheLine, flat},
     forest::Forest,
     layout::PackedForest,
@@ -106,9 +106,8 @@ impl Blend {
         self.trees.iter().flatten().count()
     }
 
-    /// Estimates the seconds of a row block through the blend's trees, ranking included. `columns` are the numbers of
-    /// columns that count thresholds and of columns that answer questions.
-    pub(in crate::cpu) fn seconds(&self, columns: (usize, usize)) -> f64 {
+    /// Estimates the seconds of a row block through the blend's trees, with the ranking of these columns.
+    pub(in crate::cpu) fn seconds(&self, columns: RankColumns) -> f64 {
         let splits = |tree: &Tree| match tree.levels.1 - tree.levels.0 {
             0 => (tree.exits.1 as usize).saturating_sub(1),
             levels => levels as usize,

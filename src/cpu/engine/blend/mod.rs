@@ -16,7 +16,7 @@ use super::{
     walks,
 };
 use crate::{
-    cost::Machine,
+    cost::{Machine, RankColumns},
     cpu::{cache_line::CacheLine, cached::ranks_fit, engines::Engine, rows::Row, sink::Sink, window::Window},
 };
 use evaluate::{GroupExits, Room, Values};
@@ -75,7 +75,8 @@ impl BlockEngine for Blends {
             .collect();
         let seconds = |columns| by_levels.iter().map(|(_, blend)| blend.seconds(columns)).reduce(f64::max);
         // Walks read ranks, too, so the cost of ranking is on neither side.
-        let rows = seconds((0, 0))? / (Machine::here().ways.row_step * wanted.nodes.steps() as f64);
+        let rows =
+            seconds(RankColumns::default())? / (Machine::here().ways.row_step * wanted.nodes.steps() as f64);
         let from = (rows.ceil() as usize).clamp(1, ROW_BLOCK);
         let block = seconds(wanted.ranked)?;
         let vectors = Vectors::can_serve(plan, forest.features.len(), wanted.scalar);
