@@ -201,12 +201,9 @@ impl Program {
         (few < self.few_rows()) == (many < self.few_rows())
     }
 
-    /// Returns the program for the batches that are small enough for it to be faster than `many`, the program
-    /// that runs all others.
-    #[must_use]
-    pub(crate) fn for_small_batches_of(mut self, many: &Self) -> Self {
-        self.engines = self.engines.for_small_batches_of(&many.engines);
-        self
+    /// Returns the number of rows, at most those of a row block, from which on `many` serves batches faster.
+    pub(crate) fn slower_from(&self, many: &Self) -> usize {
+        self.engines.slower_from(&many.engines)
     }
 
     /// Returns about how many seconds a batch of `rows` rows takes on one thread.

@@ -263,13 +263,19 @@ impl EngineSet {
         self.few_rows
     }
 
-    /// Returns the engines for small batches that `many` would run otherwise, with [`Self::few_rows`] set to
-    /// the number of rows from which on a row block of `many`'s blends is faster.
-    pub(super) fn for_small_batches_of(self, many: &Self) -> Self {
+    /// Returns the number of rows below which these engines serve, and a row block of `many`'s blends from it on, so that
+    /// one batch of each size takes the least time. Where other engines take over, larger batches may take less time than
+    /// smaller ones.
+    pub(super) fn slower_from(&self, many: &Self) -> usize {
         let block = many.blends.as_ref().map_or(0.0, |blends| blends.seconds(ROW_BLOCK));
-        // The quotient may be infinite or NaN. The cast makes a number of it, and `clamp` bounds that.
-        let rows = (block / self.few_rows_seconds(1)) as usize;
-        Self { few_rows: rows.clamp(1, ROW_BLOCK), ..self }
+        let (mut sum, mut least, mut end) = (0.0, 0.0, 1);
+        for rows in 1..ROW_BLOCK {
+            sum += self.seconds(rows) - block;
+            if sum < least {
+                (least, end) = (sum, rows + 1);
+            }
+        }
+        end
     }
 
     /// Returns the engine for a few rows.
