@@ -90,6 +90,12 @@ impl<T: Copy + Default + PartialEq> SparseMatrix<T> {
         columns.zip(self.values[elements].iter().copied())
     }
 
+    /// Returns the columns and the elements of a row, as slices.
+    pub(crate) fn elements_of(&self, row: usize) -> (&[u32], &[T]) {
+        let elements = self.offsets[row]..self.offsets[row + 1];
+        (&self.columns[elements.clone()], &self.values[elements])
+    }
+
     /// Returns all elements, row-major.
     pub fn to_dense(&self) -> Vec<T> {
         let mut found = vec![T::default(); self.shape.0 * self.shape.1];

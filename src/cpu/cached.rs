@@ -219,13 +219,13 @@ pub(super) fn ranked<T: Row>(
     }
     let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
     let rest = &mut rest[..flipped];
-    // Column-major rows are ranked several row blocks at a time.
+    // Of rows whose columns are adjacent, and of rows that are no matrix, several row blocks are ranked at a time.
     let together = if rows.has_adjacent_columns() { ROW_BLOCKS_TOGETHER * ROW_BLOCK } else { ROW_BLOCK };
     let mut others = rest.chunks_mut(columns * together);
     for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * together).enumerate() {
         let begin = b * together;
         let here = together.min(count - begin);
-        let done = ranker.rank_blocks(&rows.slice(first + begin, here), ranks);
+        let done = rows.slice(first + begin, here).rank_blocks(ranker, ranks);
         debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
         // Flips the ranks while they are in the cache.
         if let Some(flipped) = others.next() {

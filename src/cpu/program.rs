@@ -177,13 +177,8 @@ impl Program {
     }
 
     /// Returns whether rows become ranks window by window, and not as a whole before the run.
-    pub(super) fn ranks_in_windows(&self) -> bool {
+    pub(crate) fn ranks_in_windows(&self) -> bool {
         self.engines.blends().is_some()
-    }
-
-    /// Returns whether trees read ranks of rows, and not the values.
-    pub(crate) fn ranks_rows(&self) -> bool {
-        self.ranker.is_some()
     }
 
     /// Returns the blend that evaluates trees in blocks of this shape, if there is one.
@@ -356,6 +351,12 @@ impl Program {
     pub(super) fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {
         if rows.columns() != self.features {
             return Err(Error::Columns { found: rows.columns(), expected: self.features });
+        }
+        // The unchecked loads of engines that read rows rely on this.
+        if !rows.are_a_matrix() && !self.ranks_in_windows() {
+            return Err(Error::Rows(
+                "rows that are ranked, for a program that reads them; give a matrix".into(),
+            ));
         }
         if T::doubles(rows).is_some() && self.compare == CompareType::F64 && self.wide.is_none() {
             return Err(Error::Rows("f64 rows for a program without them; make it `with_doubles`".into()));

@@ -1,6 +1,6 @@
 //! Rows in the caller's memory, with any strides. Nothing is copied.
 
-use super::{Program, SumMethod, TraceEntry, window::ROW_BLOCK};
+use super::{Program, Ranker, SumMethod, TraceEntry, window::ROW_BLOCK};
 use crate::{
     error::{Error, Result},
     prefetch::prefetch,
@@ -49,7 +49,15 @@ mod sealed {
 
 /// A type of the values in rows: `f32`, `f64`, `u8` or `u16`.
 pub trait Row:
-    sealed::Sealed + crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static
+    sealed::Sealed
+    + crate::forest::reference::Input
+    + Read<f32>
+    + Send
+    + Sync
+    + std::panic::UnwindSafe
+    + std::panic::RefUnwindSafe
+    + std::fmt::Debug
+    + 'static
 {
     /// Returns the rows as `f32` rows, or `None` if the values have another type.
     fn singles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>>;
@@ -143,14 +151,30 @@ impl Read<f64> for f64 {
     }
 }
 
+/// Rows that lie in memory in another form than as a matrix of one type.
+pub(crate) trait RankedRows: Sync + std::panic::RefUnwindSafe {
+    /// Writes the ranks of `count` rows from `first` on into row blocks, as [`Ranker::rank_blocks`] does.
+    fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]);
+}
+
 /// A matrix of rows in the caller's memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Rows<'a, T = f32> {
     data: &'a [T],
     rows: usize,
     columns: usize,
     row_stride: usize,
     column_stride: usize,
+    /// What ranks these rows, and its number of the first of them, if they are no matrix. Then there is no data.
+    ranked_by: Option<(&'a dyn RankedRows, usize)>,
+}
+
+impl<T> std::fmt::Debug for Rows<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Rows");
+        shown.field("shape", &[self.rows, self.columns]);
+        shown.field("strides", &[self.row_stride, self.column_stride]).finish_non_exhaustive()
+    }
 }
 
 impl<'a, T: Row> Rows<'a, T> {
@@ -187,7 +211,33 @@ impl<'a, T: Row> Rows<'a, T> {
                 )));
             }
         }
-        Ok(Self { data, rows, columns, row_stride: strides[0], column_stride: strides[1] })
+        let [row_stride, column_stride] = strides;
+        Ok(Self { data, rows, columns, row_stride, column_stride, ranked_by: None })
+    }
+
+    /// Takes rows of a source from its row `first` on, which are no matrix. Only a program that ranks rows in windows
+    /// predicts them, and nothing else reads them. They count as column-major rows, of which several row blocks are ranked
+    /// together.
+    ///
+    /// # Errors
+    /// There are more than 2^31 - 1 rows.
+    pub(crate) fn ranked_by(source: &'a dyn RankedRows, first: usize, shape: [usize; 2]) -> Result<Self> {
+        let [rows, columns] = shape;
+        Ok(Self { columns, ranked_by: Some((source, first)), ..Self::strided(&[], [rows, 0], [1, 0])? })
+    }
+
+    /// Returns whether the rows are a matrix in memory.
+    pub(super) fn are_a_matrix(&self) -> bool {
+        self.ranked_by.is_none()
+    }
+
+    /// Writes the ranks of these rows into row blocks: see [`Ranker::rank_blocks`].
+    pub(super) fn rank_blocks(&self, ranker: &Ranker, out: &mut [u8]) -> Result<()> {
+        match self.ranked_by {
+            Some((source, first)) => source.rank_blocks(ranker, first, self.rows, out),
+            None => ranker.rank_blocks(self, out)?,
+        }
+        Ok(())
     }
 
     /// Returns the number of rows.
@@ -234,7 +284,8 @@ impl<'a, T: Row> Rows<'a, T> {
     /// Returns the rows `first` to `first + count`.
     pub fn slice(&self, first: usize, count: usize) -> Self {
         let first = first.min(self.rows);
-        Self { data: self.from(first), rows: count.min(self.rows - first), ..*self }
+        let ranked_by = self.ranked_by.map(|(source, begin)| (source, begin + first));
+        Self { data: self.from(first), rows: count.min(self.rows - first), ranked_by, ..*self }
     }
 
     /// Reads a column in the type in which it is compared: as many rows from `first` on as `into` has room for.
@@ -304,7 +355,8 @@ impl<'a, T: Row> Rows<'a, T> {
     /// Returns the value at a row and a column.
     ///
     /// # Safety
-    /// `row < self.len()` and `column < self.columns()`. `UNIT` is set only if [`Rows::is_unit`] is true.
+    /// The rows are a matrix, `row < self.len()` and `column < self.columns()`. `UNIT` is set only if [`Rows::is_unit`]
+    /// is true.
     #[inline(always)]
     pub unsafe fn get<const UNIT: bool>(&self, row: usize, column: usize) -> T {
         let at = row * self.row_stride + if UNIT { column } else { column * self.column_stride };
@@ -331,6 +383,12 @@ fn copy<C: Copy>(from: &[C], into: &mut [C]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        forest::{CompareType, Forest, Side},
+        plan::{Request, lower},
+        ranks::{Choice, Ranks},
+        schedule::Schedule,
+    };
 
     #[test]
     fn no_shape_reaches_past_the_data() {
@@ -356,6 +414,51 @@ mod tests {
         assert_eq!(Rows::<f32>::strided(&[], [most, 0], [0, 0]).unwrap().len(), most);
         let refused = Rows::<f32>::strided(&[], [most + 1, 0], [0, 0]).expect_err("too many").to_string();
         assert!(refused.contains("2^31 - 1"), "{refused}");
+    }
+
+    /// Writes the numbers of the rows that it is asked for.
+    struct Numbers;
+
+    impl RankedRows for Numbers {
+        fn rank_blocks(&self, _: &Ranker, first: usize, count: usize, out: &mut [u8]) {
+            out.iter_mut().zip(first..first + count).for_each(|(out, row)| *out = row as u8);
+        }
+    }
+
+    #[test]
+    fn rows_that_are_ranked_are_read_by_nothing_else() {
+        let mut forest = Forest::builder(3, 1);
+        let mut stump = forest.tree(0);
+        stump.split(1, CompareType::F32.less(0.5), Side::Left, 1, 2);
+        stump.leaf(1, &[1.0]);
+        stump.leaf(2, &[2.0]);
+        let forest = forest.build().expect("a stump");
+        let rows = Rows::<f32>::ranked_by(&Numbers, 5, [90, 3]).expect("rows");
+        assert_eq!((rows.len(), rows.columns(), rows.is_unit()), (90, 3, false));
+        assert!(!rows.are_a_matrix() && rows.has_adjacent_columns());
+        assert_eq!((rows.column::<f32, 1>(0, 0), rows.columns_of::<f32, 1>(0)), (None, None));
+        assert!(rows.row_block(0).is_none() && rows.from(7).is_empty());
+        // A slice of a slice begins at the right row.
+        let ranks = Ranks::new(&forest, Choice::U8).expect("ranks");
+        let mut out = [0; 4];
+        let slice = rows.slice(10, 60).slice(20, 4);
+        slice.rank_blocks(&Ranker::new(&ranks), &mut out).expect("ranked");
+        assert_eq!(out, [35, 36, 37, 38]);
+        // A program that reads rows refuses them.
+        for text in ["", "ranks(u16)", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)"] {
+            let schedule = Schedule::parse(text).expect("a schedule");
+            let lowered = lower(&forest, &schedule, Request::cpu()).expect("lowered");
+            let program = Program::new(&forest, &lowered, 1).expect("a program");
+            let refused = [
+                program.slots(&rows, &mut [0; 90]),
+                program.margins(&rows, program.leaves(), &mut [0.0; 90]),
+                program.engines(&rows).map(|_| ()),
+            ];
+            for refused in refused {
+                let message = refused.expect_err("no matrix").to_string();
+                assert!(message.contains("give a matrix"), "{text}: {message}");
+            }
+        }
     }
 
     #[test]

@@ -1,41 +1,40 @@
-//! Predicts rows that memory does not hold in a form that a predictor reads. Each row block is written into a buffer,
-//! which fits a core's cache if a row has at most 1024 `f32` columns.
+//! Predicts rows that memory does not hold in a form that a predictor reads. If trees are blended, the rows' source ranks
+//! them. Otherwise each row block is written into a buffer, which fits a core's cache if a row has at most 1024 `f32`
+//! columns.
 
 use std::ops::Range;
 
 use super::{Predictor, room};
 use crate::{
-    cost::{BLENDED_ROWS, ROW_BLOCK},
-    cpu::{Row, Rows, aligned, aligned_room, window_length},
+    cost::ROW_BLOCK,
+    cpu::{RankedRows, Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
     prefetch::CACHE_LINE_BYTES,
 };
 
-/// The maximum number of bytes of the buffer of a row block if trees read ranks and the row block has at most
-/// [`BLENDED_ROWS`] rows. With 64 rows, a call takes up to twice the time per row (`fangorn-benches sparse-rows`).
-const RANKED_BYTES: usize = 1 << 20;
-
-/// The maximum number of bytes of the buffer of other row blocks of more than [`ROW_BLOCK`] rows.
+/// The maximum number of bytes of the buffer of a row block of more than [`ROW_BLOCK`] rows.
 const BLOCK_BYTES: usize = 1 << 18;
 
 /// The maximum number of bytes of the buffers of row blocks that are written together.
 const TOGETHER_BYTES: usize = 1 << 24;
 
+/// The maximum number of rows that are predicted together if their source ranks them.
+const RANKED_ROWS: usize = 1 << 20;
+
 /// The maximum number of rows of a row block.
 const MOST_ROWS: usize = 4096;
 
-/// Rows that are written out row block by row block.
-pub(super) trait BlockSource<T>: Sync {
+/// Rows that are written out row block by row block, or ranked.
+pub(super) trait BlockSource<T>: RankedRows {
     /// The maximum number of row blocks that are written together, each into a buffer of its own.
     const TOGETHER: usize;
 
     /// Returns the number of rows and of columns.
     fn shape(&self) -> [usize; 2];
 
-    /// Returns the strides between rows and between columns in the buffer of a row block of `rows` rows. `by_ranks`
-    /// says whether the trees read ranks.
-    fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2];
+    /// Returns the strides between rows and between columns in the buffer of a row block of `rows` rows.
+    fn strides(&self, rows: usize) -> [usize; 2];
 
     /// Returns a buffer of `length` values, in the state that [`write`](Self::write) expects.
     fn buffer(&self, length: usize) -> Vec<T>;
@@ -64,11 +63,17 @@ impl Predictor {
         if out.is_empty() {
             return Ok(out);
         }
-        let rows_of = |bytes: usize| bytes / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
-        let ranked =
-            if self.plans.large().ranks_rows() { rows_of(RANKED_BYTES).min(BLENDED_ROWS) } else { 0 };
-        let block = rows_of(BLOCK_BYTES).max(ranked).clamp(ROW_BLOCK, MOST_ROWS).min(count);
-        let strides = source.strides(block, self.plans.of(block).ranks_rows());
+        if columns > 0 && self.plans.of(count).ranks_in_windows() {
+            // As many rows in each part, because a part of a few rows would have another plan.
+            let rows = count.div_ceil(count.div_ceil(RANKED_ROWS));
+            for (first, out) in (0..count).step_by(rows).zip(out.chunks_mut(rows * width)) {
+                predict(&Rows::ranked_by(source, first, [out.len() / width, columns])?, out)?;
+            }
+            return Ok(out);
+        }
+        let fits = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
+        let block = fits.clamp(ROW_BLOCK, MOST_ROWS).min(count);
+        let strides = source.strides(block);
         let mut length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
         let threads = self.plans.large().threads() as usize;
         let mut together = 1;

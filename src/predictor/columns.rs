@@ -1,12 +1,12 @@
-//! Predicts tables, given as one slice for each column. The table is never copied as a whole: a thread copies one
-//! row block at a time.
+//! Predicts tables, given as one slice for each column. The table is never copied as a whole: a thread ranks
+//! or copies a few row blocks at a time.
 
 use std::ops::Range;
 
 use super::{Predictor, blocks::BlockSource};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::{COLUMNS_AHEAD, ROW_BLOCKS_TOGETHER, Rows},
+    cpu::{COLUMNS_AHEAD, ColumnReader, ROW_BLOCKS_TOGETHER, RankedRows, Ranker, Rows},
     error::{Error, Result},
     forest::CompareType,
     table::{Column, Number},
@@ -22,17 +22,58 @@ struct Columns<'c, 'a> {
     /// The columns that some tree reads.
     used: &'c [u32],
     rows: usize,
+    /// Whether the forest compares values of some column in `f64`.
+    in_doubles: bool,
 }
 
 impl<'c, 'a> Columns<'c, 'a> {
-    fn new(columns: &'c [Column<'a>], used: &'c [u32]) -> Result<Self> {
+    fn new(columns: &'c [Column<'a>], used: &'c [u32], compare: CompareType) -> Result<Self> {
         let rows = columns.first().map_or(0, Column::len);
         match columns.iter().position(|column| column.len() != rows) {
-            None => Ok(Self { columns, used, rows }),
+            None => {
+                let in_doubles = compare == CompareType::F64 && !columns.iter().all(Column::holds_singles);
+                Ok(Self { columns, used, rows, in_doubles })
+            }
             Some(other) => Err(Error::Rows(format!(
                 "column 0 has {rows} rows, column {other} has {}; give as many rows of each",
                 columns[other].len()
             ))),
+        }
+    }
+}
+
+/// The rows of a table from some row on.
+struct ColumnsFrom<'c, 'a> {
+    columns: &'c [Column<'a>],
+    first: usize,
+}
+
+macro_rules! column_reader {
+    ($type:ty, $lend:ident) => {
+        impl ColumnReader<$type> for ColumnsFrom<'_, '_> {
+            fn read(&self, column: usize, first: usize, into: &mut [$type]) {
+                self.columns[column].read(self.first + first, into);
+            }
+
+            fn lend(&self, column: usize, first: usize, count: usize) -> Option<&[$type]> {
+                self.columns[column].$lend(self.first + first, count)
+            }
+
+            fn prefetch(&self, column: usize, first: usize, count: usize) {
+                self.columns[column].prefetch(self.first + first, count);
+            }
+        }
+    };
+}
+column_reader!(f32, lend_singles);
+column_reader!(f64, lend_doubles);
+
+impl RankedRows for Columns<'_, '_> {
+    fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]) {
+        let columns = ColumnsFrom { columns: self.columns, first };
+        match self.in_doubles {
+            true => ranker.rank_wide_columns(&columns, count, out),
+            false => ranker.rank_columns(&columns, count, out),
         }
     }
 }
@@ -45,8 +86,8 @@ impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
     }
 
     /// The buffer of one row block has no gaps, because the trees read it as it is if they read values of `f32`.
-    fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2] {
-        let is_window = rows == ROW_BLOCK && !by_ranks && size_of::<T>() == size_of::<f32>();
+    fn strides(&self, rows: usize) -> [usize; 2] {
+        let is_window = rows == ROW_BLOCK && size_of::<T>() == size_of::<f32>();
         let gap = if is_window { 0 } else { GAP };
         [1, rows + gap]
     }
@@ -126,9 +167,8 @@ impl Predictor {
         singles: impl Fn(&Rows<'_, f32>, &mut [R]) -> Result<()> + Sync,
         doubles: impl Fn(&Rows<'_, f64>, &mut [R]) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
-        let source = Columns::new(columns, &self.used)?;
-        let in_doubles = self.compare == CompareType::F64;
-        match in_doubles && !columns.iter().all(Column::holds_singles) {
+        let source = Columns::new(columns, &self.used, self.compare)?;
+        match source.in_doubles {
             true => self.predict_in_blocks(&source, width, doubles),
             false => self.predict_in_blocks(&source, width, singles),
         }

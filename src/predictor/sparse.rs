@@ -1,9 +1,17 @@
 //! Predictions of sparse rows.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
 use super::{Predictor, blocks::BlockSource};
-use crate::{cpu::Row, error::Result, sparse::SparseMatrix};
+use crate::{
+    cost::{Machine, ROW_BLOCK},
+    cpu::{RankedRows, Ranker, Row, Rows},
+    error::Result,
+    sparse::SparseMatrix,
+};
 
 /// How many adjacent values can be filled in the time of writing one value at an index that is looked up
 /// (`fangorn-benches sparse-rows`).
@@ -13,15 +21,75 @@ const FILL: usize = 16;
 struct SparseRows<'r, T> {
     rows: &'r SparseMatrix<T>,
     absent: T,
+    /// The ranks of `absent`, by column of ranks.
+    absent_ranks: OnceLock<Vec<u8>>,
+    /// Buffers of [`ROW_BLOCK`] rows, row after row, which no thread uses at the moment.
+    buffers: Mutex<Vec<Vec<T>>>,
+    /// A row without elements. It is made once the number of columns has been checked.
+    empty: OnceLock<Vec<T>>,
 }
 
-impl<T: Row + Default + PartialEq> SparseRows<'_, T> {
+impl<'r, T: Row + Default + PartialEq> SparseRows<'r, T> {
+    fn new(rows: &'r SparseMatrix<T>, absent: T) -> Self {
+        let (absent_ranks, empty) = (OnceLock::new(), OnceLock::new());
+        Self { rows, absent, absent_ranks, buffers: Mutex::default(), empty }
+    }
+
+    fn empty(&self) -> &[T] {
+        self.empty.get_or_init(|| vec![self.absent; self.rows.shape().1])
+    }
+
+    fn absent_ranks(&self, ranker: &Ranker) -> &[u8] {
+        self.absent_ranks.get_or_init(|| {
+            let mut ranks = vec![0; ranker.shape().1];
+            let done =
+                Rows::new(self.empty(), self.empty().len()).and_then(|row| ranker.rank(&row, &mut ranks));
+            debug_assert!(done.is_ok(), "a row has the forest's columns");
+            ranks
+        })
+    }
+
+    /// Writes out a row block, and ranks what it has written.
+    fn rank_written(&self, ranker: &Ranker, rows: Range<usize>, out: &mut [u8]) {
+        let empty = self.empty();
+        let columns = empty.len();
+        let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = buffers().pop();
+        let mut buffer = kept.unwrap_or_else(|| self.buffer(columns * ROW_BLOCK));
+        for (row, buffer) in rows.clone().zip(buffer.chunks_exact_mut(columns)) {
+            buffer.copy_from_slice(empty);
+            let (columns, values) = self.rows.elements_of(row);
+            columns.iter().zip(values).for_each(|(column, value)| buffer[*column as usize] = *value);
+        }
+        let written = Rows::strided(&buffer, [rows.len(), columns], [columns, 1]);
+        let done = written.and_then(|rows| ranker.rank_blocks(&rows, out));
+        debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
+        buffers().push(buffer);
+    }
+
     /// Returns the stored values of some rows, each with its index in the buffer.
     fn indexed(&self, rows: Range<usize>, strides: [usize; 2]) -> impl Iterator<Item = (usize, T)> {
         rows.enumerate().flat_map(move |(row, of_matrix)| {
             let index = move |column| row * strides[0] + column * strides[1];
             self.rows.row(of_matrix).map(move |(column, value)| (index(column), value))
         })
+    }
+}
+
+impl<T: Row + Default + PartialEq> RankedRows for SparseRows<'_, T> {
+    /// Ranks row blocks of few elements element by element. It writes the others out.
+    fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]) {
+        let columns = ranker.shape().1;
+        let least = Machine::here().ranking.elements * columns as f64;
+        for (begin, out) in
+            (first..first + count).step_by(ROW_BLOCK).zip(out.chunks_mut((columns * ROW_BLOCK).max(1)))
+        {
+            let rows = begin..(first + count).min(begin + ROW_BLOCK);
+            match (self.rows.filled_in(rows.clone()) as f64) < least {
+                true => ranker.rank_elements(self.rows, self.absent_ranks(ranker), rows, out),
+                false => self.rank_written(ranker, rows, out),
+            }
+        }
     }
 }
 
@@ -32,10 +100,9 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
         self.rows.shape().into()
     }
 
-    /// The buffer holds column after column, which trees read as it is or copy fast. For ranks it holds row after row,
-    /// because a few columns of one row are ranked at a time.
-    fn strides(&self, rows: usize, by_ranks: bool) -> [usize; 2] {
-        if by_ranks { [self.rows.shape().1, 1] } else { [1, rows] }
+    /// The buffer holds column after column, which trees read as it is or copy fast.
+    fn strides(&self, rows: usize) -> [usize; 2] {
+        [1, rows]
     }
 
     fn buffer(&self, length: usize) -> Vec<T> {
@@ -81,7 +148,7 @@ impl Predictor {
         rows: &SparseMatrix<T>,
         absent: T,
     ) -> Result<Vec<f32>> {
-        self.predict_in_blocks(&SparseRows { rows, absent }, self.width(), |block, out| {
+        self.predict_in_blocks(&SparseRows::new(rows, absent), self.width(), |block, out| {
             self.values_into(block, out)
         })
     }
@@ -97,7 +164,7 @@ impl Predictor {
         absent: T,
     ) -> Result<Vec<f32>> {
         let outputs = self.plans.large().outputs();
-        self.predict_in_blocks(&SparseRows { rows, absent }, outputs, |block, out| {
+        self.predict_in_blocks(&SparseRows::new(rows, absent), outputs, |block, out| {
             self.margins_into(block, out)
         })
     }

@@ -87,9 +87,11 @@ struct Validity<'a> {
 }
 
 impl Validity<'_> {
-    fn has(&self, row: usize) -> bool {
-        let bit = self.offset + row;
-        self.bits[bit / 8] >> (bit % 8) & 1 == 1
+    /// Returns the bits of eight rows, the first row's lowest. Bits past the end are 0.
+    fn eight(&self, row: usize) -> u8 {
+        let (byte_at, shift) = ((self.offset + row) / 8, (self.offset + row) % 8);
+        let byte = |at: usize| self.bits.get(at).map_or(0, |byte| u16::from(*byte));
+        ((byte(byte_at) | byte(byte_at + 1) << 8) >> shift) as u8
     }
 }
 
@@ -205,6 +207,23 @@ impl<'a> Column<'a> {
         }
     }
 
+    /// Returns `count` adjacent values of `f32` from row `first` on, if none of them can be missing.
+    pub(crate) fn lend_singles(&self, first: usize, count: usize) -> Option<&'a [f32]> {
+        let ColumnValues::F32(values) = self.values else { return None };
+        self.lend(values, first, count)
+    }
+
+    /// Returns `count` adjacent values of `f64` from row `first` on, if none of them can be missing.
+    pub(crate) fn lend_doubles(&self, first: usize, count: usize) -> Option<&'a [f64]> {
+        let ColumnValues::F64(values) = self.values else { return None };
+        self.lend(values, first, count)
+    }
+
+    fn lend<V>(&self, values: &'a [V], first: usize, count: usize) -> Option<&'a [V]> {
+        let values = values.get(self.from + first..)?.get(..count)?;
+        Some(values).filter(|_| self.stride == 1 && self.validity.is_none())
+    }
+
     /// Reads as many rows from `first` on as `into` has room for. A missing value is NaN. If the column ends before
     /// `into` does, the rest of `into` stays as it is.
     pub fn read<T: Number>(&self, first: usize, into: &mut [T]) {
@@ -215,10 +234,13 @@ impl<'a> Column<'a> {
         let into = &mut into[..count];
         self.values.read([self.from + first * self.stride, self.stride], into);
         if let Some(validity) = &self.validity {
-            for (row, into) in into.iter_mut().enumerate() {
-                if !validity.has(first + row) {
-                    *into = T::cast(f64::NAN);
+            for (eighth, into) in into.chunks_mut(8).enumerate() {
+                let bits = validity.eight(first + 8 * eighth);
+                if bits == u8::MAX {
+                    continue;
                 }
+                let missing = into.iter_mut().enumerate().filter(|(row, _)| bits >> row & 1 == 0);
+                missing.for_each(|(_, into)| *into = T::cast(f64::NAN));
             }
         }
     }
@@ -273,6 +295,29 @@ mod tests {
         // Rows 1 and 3 are missing; the bits begin at bit 6 of the first byte.
         let missing = columns[0].with_validity(&[0b0100_0000, 0b01], 6).expect("bits for all rows");
         is_read(missing, &[0.0, f64::NAN, 2.0, f64::NAN]);
+    }
+
+    /// Any bits, at any offset, the last of them at the end of the bitmap.
+    #[test]
+    fn every_row_has_its_own_validity() {
+        let values: Vec<f32> = (0..41).map(|i| i as f32).collect();
+        let bits: Vec<u8> =
+            (0..7u8).map(|i| [0xff, 0x00, 0xb7, 0x01][usize::from(i % 4)] ^ (i / 4)).collect();
+        for offset in 0..8usize {
+            for rows in [1, 2, 7, 8, 9, 15, 16, 17, 24, 33, 40, 41] {
+                let bits = &bits[..(offset + rows).div_ceil(8)];
+                let has = |row: usize| bits[(offset + row) / 8] >> ((offset + row) % 8) & 1 == 1;
+                let wanted: Vec<f64> = (0..rows).map(|r| if has(r) { r as f64 } else { f64::NAN }).collect();
+                let column =
+                    Column::new(&values[..rows]).with_validity(bits, offset).expect("bits for all rows");
+                is_read(column, &wanted);
+                assert!(column.lend_singles(0, rows).is_none());
+            }
+        }
+        let column = Column::new(&values[..]);
+        assert_eq!(column.lend_singles(3, 4), Some(&values[3..7]));
+        assert!(column.lend_singles(38, 4).is_none() && column.lend_doubles(0, 1).is_none());
+        assert!(Column::strided(&values[..], 5, 0, 2).expect("five rows").lend_singles(0, 2).is_none());
     }
 
     #[test]

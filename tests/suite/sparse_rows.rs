@@ -30,8 +30,8 @@ fn rows(
     let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     let mut dense = vec![absent; rows * columns];
     for row in 0..rows {
-        // Some rows hold nothing, and some everything.
-        let density = [density, density, density, 0.0, 1.1][row % 5];
+        // Some rows hold nothing, and some eleven times as much.
+        let density = [density, density, density, 0.0, 11.0 * density][row % 5];
         for column in 0..columns {
             if random.fraction() < density {
                 // Zeros and missing values may be held, too.
@@ -85,9 +85,10 @@ fn sparse_rows_have_the_answers_of_dense_ones() {
             let predictor = Predictor::builder(&forest).threads(threads).sum(Contract::Tree).build();
             let predictor = predictor.expect("compiled");
             for count in [0, 1, 5, 63, 64, 65, 129, 700, 5000] {
-                for absent in [forest.absent_value() as f32, -1.5] {
-                    let (sparse, dense) = rows(&mut random, [count, columns], 0.1, absent);
-                    let what = format!("{name}, {count} rows, {threads} threads");
+                let absent = forest.absent_value() as f32;
+                for (absent, density) in [(absent, 0.1), (-1.5, 0.1), (absent, 0.005), (-1.5, 0.005)] {
+                    let (sparse, dense) = rows(&mut random, [count, columns], density, absent);
+                    let what = format!("{name}, {count} rows, {density} filled, {threads} threads");
                     let expected = predictor.predict(&dense, columns).expect("values");
                     same(&predictor.values_of_sparse(&sparse, absent).expect("values"), &expected, &what);
                     let dense = fangorn::cpu::Rows::new(&dense, columns).expect("rows");
@@ -97,6 +98,12 @@ fn sparse_rows_have_the_answers_of_dense_ones() {
             }
             let other = SparseMatrix::new([1, columns + 1], vec![0, 0], Vec::new(), Vec::<f32>::new())
                 .expect("a row");
+            for rows in [0, 1] {
+                let huge =
+                    SparseMatrix::new([rows, usize::MAX], vec![0; rows + 1], Vec::new(), Vec::<f32>::new());
+                let found = predictor.values_of_sparse(&huge.expect("rows without elements"), 0.0);
+                assert!(matches!(found, Err(fangorn::Error::Columns { .. })), "{found:?}");
+            }
             let refused = predictor.values_of_sparse(&other, 0.0).expect_err("another width").to_string();
             assert!(refused.contains(&format!("{} columns", columns + 1)), "{refused}");
         }

@@ -2,9 +2,10 @@
 
 use super::{
     count::FAN,
+    elements::Elements,
     search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
 };
-use crate::cpu::{cache_line::CacheLine, nodes::Compare};
+use crate::cpu::{cache_line::CacheLine, nodes::Compare, rows::Read};
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
@@ -28,6 +29,16 @@ pub(super) fn ranks(
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
+}
+
+/// Ranks the elements of sparse rows.
+pub(super) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(usize, f32) -> u8>(
+    elements: Elements<'_, f32, T, O>,
+) {
+    #[cfg(target_arch = "x86_64")]
+    crate::cpu::arch::x86::rank::elements(elements);
+    #[cfg(not(target_arch = "x86_64"))]
+    elements.rank(super::elements::at_most);
 }
 
 /// Writes for each of 64 codes its bit in a table: 1 or 0.

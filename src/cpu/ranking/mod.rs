@@ -7,6 +7,7 @@
 pub(super) mod column_block;
 mod column_blocks;
 pub(super) mod count;
+pub(super) mod elements;
 mod kernels;
 mod ranked;
 mod ranker;
@@ -15,4 +16,5 @@ pub(super) mod search;
 mod tables;
 
 pub(super) use ranked::{Ranked, ranked};
+pub(crate) use ranker::ColumnReader;
 pub use ranker::{Rank, Ranker};

@@ -1,6 +1,6 @@
 //! Ranks rows on the CPU: 64 rows at a time, one column or one column block at a time.
 
-use std::{cell::RefCell, slice};
+use std::{any::Any, cell::RefCell, ops::Range, slice};
 
 use super::{
     super::{
@@ -10,6 +10,7 @@ use super::{
     },
     column_block::ROW_BLOCKS_TOGETHER,
     column_blocks::{ColumnBlocks, RankedColumn},
+    elements::{self, ElementRank, Elements},
     kernels,
     row_block::{ColumnBlockRoom, RowBlock},
     search::{self, CategoryBits, ColumnSearch, Columns, Missing, ROW_BLOCK, Search, ZeroAside},
@@ -20,7 +21,18 @@ use crate::{
     error::{Error, Result},
     forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
     ranks::{Column, ColumnKind, Ranks, Width},
+    sparse::SparseMatrix,
 };
+
+/// Reads rows column by column.
+pub(crate) trait ColumnReader<C> {
+    /// Reads a column from row `first` on, as many rows as `into` has room for.
+    fn read(&self, column: usize, first: usize, into: &mut [C]);
+    /// Returns `count` values of a column from row `first` on, if they lie in memory as they are read.
+    fn lend(&self, column: usize, first: usize, count: usize) -> Option<&[C]>;
+    /// Fetches `count` values of a column that is read soon, from row `first` on, into the closest cache.
+    fn prefetch(&self, column: usize, first: usize, count: usize);
+}
 
 mod sealed {
     /// Restricts `Rank` to the two types that a ranker writes.
@@ -90,6 +102,10 @@ struct RankSources<C> {
     columns: Vec<RankColumn<C>>,
     /// By column of ranks: its binary search, if it has one.
     searches: Vec<Option<Search>>,
+    /// By feature, its first column of ranks; then the number of all columns of ranks.
+    firsts: Vec<u32>,
+    /// By column of ranks.
+    elements: Vec<ElementRank>,
     /// All binary searches, in the order of their columns of ranks. Each reads a column of the rows.
     column_searches: Vec<ColumnSearch>,
 }
@@ -161,13 +177,6 @@ impl Ranker {
     /// Returns the width of a rank and the number of columns of a ranked row.
     pub fn shape(&self) -> (Width, usize) {
         (self.width, self.columns)
-    }
-
-    /// Returns the number of columns that count thresholds, and the number of columns that answer questions.
-    pub(crate) fn columns(&self) -> (usize, usize) {
-        let counts = |source: &&RankColumn<f32>| matches!(source.by, RankRule::Count { .. });
-        let counted = self.singles.columns.iter().filter(counts).count();
-        (counted, self.columns - counted)
     }
 
     /// Writes the ranks of rows into `out`, `rows x columns`, one row after the other.
@@ -261,6 +270,92 @@ impl Ranker {
             first += ROW_BLOCK;
         }
         Ok(())
+    }
+
+    /// Like [`Self::rank_blocks`], for `count` rows whose columns are read one by one.
+    pub(crate) fn rank_columns(&self, columns: &dyn ColumnReader<f32>, count: usize, out: &mut [u8]) {
+        self.columns_by(&self.singles, columns, count, out);
+    }
+
+    /// Like [`Self::rank_columns`], for a forest that compares in `f64`.
+    pub(crate) fn rank_wide_columns(&self, columns: &dyn ColumnReader<f64>, count: usize, out: &mut [u8]) {
+        match &self.doubles {
+            Some(sources) => self.columns_by(sources, columns, count, out),
+            None => debug_assert!(false, "a forest that compares in f32"),
+        }
+    }
+
+    fn columns_by<C: Compare>(
+        &self,
+        sources: &RankSources<C>,
+        columns: &dyn ColumnReader<C>,
+        count: usize,
+        out: &mut [u8],
+    ) {
+        let room = self.columns * ROW_BLOCK;
+        let mut room_of_values = [C::NAN; ROW_BLOCKS_TOGETHER * ROW_BLOCK];
+        let parts = out.chunks_mut((ROW_BLOCKS_TOGETHER * room).max(1));
+        for (first, out) in (0..count).step_by(ROW_BLOCKS_TOGETHER * ROW_BLOCK).zip(parts) {
+            let rows = room_of_values.len().min(count - first);
+            let row_blocks = rows.div_ceil(ROW_BLOCK);
+            let mut coded = [const { None }; ROW_BLOCKS_TOGETHER];
+            let mut close = None;
+            let mut lent = None;
+            for (c, source) in sources.columns.iter().enumerate() {
+                if close != Some(source.feature) {
+                    close = Some(source.feature);
+                    if let Some(ahead) = sources.columns.get(c + PREFETCHED) {
+                        columns.prefetch(ahead.feature as usize, first, rows);
+                    }
+                    let feature = source.feature as usize;
+                    // Kernels read whole row blocks.
+                    lent = columns.lend(feature, first, row_blocks * ROW_BLOCK);
+                    if lent.is_none() {
+                        columns.read(feature, first, &mut room_of_values[..rows]);
+                    }
+                }
+                let values = lent.unwrap_or(&room_of_values[..row_blocks * ROW_BLOCK]);
+                let out = &mut out[c * ROW_BLOCK..];
+                if sources.searched_together(c, values, out, room) {
+                    continue;
+                }
+                for (row_block, values) in values.as_chunks().0.iter().enumerate() {
+                    let (coded, out) = (&mut coded[row_block], &mut out[row_block * room..]);
+                    self.one::<C, u8, ROW_BLOCK>(sources, c, values, coded, out, (ROW_BLOCK, 1));
+                }
+            }
+        }
+    }
+
+    /// Writes the ranks of a row block of sparse rows as [`Self::rank_blocks`] does, element by element. `absent` are the
+    /// ranks of the value of every element that the rows do not hold, by column of ranks.
+    pub(crate) fn rank_elements<T: Row + Default + PartialEq>(
+        &self,
+        matrix: &SparseMatrix<T>,
+        absent: &[u8],
+        rows: Range<usize>,
+        out: &mut [u8],
+    ) {
+        let out = out.as_chunks_mut().0;
+        out.iter_mut().zip(absent).for_each(|(column, rank)| *column = [*rank; ROW_BLOCK]);
+        let doubles = (matrix as &dyn Any).downcast_ref::<SparseMatrix<f64>>();
+        match self.doubles.as_ref().zip(doubles) {
+            Some((sources, matrix)) => {
+                sources.elements((matrix, rows), &self.by_rule(sources), out).rank(elements::at_most);
+            }
+            None => {
+                kernels::elements(self.singles.elements((matrix, rows), &self.by_rule(&self.singles), out));
+            }
+        }
+    }
+
+    /// Returns a function that ranks a value in a column of ranks by the column's rule.
+    fn by_rule<C: Compare>(&self, sources: &RankSources<C>) -> impl Fn(usize, C) -> u8 {
+        |c, value| {
+            let mut rank = [0];
+            self.one::<C, u8, 1>(sources, c, &[value], &mut None, &mut rank, (1, 1));
+            rank[0]
+        }
     }
 
     /// Ranks all rows.
@@ -501,6 +596,14 @@ impl<C: Compare> RankSources<C> {
             RankColumn { feature: column.feature, by }
         };
         let columns: Vec<RankColumn<C>> = ranks.columns().iter().map(source).collect();
+        let below =
+            |feature: usize| columns.partition_point(|column| (column.feature as usize) < feature) as u32;
+        let firsts: Vec<u32> = (0..=ranks.features()).map(below).collect();
+        let element = |source: &RankColumn<C>| match source.by {
+            RankRule::Count { table, missing } => tables.element(table, missing),
+            _ => ElementRank::Other,
+        };
+        let elements = columns.iter().map(element).collect();
         let search = |source: &RankColumn<C>| match source.by {
             RankRule::Count { table, missing: 0 } => tables.search(table, Missing::Least),
             RankRule::Count { table, .. } => tables.search(table, Missing::Most),
@@ -512,7 +615,7 @@ impl<C: Compare> RankSources<C> {
         });
         let mut column_searches: Vec<ColumnSearch> = column_searches.collect();
         ColumnSearch::count_runs(&mut column_searches);
-        Self { tables, columns, searches, column_searches }
+        Self { tables, columns, searches, firsts, elements, column_searches }
     }
 
     /// Ranks row blocks from row `first` on, in the columns from `c` on, as long as these are searches and their
@@ -551,6 +654,33 @@ impl<C: Compare> RankSources<C> {
             }
         }
         own.len()
+    }
+
+    /// Returns the elements of a row block of sparse rows, and what they are ranked by.
+    fn elements<'e, T, O>(
+        &'e self,
+        (matrix, rows): (&'e SparseMatrix<T>, Range<usize>),
+        other: O,
+        out: &'e mut [[u8; ROW_BLOCK]],
+    ) -> Elements<'e, C, T, O> {
+        let (thresholds, firsts) = (self.tables.groups(), &self.firsts);
+        Elements { thresholds, firsts, ranks: &self.elements, matrix, rows, other, out }
+    }
+
+    /// Writes the ranks of up to four row blocks of values in column `c` of ranks, if it has a search and the machine a
+    /// kernel for that. Otherwise returns `false`. The ranks of a row block begin `apart` bytes after those of the row
+    /// block before.
+    fn searched_together(&self, c: usize, values: &[C], out: &mut [u8], apart: usize) -> bool {
+        let (Some(search), Some(values)) = (self.searches[c], C::singles(values)) else { return false };
+        let row_blocks = values.len() / ROW_BLOCK;
+        // One run: all of them take the same kernel.
+        let searches: [_; ROW_BLOCKS_TOGETHER] = std::array::from_fn(|row_block| ColumnSearch {
+            run: row_blocks.saturating_sub(row_block) as u32,
+            ..ColumnSearch::new(search, row_block as u32, row_block as u32)
+        });
+        let searches = &searches[..row_blocks];
+        let values = Columns { of: values, apart: ROW_BLOCK };
+        self.tables.searched(searches, values, Columns { of: out, apart })
     }
 
     /// Writes the ranks of 64 values in column `c` as bytes, if the column has a kernel for that. Otherwise

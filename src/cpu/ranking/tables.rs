@@ -7,9 +7,13 @@
 use super::{
     super::{cache_line::CacheLine, nodes::Compare},
     count::{FAN, count_at_most},
+    elements::ElementRank,
     kernels::ranks,
     search::{ColumnSearch, Columns, Missing, Search, lay_out},
 };
+
+/// The index of a group without a threshold.
+const NO_THRESHOLDS: u32 = 0;
 
 /// Levels of the largest table.
 const MOST_LEVELS: usize = 4;
@@ -38,7 +42,7 @@ pub(super) struct Table {
 
 impl<C: Compare> Tables<C> {
     pub(super) fn new() -> Self {
-        Self { groups: Vec::new(), pivots: Vec::new() }
+        Self { groups: vec![[C::NAN; FAN]], pivots: Vec::new() }
     }
 
     /// Adds a table of ascending thresholds, at most 65 535. NaN may stand at their end.
@@ -64,6 +68,25 @@ impl<C: Compare> Tables<C> {
             // last one, so the level above needs no copy of its last threshold.
             level = self.groups[begin..self.groups.len() - 1].iter().map(|group| group[FAN - 1]).collect();
         }
+    }
+
+    /// Returns how one element ranks in a table's column, whose missing values have the rank `missing`.
+    pub(super) fn element(&self, table: Table, missing: u32) -> ElementRank {
+        let [root, groups, ..] = table.levels;
+        let missing = u8::try_from(missing);
+        match (table.depth, missing) {
+            (_, Ok(missing)) if table.root == 0 => {
+                ElementRank::Count { root: NO_THRESHOLDS, groups: NO_THRESHOLDS, missing }
+            }
+            (1, Ok(missing)) => ElementRank::Count { root: NO_THRESHOLDS, groups: root, missing },
+            (2, Ok(missing)) => ElementRank::Count { root, groups, missing },
+            _ => ElementRank::Other,
+        }
+    }
+
+    /// Returns the thresholds of all tables, in groups.
+    pub(super) fn groups(&self) -> &[[C; FAN]] {
+        &self.groups
     }
 
     /// Returns the binary search of a table, if it has one, with the given rank for missing values.

@@ -8,8 +8,10 @@ use crate::cpu::{
     nodes::Compare,
     ranking::{
         count::FAN,
+        elements::{Elements, at_most},
         search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
     },
+    rows::Read,
 };
 
 /// Writes the rank of each value, one column after the other: how many thresholds of its column are at most
@@ -37,6 +39,20 @@ pub(in crate::cpu) fn ranks(
 /// Returns how many pairs of cache lines the pivots of a level take, at least one.
 pub(super) const fn pairs_of(level: u32) -> usize {
     (1usize << level).div_ceil(2 * FAN)
+}
+
+/// Ranks the elements of sparse rows.
+pub(in crate::cpu) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(usize, f32) -> u8>(
+    elements: Elements<'_, f32, T, O>,
+) {
+    // SAFETY: `isa` has found the kernel's instructions, and POPCNT is detected.
+    unsafe {
+        match isa() {
+            Isa::Avx512 if is_x86_feature_detected!("popcnt") => avx512::rank::elements(elements),
+            Isa::Avx2 if is_x86_feature_detected!("popcnt") => avx2::rank::elements(elements),
+            _ => elements.rank(at_most),
+        }
+    }
 }
 
 /// Looks up 64 category codes in a bit table, and writes the bit of each. Returns `false` if the machine

@@ -11,13 +11,34 @@ use crate::{
         nodes::Compare,
         ranking::{
             count::FAN,
+            elements::Elements,
             search::{
                 CategoryBits, ColumnSearch, Columns, Missing, ROW_BLOCK, Search, ZeroAside, by_levels,
                 cache_lines_of, each_level, first_pivot,
             },
         },
+        rows::Read,
     },
 };
+
+/// Ranks the elements of sparse rows.
+#[target_feature(enable = "avx2,popcnt")]
+pub(in crate::cpu::arch::x86) fn elements<
+    T: Read<f32> + Copy + Default + PartialEq,
+    O: Fn(usize, f32) -> u8,
+>(
+    elements: Elements<'_, f32, T, O>,
+) {
+    elements.rank(|group, value| {
+        let value = _mm256_set1_ps(value);
+        let (low, high) = (group.as_ptr(), group[FAN / 2..].as_ptr());
+        // SAFETY: `group` has sixteen thresholds, eight from each of these.
+        let [low, high] = [low, high].map(|half| unsafe { _mm256_loadu_ps(half) });
+        let [low, high] =
+            [low, high].map(|half| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LE_OQ>(half, value)));
+        (low | high << 8).count_ones()
+    });
+}
 
 /// Ranks 64 rows of each column.
 #[target_feature(enable = "avx2")]

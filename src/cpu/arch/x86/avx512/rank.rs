@@ -10,16 +10,33 @@ use crate::{
         cache_line::{CacheLine, flat},
         ranking::{
             count::FAN,
+            elements::Elements,
             search::{
                 CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, ROW_BLOCK, cache_lines_of,
                 each_level, first_pivot,
             },
         },
+        rows::Read,
     },
 };
 
 // A cache line of pivots fills a register.
 const _: () = assert!(FAN == LANES);
+
+/// Ranks the elements of sparse rows.
+#[target_feature(enable = "avx512f,avx512dq,popcnt")]
+pub(in crate::cpu::arch::x86) fn elements<
+    T: Read<f32> + Copy + Default + PartialEq,
+    O: Fn(usize, f32) -> u8,
+>(
+    elements: Elements<'_, f32, T, O>,
+) {
+    elements.rank(|group, value| {
+        // SAFETY: `group` has sixteen thresholds.
+        let group = unsafe { _mm512_loadu_ps(group.as_ptr()) };
+        _mm512_cmp_ps_mask::<_CMP_LE_OQ>(group, _mm512_set1_ps(value)).count_ones()
+    });
+}
 
 /// Ranks 64 rows of each column, a run of columns with the same kernel at a time. `SHIFTS` says that the
 /// kernels may use VBMI2.
