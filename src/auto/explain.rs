@@ -40,8 +40,8 @@ pub struct Explanation {
     /// The fastest ways by batch size: each with the number of rows from which on it is the fastest, in ascending
     /// order.
     pub by_batch: Vec<(usize, Work)>,
-    /// A number of columns of thresholds with which the choice between blends and walks would be another; with one column
-    /// nearer to the forest's number it would not. `None` if none was found.
+    /// A number of columns of thresholds with which the choice between blends and walks would be another; with one
+    /// column nearer to the forest's number it would not. `None` if none was found.
     pub rank_columns: Option<usize>,
     /// For each machine with shipped costs: its name, and the way that its costs would choose.
     pub by_machine: Vec<(&'static str, Work)>,
@@ -105,9 +105,10 @@ fn fastest(machine: &Machine, facts: &ForestFacts, among: &[Work], rows: usize) 
     among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
 }
 
-/// Returns a number of columns of thresholds with which the choice between blends and walks would be another, while with
-/// one column nearer to the forest's number it would not. Every column has as many levels of a search as the forest's have
-/// on average. It looks at more columns first if blends were chosen, and at fewer first if walks were, in steps that double.
+/// Returns a number of columns of thresholds with which the choice between blends and walks would be another, while
+/// with one column nearer to the forest's number it would not. Every column has as many levels of a search as the
+/// forest's have on average. It looks at more columns first if blends were chosen, and at fewer first if walks were, in
+/// steps that double.
 fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
     let now = facts.rank_columns.thresholds;
     let levels = (facts.rank_columns.levels as f64 / now.max(1) as f64).max(1.0);

@@ -183,8 +183,8 @@ pub struct Ways {
     /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows there
     /// are: the walks wait for their loads.
     pub waiting_step: f64,
-    /// Seconds that a step of one row adds whose value lies in the part of a row block's copy that the closest cache has no room
-    /// for.
+    /// Seconds that a step of one row adds whose value lies in the part of a row block's copy that the closest cache
+    /// has no room for.
     pub far_step: f64,
     /// Seconds of bringing a split near, once for each row block that is walked.
     pub node: f64,

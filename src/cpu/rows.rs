@@ -216,8 +216,8 @@ impl<'a, T: Row> Rows<'a, T> {
     }
 
     /// Takes rows of a source from its row `first` on, which are no matrix. Only a program that ranks rows in windows
-    /// predicts them, and nothing else reads them. They count as column-major rows, of which several row blocks are ranked
-    /// together.
+    /// predicts them, and nothing else reads them. They count as column-major rows, of which several row blocks are
+    /// ranked together.
     ///
     /// # Errors
     /// There are more than 2^31 - 1 rows.

@@ -1,6 +1,6 @@
-//! Predicts rows that memory does not hold in a form that a predictor reads. If trees are blended, the rows' source ranks
-//! them. Otherwise each row block is written into a buffer, which fits a core's cache if a row has at most 1024 `f32`
-//! columns.
+//! Predicts rows that memory does not hold in a form that a predictor reads. If trees are blended, the rows' source
+//! ranks them. Otherwise each row block is written into a buffer, which fits a core's cache if a row has at most 1024
+//! `f32` columns.
 
 use std::ops::Range;
 
@@ -63,9 +63,10 @@ impl Predictor {
         if out.is_empty() {
             return Ok(out);
         }
-        if columns > 0 && self.plans.of(count).ranks_in_windows() {
-            // As many rows in each part, because a part of a few rows would have another plan.
-            let rows = count.div_ceil(count.div_ceil(RANKED_ROWS));
+        // About as many rows in each part, because a part of a few rows would have another plan.
+        let rows = count.div_ceil(count.div_ceil(RANKED_ROWS));
+        let last = count - (count.div_ceil(rows) - 1) * rows;
+        if columns > 0 && [rows, last].into_iter().all(|rows| self.plans.of(rows).ranks_in_windows()) {
             for (first, out) in (0..count).step_by(rows).zip(out.chunks_mut(rows * width)) {
                 predict(&Rows::ranked_by(source, first, [out.len() / width, columns])?, out)?;
             }

@@ -112,8 +112,8 @@ mod tests {
 
     const FEATURES: usize = 40;
 
-    /// Returns stumps that ask for thresholds: none, few, or more than one column of ranks counts, on one missing side or
-    /// on both. Some ask questions.
+    /// Returns stumps that ask for thresholds: none, few, or more than one column of ranks counts, on one missing side
+    /// or on both. Some ask questions.
     fn forest(compare: CompareType) -> Forest {
         let mut builder = Forest::builder(FEATURES, 1);
         let set = builder.set([1, 2, 5, 40], CategoryRule::NotNegative);

@@ -327,8 +327,8 @@ impl Ranker {
         }
     }
 
-    /// Writes the ranks of a row block of sparse rows as [`Self::rank_blocks`] does, element by element. `absent` are the
-    /// ranks of the value of every element that the rows do not hold, by column of ranks.
+    /// Writes the ranks of a row block of sparse rows as [`Self::rank_blocks`] does, element by element. `absent` are
+    /// the ranks of the value of every element that the rows do not hold, by column of ranks.
     pub(crate) fn rank_elements<T: Row + Default + PartialEq>(
         &self,
         matrix: &SparseMatrix<T>,
