@@ -269,7 +269,7 @@ fn records_hold_the_terms_of_their_estimates() {
     ];
     let used = std::sync::Mutex::new(std::collections::BTreeSet::new());
     for_each_specimen(|s| {
-        for rows in [1, 30, 64, 300] {
+        for rows in [1, 25, 64, 300] {
             for way in Explanation::new(&s.forest, rows).of_batch {
                 let builder = Predictor::builder(&s.forest).schedule(way.schedule.clone()).threads(1);
                 let predictor = builder.build().expect("compiled");
