@@ -114,11 +114,37 @@ impl Estimate {
     }
 }
 
+/// What a row block goes through that is walked in vectors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VectorWork {
+    /// Steps of one row through all trees.
+    pub(crate) steps: f64,
+    /// Number of splits.
+    pub(crate) splits: usize,
+    /// Number of columns that some split reads.
+    pub(crate) columns: usize,
+}
+
 impl Machine {
     /// Returns the share of a row block's copy of this many columns that the closest cache has no room for.
     pub(crate) fn far(&self, columns: usize) -> f64 {
         let bytes = columns.saturating_mul(ROW_BLOCK * size_of::<f32>());
         (1.0 - self.hardware.closest_cache as f64 / bytes as f64).max(0.0)
+    }
+
+    /// Returns the seconds of walking rows in vectors without leaf tests: the sum of the terms of the estimate of
+    /// [`Work::UntestedWalks`], without those of sets of categories.
+    pub(crate) fn walked(&self, work: &VectorWork, rows: usize) -> f64 {
+        let (ways, steps) = (&self.ways, work.steps);
+        let of_block = |rows: usize| {
+            let rows = rows as f64;
+            (ways.step * rows).max(ways.waiting_step) * steps
+                + ways.far_step * self.far(work.columns) * steps * rows
+                + ways.node * work.splits as f64
+                + ways.column * work.columns as f64
+        };
+        let rest = Some(rows % ROW_BLOCK).filter(|rest| *rest > 0);
+        (rows / ROW_BLOCK) as f64 * of_block(ROW_BLOCK) + rest.map_or(0.0, of_block)
     }
 
     /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way.
@@ -242,5 +268,43 @@ impl Machine {
             }
         };
         Some(Estimate { terms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The engine's estimate of its walks and that of the default schedule are one.
+    #[test]
+    fn walks_take_as_long_as_their_terms() {
+        for machine in Machine::shipped() {
+            for columns in [1, 128, 129, 2000] {
+                let (trees, splits, tree_depth) = (100, 6300, 6.5);
+                let rank_columns = RankColumns { thresholds: columns, levels: 3 * columns, questions: 0 };
+                let facts = ForestFacts {
+                    trees,
+                    splits,
+                    set_splits: 0,
+                    leaf_depth: 6.0,
+                    tree_depth,
+                    columns,
+                    category_columns: 0,
+                    rank_columns,
+                    blends: true,
+                };
+                let work = VectorWork { steps: trees as f64 * tree_depth, splits, columns };
+                for rows in [0, 1, 23, 24, 63, 64, 65, 127, 128, 4096, 5000] {
+                    let estimate =
+                        machine.estimate(&facts, Work::UntestedWalks, rows).expect("walks").seconds();
+                    let walked = machine.walked(&work, rows);
+                    assert!(
+                        (walked - estimate).abs() <= 1e-9 * estimate,
+                        "{}, {columns}, {rows}",
+                        machine.name
+                    );
+                }
+            }
+        }
     }
 }

@@ -36,6 +36,7 @@ pub(crate) use gather::gathers;
 
 pub use cubes::{CUBES, CubeCosts, CubeForest, CubeShape, GpuFacts};
 pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
+pub(crate) use estimate::VectorWork;
 pub use estimate::{Estimate, ForestFacts, RankColumns, Term, Work};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
 

@@ -9,7 +9,7 @@ use super::{
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86, encoded::of_encoding, window::Window};
 use crate::{
-    cost::{Machine, ROW_BLOCK},
+    cost::{Machine, VectorWork},
     cpu::{
         engines::Engine,
         rows::{Row, Rows},
@@ -21,12 +21,8 @@ use crate::{
 /// The engine that walks in vectors. It has no tables besides the nodes and their tops.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Vectors {
-    /// Estimated seconds of one row through all trees, besides those of its row block.
-    row: f64,
-    /// Estimated seconds of a row block of few rows through all trees: its walks wait for their loads.
-    waiting: f64,
-    /// Estimated seconds that a row block takes besides these.
-    row_block: f64,
+    /// What a row block goes through, from which its time is estimated.
+    work: VectorWork,
 }
 
 impl Vectors {
@@ -62,16 +58,9 @@ pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
 impl BlockEngine for Vectors {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         Self::can_serve(wanted.plan, wanted.forest.features.len(), wanted.scalar).then(|| {
-            let machine = Machine::here();
-            let ways = &machine.ways;
-            let splits: usize = wanted.forest.trees.iter().map(|tree| tree.nodes.len() / 2).sum();
-            let (columns, steps) = (wanted.forest.used_columns().len(), wanted.nodes.steps() as f64);
-            let far = machine.far(columns);
-            Self {
-                row: (ways.step + ways.far_step * far) * steps,
-                waiting: ways.waiting_step * steps,
-                row_block: ways.node * splits as f64 + ways.column * columns as f64,
-            }
+            let splits = wanted.forest.trees.iter().map(|tree| tree.nodes.len() / 2).sum();
+            let columns = wanted.forest.used_columns().len();
+            Self { work: VectorWork { steps: wanted.nodes.steps() as f64, splits, columns } }
         })
     }
 
@@ -112,9 +101,7 @@ impl BlockEngine for Vectors {
     }
 
     fn seconds(&self, rows: usize) -> f64 {
-        let of_block = |rows: usize| (self.row * rows as f64).max(self.waiting) + self.row_block;
-        let rest = Some(rows % ROW_BLOCK).filter(|rest| *rest > 0);
-        (rows / ROW_BLOCK) as f64 * of_block(ROW_BLOCK) + rest.map_or(0.0, of_block)
+        Machine::here().walked(&self.work, rows)
     }
 }
 
