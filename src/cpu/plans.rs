@@ -20,8 +20,8 @@ pub(crate) struct Plans {
 #[derive(Clone, Debug)]
 pub(crate) struct SchedulePrograms {
     large: Program,
-    /// The other program, and the number of rows from which on `large` serves.
-    small: Option<(Program, usize)>,
+    /// The number of rows from which on `large` serves, and the other program.
+    small: Option<(usize, Program)>,
 }
 
 /// A program and the batches that it serves.
@@ -38,18 +38,14 @@ pub struct NamedPlan<'a> {
 impl SchedulePrograms {
     /// Makes the programs of a schedule. `small` runs the batches that it runs faster than `large` does.
     pub(crate) fn new(large: Program, small: Option<Program>) -> Self {
-        let small = small.map(|small| {
-            let end = small.slower_from(&large);
-            (small, end)
-        });
-        let small = small.filter(|(_, end)| *end > 1);
+        let small = small.map(|small| (small.slower_from(&large), small)).filter(|(end, _)| *end > 1);
         Self { large, small }
     }
 
     /// Returns about how many seconds a batch of `rows` rows takes on one thread.
     fn seconds(&self, rows: usize) -> f64 {
         match &self.small {
-            Some((small, end)) if rows < *end => small.seconds(rows),
+            Some((end, small)) if rows < *end => small.seconds(rows),
             _ => self.large.seconds(rows),
         }
     }
@@ -80,7 +76,7 @@ impl Plans {
         let mut from = 1;
         let mut smaller = Vec::new();
         for ((_, programs), end) in buckets.into_iter().zip(ends) {
-            if let Some((small, small_end)) = programs.small
+            if let Some((small_end, small)) = programs.small
                 && small_end > from
             {
                 smaller.push((small_end.min(end), small));
@@ -172,7 +168,7 @@ mod tests {
         let walks = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nlayout(sparse)";
         let blends = format!("ranks(u8)\n{walks}\ncache(b0)\nevaluate(b1, blend)");
         let second = SchedulePrograms::new(program(300, &blends), Some(program(300, walks)));
-        let bound = second.small.as_ref().expect("walks for small batches").1;
+        let bound = second.small.as_ref().expect("walks for small batches").0;
         // So few trees that they take less time in every batch, so `second` serves from its own size on.
         let first = SchedulePrograms::new(program(1, walks), None);
         for size in [bound - 1, bound, bound + 1, 2 * bound].into_iter().filter(|size| *size > 1) {

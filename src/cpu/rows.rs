@@ -165,7 +165,8 @@ pub struct Rows<'a, T = f32> {
     columns: usize,
     row_stride: usize,
     column_stride: usize,
-    /// What ranks these rows, and its number of the first of them, if they are no matrix. Then there is no data.
+    /// If the rows are no matrix: the source that ranks them, and the index of the first of them in it. `data` is empty
+    /// then.
     ranked_by: Option<(&'a dyn RankedRows, usize)>,
 }
 

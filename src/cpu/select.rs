@@ -263,9 +263,9 @@ impl EngineSet {
         self.few_rows
     }
 
-    /// Returns the number of rows below which these engines serve, and a row block of `many`'s blends from it on, so
-    /// that one batch of each size takes the least time. Where other engines take over, larger batches may take less
-    /// time than smaller ones.
+    /// Returns the number of rows from which on a row block of `many`'s blends serves; these engines serve smaller
+    /// batches. With this number, one batch of each size takes the least time in all. A single crossing need not exist:
+    /// where another of these engines takes over, a larger batch may take less time than a smaller one.
     pub(super) fn slower_from(&self, many: &Self) -> usize {
         let block = many.blends.as_ref().map_or(0.0, |blends| blends.seconds(ROW_BLOCK));
         let (mut sum, mut least, mut end) = (0.0, 0.0, 1);
