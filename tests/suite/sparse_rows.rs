@@ -6,9 +6,13 @@ use fangorn::{
     Forest, Predictor,
     forest::{CompareType, Side},
     import::{self, LoadOptions},
+    schedule::Schedule,
     sparse::SparseMatrix,
     sum::Contract,
 };
+
+/// The schedule that blends trees on ranks, which sparse rows become without being written out, or after it.
+const BLENDS: &str = "ranks(u8)\ntile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nparallel(b0)\nevaluate(b1, blend)";
 
 /// Seeded numbers between 0 and 1.
 struct Random(u64);
@@ -47,6 +51,23 @@ fn rows(
     (SparseMatrix::new([rows, columns], offsets, indices, values).expect("ascending columns"), dense)
 }
 
+/// The same rows in doubles, sparse and written out. Some values lie between two singles.
+fn in_doubles(rows: &SparseMatrix<f32>, absent: f32) -> (SparseMatrix<f64>, Vec<f64>) {
+    let (count, columns) = rows.shape();
+    let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    let mut dense = vec![f64::from(absent); count * columns];
+    for row in 0..count {
+        for (column, value) in rows.row(row) {
+            let value = f64::from(value) + [0.0, 1e-12][column % 2];
+            dense[row * columns + column] = value;
+            indices.push(column as u32);
+            values.push(value);
+        }
+        offsets.push(values.len());
+    }
+    (SparseMatrix::new([count, columns], offsets, indices, values).expect("the same columns"), dense)
+}
+
 fn same(found: &[f32], expected: &[f32], what: &str) {
     let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     assert!(bits(found) == bits(expected), "{what}");
@@ -80,20 +101,29 @@ fn sparse_rows_have_the_answers_of_dense_ones() {
     for (name, forest, missing) in models {
         assert_eq!(forest.absent_value().is_nan(), missing, "{name}");
         let columns = forest.features.len();
-        for threads in [1, 3] {
+        for (threads, blends) in [(1, false), (3, false), (1, true), (3, true)] {
             // Row blocks may add up in another order than the whole batch, unless the order is the producer's.
-            let predictor = Predictor::builder(&forest).threads(threads).sum(Contract::Tree).build();
-            let predictor = predictor.expect("compiled");
+            let builder = Predictor::builder(&forest).threads(threads).sum(Contract::Tree);
+            let predictor =
+                if blends { builder.schedule(Schedule::parse(BLENDS).expect("blends")) } else { builder };
+            let predictor = predictor.build().expect("compiled");
             for count in [0, 1, 5, 63, 64, 65, 129, 700, 5000] {
                 let absent = forest.absent_value() as f32;
                 for (absent, density) in [(absent, 0.1), (-1.5, 0.1), (absent, 0.005), (-1.5, 0.005)] {
                     let (sparse, dense) = rows(&mut random, [count, columns], density, absent);
-                    let what = format!("{name}, {count} rows, {density} filled, {threads} threads");
+                    let what =
+                        format!("{name}, {count} rows, {density} filled, {threads} threads, blends {blends}");
                     let expected = predictor.predict(&dense, columns).expect("values");
                     same(&predictor.values_of_sparse(&sparse, absent).expect("values"), &expected, &what);
                     let dense = fangorn::cpu::Rows::new(&dense, columns).expect("rows");
                     let expected = predictor.margins(&dense).expect("margins");
                     same(&predictor.margins_of_sparse(&sparse, absent).expect("margins"), &expected, &what);
+                    if count <= 700 {
+                        let (sparse, dense) = in_doubles(&sparse, absent);
+                        let expected = predictor.predict(&dense, columns).expect("values");
+                        let found = predictor.values_of_sparse(&sparse, f64::from(absent)).expect("values");
+                        same(&found, &expected, &format!("{what}, doubles"));
+                    }
                 }
             }
             let other = SparseMatrix::new([1, columns + 1], vec![0, 0], Vec::new(), Vec::<f32>::new())
