@@ -235,7 +235,7 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
     let (six, four) = (column_block(COLUMN_BLOCK, 63)?, column_block(COLUMN_BLOCK, 15)?);
     let (block, alone) = (column_block(COLUMN_BLOCK, THRESHOLDS)?, time(1, COLUMN_BLOCK, THRESHOLDS)?);
     let rows = rows_of(block, alone);
-    let new = Ranking { rows, elements: shipped.elements, column_block: None };
+    let new = Ranking { rows, sparse: shipped.sparse, column_block: None };
     let Some(_) = shipped.column_block else { return Ok(new) };
     let level = (six - four) / (2 * COLUMN_BLOCK) as f64;
     let search = (six - column_block(1, 63)?) / (COLUMN_BLOCK - 1) as f64 - 6.0 * level;

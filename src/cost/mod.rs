@@ -271,11 +271,55 @@ pub struct Blend {
 pub struct Ranking {
     /// Fewer rows than this take less time when they are ranked one by one than as a row block.
     pub rows: usize,
-    /// Sparse rows are ranked element by element if a row block has fewer elements than this for each column of ranks.
-    /// `fangorn-benches sparse-rows` shows the times of both.
-    pub elements: f64,
+    /// How sparse rows become ranks.
+    pub sparse: SparseRanking,
     /// Costs of a column block, if the machine has kernels for it.
     pub column_block: Option<ColumnBlock>,
+}
+
+/// Up to how many elements of a [row block](ROW_BLOCK) of sparse rows, for each column of ranks, a way to rank them is
+/// the fastest. `fangorn-benches sparse-rows` shows the times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SparseRanking {
+    /// Most elements for ranking them one by one, if the machine has kernels for compressed columns.
+    pub elements: f64,
+    /// Most elements for ranking them one by one, if it has none.
+    pub only_elements: f64,
+    /// Most elements for ranking compressed columns.
+    pub compressed: f64,
+}
+
+/// A way to rank sparse rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SparseWay {
+    /// The elements that the rows hold, one by one.
+    Elements,
+    /// Of each column, only the values that the rows hold.
+    CompressedColumns,
+    /// The rows are written out.
+    WrittenOut,
+}
+
+impl SparseRanking {
+    /// Returns the fastest way to rank a row block of this many elements in this many columns of ranks.
+    ///
+    /// ```
+    /// use fangorn::cost::{Machine, SparseWay};
+    ///
+    /// let sparse = Machine::here().ranking.sparse;
+    /// assert_eq!(sparse.way(640, 1000, false), SparseWay::Elements);
+    /// assert_eq!(sparse.way(6400, 1000, true), SparseWay::CompressedColumns);
+    /// assert_eq!(sparse.way(64_000, 1000, true), SparseWay::WrittenOut);
+    /// ```
+    pub fn way(&self, elements: usize, columns: usize, has_kernels: bool) -> SparseWay {
+        let of_each = elements as f64 / columns.max(1) as f64;
+        match has_kernels {
+            true if of_each < self.elements => SparseWay::Elements,
+            true if of_each < self.compressed => SparseWay::CompressedColumns,
+            false if of_each < self.only_elements => SparseWay::Elements,
+            _ => SparseWay::WrittenOut,
+        }
+    }
 }
 
 /// Seconds of ranking a [row block](ROW_BLOCK) of one column block, sixteen adjacent columns.

@@ -346,7 +346,7 @@ impl<'a, T: Row> Rows<'a, T> {
         self.row_stride == 1
     }
 
-    /// Fetches `count` values of a column from row `first` on into the closest cache, if they follow each other.
+    /// Fetches `count` values of a column from row `first` on if they follow each other.
     pub(super) fn prefetch_column(&self, first: usize, column: usize, count: usize) {
         if self.row_stride == 1 {
             prefetch(self.data, first + column * self.column_stride, count);

@@ -2,13 +2,13 @@
 
 use std::{
     ops::Range,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use super::{Predictor, blocks::BlockSource};
 use crate::{
-    cost::{Machine, ROW_BLOCK},
-    cpu::{RankedRows, Ranker, Row, Rows},
+    cost::{Machine, ROW_BLOCK, SparseWay},
+    cpu::{CompressedColumns, RankedRows, Ranker, Row, Rows},
     error::Result,
     sparse::SparseMatrix,
 };
@@ -23,16 +23,24 @@ struct SparseRows<'r, T> {
     absent: T,
     /// The ranks of `absent`, by column of ranks.
     absent_ranks: OnceLock<Vec<u8>>,
-    /// Buffers of [`ROW_BLOCK`] rows, row after row, which no thread uses at the moment.
-    buffers: Mutex<Vec<Vec<T>>>,
+    /// Rooms that no thread uses at the moment.
+    rooms: Mutex<Vec<Room<T>>>,
     /// A row without elements. It is made once the number of columns has been checked.
     empty: OnceLock<Vec<T>>,
+}
+
+/// Room for a row block.
+#[derive(Default)]
+struct Room<T> {
+    /// The rows written out, row after row.
+    written: Vec<T>,
+    compressed: CompressedColumns,
 }
 
 impl<'r, T: Row + Default + PartialEq> SparseRows<'r, T> {
     fn new(rows: &'r SparseMatrix<T>, absent: T) -> Self {
         let (absent_ranks, empty) = (OnceLock::new(), OnceLock::new());
-        Self { rows, absent, absent_ranks, buffers: Mutex::default(), empty }
+        Self { rows, absent, absent_ranks, rooms: Mutex::default(), empty }
     }
 
     fn empty(&self) -> &[T] {
@@ -49,22 +57,28 @@ impl<'r, T: Row + Default + PartialEq> SparseRows<'r, T> {
         })
     }
 
+    fn rooms(&self) -> MutexGuard<'_, Vec<Room<T>>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn room(&self) -> Room<T> {
+        let kept = self.rooms().pop();
+        kept.unwrap_or_default()
+    }
+
     /// Writes out a row block, and ranks what it has written.
-    fn rank_written(&self, ranker: &Ranker, rows: Range<usize>, out: &mut [u8]) {
+    fn rank_written(&self, ranker: &Ranker, rows: Range<usize>, buffer: &mut Vec<T>, out: &mut [u8]) {
         let empty = self.empty();
         let columns = empty.len();
-        let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = buffers().pop();
-        let mut buffer = kept.unwrap_or_else(|| self.buffer(columns * ROW_BLOCK));
+        buffer.resize(columns * ROW_BLOCK, self.absent);
         for (row, buffer) in rows.clone().zip(buffer.chunks_exact_mut(columns)) {
             buffer.copy_from_slice(empty);
             let (columns, values) = self.rows.elements_of(row);
             columns.iter().zip(values).for_each(|(column, value)| buffer[*column as usize] = *value);
         }
-        let written = Rows::strided(&buffer, [rows.len(), columns], [columns, 1]);
+        let written = Rows::strided(buffer, [rows.len(), columns], [columns, 1]);
         let done = written.and_then(|rows| ranker.rank_blocks(&rows, out));
         debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
-        buffers().push(buffer);
     }
 
     /// Returns the stored values of some rows, each with its index in the buffer.
@@ -77,19 +91,24 @@ impl<'r, T: Row + Default + PartialEq> SparseRows<'r, T> {
 }
 
 impl<T: Row + Default + PartialEq> RankedRows for SparseRows<'_, T> {
-    /// Ranks row blocks of few elements element by element. It writes the others out.
     fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]) {
         let columns = ranker.shape().1;
-        let least = Machine::here().ranking.elements * columns as f64;
+        let costs = Machine::here().ranking.sparse;
+        let mut room = self.room();
         for (begin, out) in
             (first..first + count).step_by(ROW_BLOCK).zip(out.chunks_mut((columns * ROW_BLOCK).max(1)))
         {
             let rows = begin..(first + count).min(begin + ROW_BLOCK);
-            match (self.rows.filled_in(rows.clone()) as f64) < least {
-                true => ranker.rank_elements(self.rows, self.absent_ranks(ranker), rows, out),
-                false => self.rank_written(ranker, rows, out),
+            match costs.way(self.rows.filled_in(rows.clone()), columns, ranker.compresses::<T>()) {
+                SparseWay::Elements => ranker.rank_elements(self.rows, self.absent_ranks(ranker), rows, out),
+                SparseWay::CompressedColumns => {
+                    let absent = (self.absent, self.absent_ranks(ranker));
+                    ranker.rank_compressed((self.rows, rows), absent, &mut room.compressed, out);
+                }
+                SparseWay::WrittenOut => self.rank_written(ranker, rows, &mut room.written, out),
             }
         }
+        self.rooms().push(room);
     }
 }
 

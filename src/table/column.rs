@@ -46,7 +46,7 @@ macro_rules! values {
                 self.len() == 0
             }
 
-            /// Fetches adjacent values into the closest cache, as many as there are.
+            /// Fetches adjacent values into the second-level cache, as many as there are.
             fn prefetch(&self, from: usize, count: usize) {
                 match self {
                     $(Self::$variant(values) => prefetch(values, from, count),)*
@@ -200,7 +200,7 @@ impl<'a> Column<'a> {
         !matches!(self.values, ColumnValues::F64(_) | ColumnValues::I32(_) | ColumnValues::U32(_))
     }
 
-    /// Fetches the values of `count` rows from `first` on into the closest cache, if they are adjacent.
+    /// Fetches the values of `count` rows from `first` on, if they are adjacent.
     pub(crate) fn prefetch(&self, first: usize, count: usize) {
         if self.stride == 1 {
             self.values.prefetch(self.from + first, count);

@@ -105,12 +105,13 @@ pub(in crate::cpu) fn at_most<C: Compare>(group: &[C; FAN], value: C) -> u32 {
 mod tests {
     use super::*;
     use crate::{
-        cpu::{ColumnReader, Ranker, Rows},
+        cpu::{ColumnReader, CompressedColumns, Ranker, Rows},
         forest::{CategoryRule, CompareType, Forest, Predicate, Real, Side},
         ranks::{Choice, Ranks},
     };
 
-    const FEATURES: usize = 40;
+    // Nine columns with each number of thresholds, so there are eight searches with each kernel and some more.
+    const FEATURES: usize = 90;
 
     /// Returns stumps that ask for thresholds: none, few, or more than one column of ranks counts, on one missing side
     /// or on both. Some ask questions.
@@ -172,9 +173,10 @@ mod tests {
         fn prefetch(&self, _: usize, _: usize, _: usize) {}
     }
 
-    /// Elements alone, and columns alone, have the ranks of the same rows written out.
+    /// Elements alone, columns alone and compressed columns have the ranks of the same rows written out.
     #[test]
     fn elements_and_columns_rank_as_rows_do() {
+        let mut compressed = CompressedColumns::default();
         let mut seed = 7u64;
         let mut below = |limit: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -183,12 +185,14 @@ mod tests {
         for compare in [CompareType::F32, CompareType::F64] {
             let ranks = Ranks::new(&forest(compare), Choice::U8).expect("ranks");
             let (ranker, columns) = (Ranker::new(&ranks), ranks.columns().len());
-            for count in [1usize, 63, 64, 65, 200, 256, 300] {
+            for (count, most) in
+                [(1usize, 100), (63, 20), (64, 100), (65, 50), (200, 30), (256, 100), (300, 10)]
+            {
                 for absent in [0.0, f64::NAN] {
                     let mut dense = vec![absent; count * FEATURES];
                     let (mut offsets, mut indices, mut held) = (vec![0], Vec::new(), Vec::new());
                     for row in 0..count {
-                        let density = [30, 100, 5, 0][row % 4];
+                        let density = [most / 3, most, 5, 0][row % 4];
                         for column in (0..FEATURES).filter(|_| below(100) < density).collect::<Vec<_>>() {
                             let threshold = f64::from(below(620) as f32 * 0.37 - 20.0);
                             let value = match below(12) {
@@ -258,6 +262,16 @@ mod tests {
                         ranker.rank_elements(&matrix, &of_absent, first..count.min(first + ROW_BLOCK), out);
                     }
                     check(&expected, &out, "elements in singles");
+                    if !ranker.compresses::<f32>() {
+                        continue;
+                    }
+                    out.fill(0xee);
+                    for (first, out) in (0..count).step_by(ROW_BLOCK).zip(out.chunks_mut(ROW_BLOCK * columns))
+                    {
+                        let rows = first..count.min(first + ROW_BLOCK);
+                        ranker.rank_compressed((&matrix, rows), (row[0], &of_absent), &mut compressed, out);
+                    }
+                    check(&expected, &out, "compressed columns");
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Calls the kernels of the instruction sets that rank a column.
 
 use super::{
+    compressed::CompressedBlock,
     count::FAN,
     elements::Elements,
     search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
@@ -39,6 +40,26 @@ pub(super) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(usize, f
     crate::cpu::arch::x86::rank::elements(elements);
     #[cfg(not(target_arch = "x86_64"))]
     elements.rank(super::elements::at_most);
+}
+
+/// Returns whether the machine has a kernel that ranks compressed columns.
+pub(super) fn compresses() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return crate::cpu::arch::x86::rank::compresses();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Ranks a row block of sparse rows by the searches of its columns.
+///
+/// # Panics
+/// The machine has no kernel for that.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+pub(super) fn compressed<T: Read<f32> + Copy + Default + PartialEq>(block: CompressedBlock<'_, T>) {
+    #[cfg(target_arch = "x86_64")]
+    return crate::cpu::arch::x86::rank::compressed(block);
+    #[cfg(not(target_arch = "x86_64"))]
+    unreachable!("`compresses` returns false");
 }
 
 /// Writes for each of 64 codes its bit in a table: 1 or 0.

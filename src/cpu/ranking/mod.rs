@@ -6,6 +6,7 @@
 
 pub(super) mod column_block;
 mod column_blocks;
+pub(super) mod compressed;
 pub(super) mod count;
 pub(super) mod elements;
 mod kernels;
@@ -15,6 +16,7 @@ pub(super) mod row_block;
 pub(super) mod search;
 mod tables;
 
+pub(crate) use compressed::CompressedColumns;
 pub(super) use ranked::{Ranked, ranked};
 pub(crate) use ranker::ColumnReader;
 pub use ranker::{Rank, Ranker};

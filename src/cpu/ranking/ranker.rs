@@ -30,7 +30,7 @@ pub(crate) trait ColumnReader<C> {
     fn read(&self, column: usize, first: usize, into: &mut [C]);
     /// Returns `count` values of a column from row `first` on, if they lie in memory as they are read.
     fn lend(&self, column: usize, first: usize, count: usize) -> Option<&[C]>;
-    /// Fetches `count` values of a column that is read soon, from row `first` on, into the closest cache.
+    /// Fetches `count` values of a column that is read soon, from row `first` on.
     fn prefetch(&self, column: usize, first: usize, count: usize);
 }
 
@@ -86,39 +86,41 @@ pub struct Ranker {
     /// Columns of ranks.
     columns: usize,
     sets: Vec<CategorySet>,
-    singles: RankSources<f32>,
+    pub(super) singles: RankSources<f32>,
     /// How `f32` rows become ranks of one byte, one column block at a time. `None` if ranks are wider, or if the caller
     /// asked for one column at a time.
     column_blocks: Option<ColumnBlocks>,
     /// The sources of ranks for `f64` rows of a forest that compares in `f64`.
-    doubles: Option<RankSources<f64>>,
+    pub(super) doubles: Option<RankSources<f64>>,
 }
 
 /// The data that ranks are computed from, for thresholds of one type.
 #[derive(Clone, Debug)]
-struct RankSources<C> {
-    tables: Tables<C>,
+pub(super) struct RankSources<C> {
+    pub(super) tables: Tables<C>,
     /// By column of ranks: the feature and the rule. Columns of the same feature stand side by side.
-    columns: Vec<RankColumn<C>>,
+    pub(super) columns: Vec<RankColumn<C>>,
     /// By column of ranks: its binary search, if it has one.
-    searches: Vec<Option<Search>>,
+    pub(super) searches: Vec<Option<Search>>,
     /// By feature, its first column of ranks; then the number of all columns of ranks.
     firsts: Vec<u32>,
     /// By column of ranks.
     elements: Vec<ElementRank>,
     /// All binary searches, in the order of their columns of ranks. Each reads a column of the rows.
     column_searches: Vec<ColumnSearch>,
+    /// The same searches, those with the same kernel side by side.
+    pub(super) searches_by_kernel: Vec<ColumnSearch>,
 }
 
 /// How a column of ranks follows from a feature.
 #[derive(Clone, Copy, Debug)]
-struct RankColumn<C> {
-    feature: u32,
+pub(super) struct RankColumn<C> {
+    pub(super) feature: u32,
     by: RankRule<C>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum RankRule<C> {
+pub(super) enum RankRule<C> {
     /// The rank is a count of thresholds. A missing value has the rank `missing`.
     Count {
         table: Table,
@@ -451,7 +453,7 @@ impl Ranker {
 
     /// Writes the ranks of the first `count` values in column `c` of ranks. Ranks lie `apart` elements from
     /// each other. `coded` keeps the category codes of the last feature.
-    fn one<C: Compare, R: Rank, const N: usize>(
+    pub(super) fn one<C: Compare, R: Rank, const N: usize>(
         &self,
         sources: &RankSources<C>,
         c: usize,
@@ -572,8 +574,7 @@ fn coded<C>(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option
     fits.then_some(RankRule::Coded { rule: set.rule, table })
 }
 
-/// Columns whose values are fetched while as many columns before them are ranked. In columns that lie a power of two
-/// apart, these values compete for little room in the closest cache.
+/// Columns whose values are fetched while as many columns before them are ranked.
 const PREFETCHED: usize = 4;
 
 impl<C: Compare> RankSources<C> {
@@ -614,8 +615,11 @@ impl<C: Compare> RankSources<C> {
             search.map(|search| ColumnSearch::new(search, source.feature, to))
         });
         let mut column_searches: Vec<ColumnSearch> = column_searches.collect();
+        let mut searches_by_kernel = column_searches.clone();
+        searches_by_kernel.sort_by_key(|column| column.search.kernel());
+        ColumnSearch::count_runs(&mut searches_by_kernel);
         ColumnSearch::count_runs(&mut column_searches);
-        Self { tables, columns, searches, firsts, elements, column_searches }
+        Self { tables, columns, searches, firsts, elements, column_searches, searches_by_kernel }
     }
 
     /// Ranks row blocks from row `first` on, in the columns from `c` on, as long as these are searches and their

@@ -105,6 +105,11 @@ impl<C: Compare> Tables<C> {
         ranks(&self.pivots, columns, values, out)
     }
 
+    /// Returns the pivots of all searches.
+    pub(super) fn pivots(&self) -> &[CacheLine<[f32; FAN]>] {
+        &self.pivots
+    }
+
     /// Writes, for each value, the number of the table's thresholds that are less than or equal to it. The
     /// count of NaN is 0.
     #[inline(always)]

@@ -7,6 +7,7 @@ use crate::cpu::{
     isa::{Isa, isa},
     nodes::Compare,
     ranking::{
+        compressed::CompressedBlock,
         count::FAN,
         elements::{Elements, at_most},
         search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
@@ -53,6 +54,21 @@ pub(in crate::cpu) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(
             _ => elements.rank(at_most),
         }
     }
+}
+
+/// Returns whether the machine has the kernel that ranks compressed columns.
+pub(in crate::cpu) fn compresses() -> bool {
+    isa() == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi2") && is_x86_feature_detected!("popcnt")
+}
+
+/// Ranks a row block of sparse rows by the searches of its columns.
+///
+/// # Panics
+/// The machine has no kernel for that.
+pub(in crate::cpu) fn compressed<T: Read<f32> + Copy + Default + PartialEq>(block: CompressedBlock<'_, T>) {
+    assert!(compresses(), "a kernel for compressed columns");
+    // SAFETY: `isa` has found AVX-512 F, DQ and BW, and VBMI2 and POPCNT are detected.
+    unsafe { avx512::rank::compressed(block) };
 }
 
 /// Looks up 64 category codes in a bit table, and writes the bit of each. Returns `false` if the machine

@@ -9,6 +9,7 @@ use crate::{
     cpu::{
         cache_line::{CacheLine, flat},
         ranking::{
+            compressed::{CompressedBlock, CompressedColumn},
             count::FAN,
             elements::Elements,
             search::{
@@ -22,6 +23,32 @@ use crate::{
 
 // A cache line of pivots fills a register.
 const _: () = assert!(FAN == LANES);
+
+/// Calls a macro with each run of searches with the same kernel, its levels, and the pairs of cache lines of the last
+/// level.
+macro_rules! each_run {
+    ($columns:expr, $of:ident) => {
+        let mut columns: &[ColumnSearch] = $columns;
+        while let Some(first) = columns.first() {
+            let run;
+            (run, columns) = columns.split_at(columns.len().min(first.run as usize));
+            match first.search.kernel() {
+                (0, _) => $of!(run, 0, 1),
+                (1, _) => $of!(run, 1, 1),
+                (2, _) => $of!(run, 2, 1),
+                (3, _) => $of!(run, 3, 1),
+                (4, _) => $of!(run, 4, 1),
+                (5, _) => $of!(run, 5, 1),
+                (6, _) => $of!(run, 6, 1),
+                (7, 1) => $of!(run, 7, 1),
+                (7, _) => $of!(run, 7, 2),
+                (_, 1) => $of!(run, MOST_LEVELS, 1),
+                (_, 2) => $of!(run, MOST_LEVELS, 2),
+                _ => $of!(run, MOST_LEVELS, 4),
+            }
+        }
+    };
+}
 
 /// Ranks the elements of sparse rows.
 #[target_feature(enable = "avx512f,avx512dq,popcnt")]
@@ -57,25 +84,7 @@ pub(in crate::cpu::arch::x86) unsafe fn each<const SHIFTS: bool>(
             unsafe { some::<{ $levels }, $pairs, SHIFTS>(pivots, $run, values, &mut out) }
         };
     }
-    let mut columns = columns;
-    while let Some(first) = columns.first() {
-        let run;
-        (run, columns) = columns.split_at(columns.len().min(first.run as usize));
-        match first.search.kernel() {
-            (0, _) => of!(run, 0, 1),
-            (1, _) => of!(run, 1, 1),
-            (2, _) => of!(run, 2, 1),
-            (3, _) => of!(run, 3, 1),
-            (4, _) => of!(run, 4, 1),
-            (5, _) => of!(run, 5, 1),
-            (6, _) => of!(run, 6, 1),
-            (7, 1) => of!(run, 7, 1),
-            (7, _) => of!(run, 7, 2),
-            (_, 1) => of!(run, MOST_LEVELS, 1),
-            (_, 2) => of!(run, MOST_LEVELS, 2),
-            _ => of!(run, MOST_LEVELS, 4),
-        }
-    }
+    each_run!(columns, of);
 }
 
 /// Ranks columns two at a time. With one column at a time, its registers would wait for each other's
@@ -104,12 +113,7 @@ unsafe fn some<const L: u32, const T: usize, const SHIFTS: bool>(
 /// Registers that 64 rows of a column take.
 const R: usize = ROW_BLOCK / LANES;
 
-/// Searches the thresholds of `C` columns for 64 rows, in `N` registers. All columns have `L` levels, and the
-/// pivots of the last level are in `T` pairs of cache lines.
-///
-/// The sign of a value minus its pivot is the decision of a level. Besides the permute, a level takes two
-/// instructions, and one of them runs beside the permute. A sign is 1 if a value is below its pivot, so
-/// indices are counted from the right.
+/// Searches the thresholds of `C` columns for 64 rows, in `N` registers.
 ///
 /// # Safety
 /// The machine has AVX-512 F, DQ and BW, and VBMI2 if `SHIFTS` is true.
@@ -122,17 +126,53 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
     out: &mut Columns<&mut [u8]>,
 ) {
     const { assert!(N == C * R) };
-    let mut of: [&[f32]; C] = [&[]; C];
     let mut x = [_mm512_setzero_ps(); N];
+    for (x, column) in x.chunks_exact_mut(R).zip(columns) {
+        let values = values.column(column.from).as_chunks().0;
+        x.iter_mut().zip(values).for_each(|(x, values)| *x = load(values));
+    }
+    // SAFETY: the caller upholds that the machine has the instructions.
+    let at = unsafe { indices::<L, T, SHIFTS, C, R, N>(pivots, columns, x) };
+    for (at, column) in at.chunks_exact(R).zip(columns) {
+        let ranks = ranks::<L, T>(bytes([at[0], at[1], at[2], at[3]]), column);
+        // SAFETY: a column of `out` has room for 64 bytes.
+        unsafe { _mm512_storeu_si512(out.column(column.to).as_mut_ptr().cast(), ranks) };
+    }
+}
+
+/// Searches the thresholds of `C` columns for values in `N` registers, `R` of each column. Returns the values' indices
+/// below the last level. All columns have `L` levels, and the pivots of the last level are in `T` pairs of cache lines.
+///
+/// The sign of a value minus its pivot is the decision of a level. Besides the permute, a level takes two
+/// instructions, and one of them runs beside the permute. A sign is 1 if a value is below its pivot, so
+/// indices are counted from the right.
+///
+/// # Safety
+/// The machine has AVX-512 F, DQ and BW, and VBMI2 if `SHIFTS` is true.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+unsafe fn indices<
+    const L: u32,
+    const T: usize,
+    const SHIFTS: bool,
+    const C: usize,
+    const R: usize,
+    const N: usize,
+>(
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch; C],
+    mut x: [__m512; N],
+) -> [__m512i; N] {
+    const { assert!(N == C * R) };
+    let mut of: [&[f32]; C] = [&[]; C];
     for (c, column) in columns.iter().enumerate() {
         of[c] = flat(&pivots[column.search.begin as usize..][..const { cache_lines_of(L) }]);
-        for (x, values) in x[R * c..].iter_mut().zip(values.column(column.from).as_chunks().0) {
-            let values = load(values);
+        for x in &mut x[R * c..][..R] {
             // If one of two operands is NaN, both instructions return the second. `vfixupimmps` would serve
             // both cases, but it runs on the port of the shifts alone.
             *x = match column.search.missing {
-                Missing::Least => _mm512_max_ps(values, _mm512_set1_ps(f32::NEG_INFINITY)),
-                Missing::Most => _mm512_min_ps(values, _mm512_set1_ps(f32::INFINITY)),
+                Missing::Least => _mm512_max_ps(*x, _mm512_set1_ps(f32::NEG_INFINITY)),
+                Missing::Most => _mm512_min_ps(*x, _mm512_set1_ps(f32::INFINITY)),
             };
         }
     }
@@ -166,22 +206,102 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
         };
     }
     each_level!(level);
-    // Packing works within the quarters of registers, so each quarter has four rows of each of the four
+    at
+}
+
+/// Packs the words of four registers into bytes, in their order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn bytes(words: [__m512i; R]) -> __m512i {
+    // Packing works within the quarters of registers, so each quarter has four words of each of the four
     // registers.
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    for (c, column) in columns.iter().enumerate() {
-        let at = &at[R * c..][..R];
-        let words = [_mm512_packus_epi32(at[0], at[1]), _mm512_packus_epi32(at[2], at[3])];
-        let indices = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
-        let ranks = match const { T < pairs_of(L.saturating_sub(1)) } {
-            true => {
-                let [count, double] = column.search.rank().map_inline(|byte| _mm512_set1_epi8(byte as i8));
-                _mm512_sub_epi8(count, _mm512_min_epu8(indices, _mm512_avg_epu8(indices, double)))
-            }
-            false => _mm512_xor_si512(indices, _mm512_set1_epi8(((1u32 << L) - 1) as i8)),
+    let pairs = [_mm512_packus_epi32(words[0], words[1]), _mm512_packus_epi32(words[2], words[3])];
+    _mm512_permutexvar_epi32(order, _mm512_packus_epi16(pairs[0], pairs[1]))
+}
+
+/// Returns the ranks of the values with these indices below the last level of a search.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn ranks<const L: u32, const T: usize>(indices: __m512i, column: &ColumnSearch) -> __m512i {
+    match const { T < pairs_of(L.saturating_sub(1)) } {
+        true => {
+            let [count, double] = column.search.rank().map_inline(|byte| _mm512_set1_epi8(byte as i8));
+            _mm512_sub_epi8(count, _mm512_min_epu8(indices, _mm512_avg_epu8(indices, double)))
+        }
+        false => _mm512_xor_si512(indices, _mm512_set1_epi8(((1u32 << L) - 1) as i8)),
+    }
+}
+
+/// Ranks a row block of sparse rows by the searches of its columns, a run of searches with the same kernel at a time.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi2,popcnt")]
+pub(in crate::cpu::arch::x86) fn compressed<T: Read<f32> + Copy + Default + PartialEq>(
+    mut block: CompressedBlock<'_, T>,
+) {
+    let (pivots, searches, absent) = (block.pivots, block.searches, block.absent);
+    block.read();
+    let CompressedBlock { columns, out, .. } = block;
+    macro_rules! of {
+        ($run:ident, $levels:expr, $pairs:literal) => {
+            compressed_run::<{ $levels }, $pairs>(pivots, $run, columns, absent, out)
         };
-        // SAFETY: a column of `out` has room for 64 bytes.
-        unsafe { _mm512_storeu_si512(out.column(column.to).as_mut_ptr().cast(), ranks) };
+    }
+    each_run!(searches, of);
+}
+
+/// Ranks compressed columns by searches with the same kernel. At most sixteen values of a column fill one register.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi2,popcnt")]
+fn compressed_run<const L: u32, const T: usize>(
+    pivots: &[CacheLine<[f32; FAN]>],
+    run: &[ColumnSearch],
+    columns: &[CompressedColumn],
+    absent: &[u8],
+    out: &mut [[u8; ROW_BLOCK]],
+) {
+    let (eights, rest) = run.as_chunks::<8>();
+    for eight in eights {
+        let most =
+            eight.map_inline(|column| columns[column.from as usize].held.count_ones()).into_iter().max();
+        if most <= Some(LANES as u32) {
+            compressed_columns::<L, T, 8, 1, 8>(pivots, eight, columns, absent, out);
+        } else {
+            for two in eight.as_chunks().0 {
+                compressed_columns::<L, T, 2, R, 8>(pivots, two, columns, absent, out);
+            }
+        }
+    }
+    for one in rest.as_chunks().0 {
+        compressed_columns::<L, T, 1, R, 4>(pivots, one, columns, absent, out);
+    }
+}
+
+/// Ranks `C` compressed columns, in `R` registers each: `N` registers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi2")]
+fn compressed_columns<const L: u32, const T: usize, const C: usize, const R: usize, const N: usize>(
+    pivots: &[CacheLine<[f32; FAN]>],
+    searches: &[ColumnSearch; C],
+    columns: &[CompressedColumn],
+    absent: &[u8],
+    out: &mut [[u8; ROW_BLOCK]],
+) {
+    let mut x = [_mm512_setzero_ps(); N];
+    for (x, search) in x.chunks_exact_mut(R).zip(searches) {
+        let values = columns[search.from as usize].values.as_chunks().0;
+        x.iter_mut().zip(values).for_each(|(x, values)| *x = load(values));
+    }
+    // SAFETY: the machine has AVX-512 F, DQ, BW and VBMI2.
+    let at = unsafe { indices::<L, T, true, C, R, N>(pivots, searches, x) };
+    for (at, search) in at.chunks_exact(R).zip(searches) {
+        let at = match at {
+            [a, b, c, d] => bytes([*a, *b, *c, *d]),
+            _ => _mm512_castsi128_si512(_mm512_cvtepi32_epi8(at[0])),
+        };
+        let absent = _mm512_set1_epi8(absent[search.to as usize] as i8);
+        let ranks =
+            _mm512_mask_expand_epi8(absent, columns[search.from as usize].held, ranks::<L, T>(at, search));
+        // SAFETY: a column of `out` has 64 bytes.
+        unsafe { _mm512_storeu_si512(out[search.to as usize].as_mut_ptr().cast(), ranks) };
     }
 }
 

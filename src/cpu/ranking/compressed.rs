@@ -1,0 +1,118 @@
+//! Ranks sparse rows as compressed columns: of each column, only the values that its rows hold are searched.
+
+use std::{any::TypeId, ops::Range};
+
+use super::{
+    super::{
+        cache_line::CacheLine,
+        rows::{Read, Row},
+    },
+    count::FAN,
+    kernels,
+    ranker::Ranker,
+    search::{ColumnSearch, ROW_BLOCK},
+};
+use crate::sparse::SparseMatrix;
+
+/// A column of a row block of sparse rows. Its first values share a cache line with `held`, so an element of a column
+/// of few touches one line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(in crate::cpu) struct CompressedColumn {
+    /// A bit for each row that holds a value. The lowest bit is the first row's.
+    pub(in crate::cpu) held: u64,
+    /// The values that rows hold, from the first row's on. What follows the last one is arbitrary.
+    pub(in crate::cpu) values: [f32; ROW_BLOCK],
+}
+
+/// Room for the columns of a row block.
+#[derive(Debug, Default)]
+pub(crate) struct CompressedColumns(Vec<CompressedColumn>);
+
+/// A row block of sparse rows, and what its columns are ranked by.
+pub(in crate::cpu) struct CompressedBlock<'b, T> {
+    matrix: &'b SparseMatrix<T>,
+    /// The rows, at most 64.
+    rows: Range<usize>,
+    pub(in crate::cpu) columns: &'b mut Vec<CompressedColumn>,
+    pub(in crate::cpu) pivots: &'b [CacheLine<[f32; FAN]>],
+    /// The searches, those with the same kernel side by side.
+    pub(in crate::cpu) searches: &'b [ColumnSearch],
+    /// By column of ranks, the rank of a row that holds no value.
+    pub(in crate::cpu) absent: &'b [u8],
+    /// The ranks, `[column of ranks][row]`.
+    pub(in crate::cpu) out: &'b mut [[u8; ROW_BLOCK]],
+}
+
+impl<T: Read<f32> + Copy + Default + PartialEq> CompressedBlock<'_, T> {
+    /// Reads the rows into `columns`.
+    #[inline(always)]
+    pub(in crate::cpu) fn read(&mut self) {
+        self.columns.resize(self.matrix.shape().1, CompressedColumn { held: 0, values: [0.0; ROW_BLOCK] });
+        self.columns.iter_mut().for_each(|column| column.held = 0);
+        for (row, of_matrix) in self.rows.clone().take(ROW_BLOCK).enumerate() {
+            let (columns, values) = self.matrix.elements_of(of_matrix);
+            for (column, value) in columns.iter().zip(values) {
+                let column = &mut self.columns[*column as usize];
+                if let Some(next) = column.values.get_mut(column.held.count_ones() as usize) {
+                    *next = value.read();
+                }
+                column.held |= 1 << row;
+            }
+        }
+    }
+}
+
+impl CompressedColumn {
+    /// Returns a value for each row: `absent` for rows that hold none.
+    fn written_out(&self, absent: f32) -> [f32; ROW_BLOCK] {
+        let mut found = [absent; ROW_BLOCK];
+        let mut held = self.held;
+        for value in &self.values {
+            let Some(found) = found.get_mut(held.trailing_zeros() as usize) else { break };
+            *found = *value;
+            held &= held - 1;
+        }
+        found
+    }
+}
+
+impl Ranker {
+    /// Returns whether sparse rows of values of type `T` can be ranked as compressed columns: if the machine has a
+    /// kernel for it, and no doubles are compared.
+    pub(crate) fn compresses<T: 'static>(&self) -> bool {
+        kernels::compresses() && !(self.doubles.is_some() && TypeId::of::<T>() == TypeId::of::<f64>())
+    }
+
+    /// Writes the ranks of a row block of sparse rows as [`Self::rank_blocks`] does, from compressed columns. `absent`
+    /// is the value of every element that the rows do not hold, and its rank in each column of ranks.
+    ///
+    /// # Panics
+    /// [`Self::compresses`] returns `false`.
+    pub(crate) fn rank_compressed<T: Row + Default + PartialEq>(
+        &self,
+        (matrix, rows): (&SparseMatrix<T>, Range<usize>),
+        (absent, absent_ranks): (T, &[u8]),
+        room: &mut CompressedColumns,
+        out: &mut [u8],
+    ) {
+        let sources = &self.singles;
+        let (pivots, searches) = (sources.tables.pivots(), &sources.searches_by_kernel);
+        let (out, columns) = (out.as_chunks_mut().0, &mut room.0);
+        kernels::compressed(CompressedBlock {
+            matrix,
+            rows,
+            columns,
+            pivots,
+            searches,
+            absent: absent_ranks,
+            out,
+        });
+        let mut coded = None;
+        let others = sources.columns.iter().enumerate().filter(|(c, _)| sources.searches[*c].is_none());
+        for (c, source) in others {
+            let values = columns[source.feature as usize].written_out(absent.read());
+            self.one::<f32, u8, ROW_BLOCK>(sources, c, &values, &mut coded, &mut out[c], (ROW_BLOCK, 1));
+        }
+    }
+}
