@@ -5,7 +5,7 @@
 //! - whether the default schedule walks or blends, and on a GPU the shape of its cubes,
 //! - a program's engine for a few rows,
 //! - the groups that blends make of a tree's splits,
-//! - how a column block becomes ranks,
+//! - how a column block, and how sparse rows become ranks,
 //! - how many threads a batch is worth,
 //! - whether a tree's contributions come from pattern tables or from a quadrature,
 //! - in a graph, whether a product skips zeros, the type that it is computed in, and whether a forest becomes matrix

@@ -133,8 +133,8 @@ const fn blend(times: f64) -> Blend {
     }
 }
 
-// Read off the times of `fangorn-benches sparse-rows` on an Intel Xeon (Sapphire Rapids), 29 November 2026; `only_elements`
-// on Zen 5.
+// Read off the times of `fangorn-benches sparse-rows` on an Intel Xeon (Emerald Rapids), 29 November 2026, and
+// `only_elements` on Zen 5.
 const SPARSE: SparseRanking = SparseRanking { elements: 1.0, only_elements: 2.5, compressed: 10.0 };
 
 const fn ranking(rows: usize, column_block: Option<ColumnBlock>) -> Ranking {

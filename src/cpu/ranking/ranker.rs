@@ -646,9 +646,10 @@ impl<C: Compare> RankSources<C> {
         let own = &own[..those.count()];
         for (at, columns) in own.chunks(PREFETCHED).enumerate() {
             let ahead = own.iter().skip((at + 1) * PREFETCHED).take(PREFETCHED);
-            ahead
-                .for_each(|column| rows.prefetch_column(first, column.from as usize, row_blocks * ROW_BLOCK));
             for row_block in 0..row_blocks {
+                // A few lines at a time: the processor waits if it has many to fetch.
+                let first = first + row_block * ROW_BLOCK;
+                ahead.clone().for_each(|column| rows.prefetch_column(first, column.from as usize, ROW_BLOCK));
                 let values = Columns { of: &values[row_block * ROW_BLOCK..], apart: between };
                 let out =
                     Columns { of: &mut out[row_block * distances.row_block..], apart: distances.column };
