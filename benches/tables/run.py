@@ -5,11 +5,13 @@
     python3 benches/tables/run.py time OUT --fangorn target/release/fangorn --threads 2
     python3 benches/tables/run.py time OUT --from csv --fangorn target/release/fangorn --threads 2
     python3 benches/tables/run.py time OUT --other before/fangorn --rounds 9
+    python3 benches/tables/run.py kill OUT --kills 10
 
 `make` trains a model of XGBoost (100 trees of depth 6, 28 columns) on random numbers, and writes `model.ubj`,
 `rows.parquet` in row groups of 2^20 rows, and with `--csv` the same rows as `rows.csv`. `time` scores the file to
 Parquet, in turns, and prints medians: wall time, processor time, and the most memory that a process held. Both read
-columns `f0` to `f27` and keep `id`. It also compares the predictions. Needs numpy, pandas, pyarrow and xgboost.
+columns `f0` to `f27` and keep `id`. It also compares the predictions. `kill` ends a run at random moments, and checks
+that it leaves no output and that `--resume` ends with the same bytes. Needs numpy, pandas, pyarrow and xgboost.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+from random import Random
 
 COLUMNS = 28
 PEER = """
@@ -134,6 +137,36 @@ def run(out, source, fangorn, other, threads, rounds, as_json):
     print(f"\nThe wall time of {peer} is {ratio:.2f} times fangorn's; predictions differ by at most {worst:.1e}.")
 
 
+def kill(out, source, fangorn, threads, kills):
+    """Kills runs at random moments of the time that one takes, and goes on from what each has left."""
+    random = Random(7)
+    whole, cut = out / "whole.parquet", out / "cut.parquet"
+    command = [fangorn, "predict", out / "model.ubj", "--rows", out / f"rows.{source}", "--keep", "id", "-o"]
+    wall, _, _ = measured(list(map(str, [*command, whole])), threads, whole)
+    expected = whole.read_bytes()
+    variables = os.environ | {"RAYON_NUM_THREADS": str(threads)}
+    resumed, done = [], 0
+    while done < kills:
+        cut.unlink(missing_ok=True)
+        process = subprocess.Popen(list(map(str, [*command, cut])), env=variables)
+        after = random.uniform(0, wall)
+        time.sleep(after)
+        process.kill()
+        if process.wait() == 0:
+            # It ended before it was killed.
+            continue
+        done += 1
+        if cut.exists():
+            sys.exit(f"run.py: a run that was killed after {after:.2f} s left an output")
+        again = measured(list(map(str, [*command, cut, "--resume"])), threads, cut)[0]
+        if cut.read_bytes() != expected:
+            sys.exit(f"run.py: after a kill at {after:.2f} s, --resume ended with other bytes")
+        resumed.append((after, again))
+        print(f"run.py: killed after {after:.2f} s; the rest took {again:.2f} s", file=sys.stderr)
+    killed, rest = [", ".join(f"{seconds:.2f}" for seconds in times) for times in zip(*resumed)]
+    print(f"A whole run took {wall:.2f} s. Killed after {killed} s, it left no output. The rest took {rest} s; same bytes.")
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0],
@@ -153,9 +186,17 @@ def main():
     timing.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     timing.add_argument("--rounds", type=int, default=3)
     timing.add_argument("--json", action="store_true")
+    killing = commands.add_parser("kill", help="kill runs, and resume them")
+    killing.add_argument("out", type=pathlib.Path, metavar="OUT")
+    killing.add_argument("--from", dest="source", choices=["parquet", "csv"], default="parquet")
+    killing.add_argument("--fangorn", default="target/release/fangorn")
+    killing.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    killing.add_argument("--kills", type=int, default=10)
     arguments = parser.parse_args()
     if arguments.command == "make":
         make(arguments.out, arguments.rows, arguments.csv)
+    elif arguments.command == "kill":
+        kill(arguments.out, arguments.source, arguments.fangorn, arguments.threads, arguments.kills)
     else:
         run(arguments.out, arguments.source, arguments.fangorn, arguments.other, arguments.threads, arguments.rounds, arguments.json)
 

@@ -2,14 +2,13 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use fangorn::{
-    Forest, Predictor,
+    Error, Forest, Predictor,
     file::Contents,
     forest::ModelHash,
     import::{self, LoadOptions},
@@ -38,12 +37,12 @@ pub enum ModelError {
     /// The file can't be read, or the forest can't be compiled.
     #[error("{0}")]
     Refused(String),
-    /// The file of a model that another process sent can't be opened.
+    /// The file of a model that another process sent can't be read.
     #[error("{}: {error}; every executor needs the model's file under this path", path.display())]
     Unreachable {
         /// The file.
         path: PathBuf,
-        /// Why it can't be opened.
+        /// Why it can't be read.
         error: Arc<io::Error>,
     },
     /// The file of a model that another process sent holds another model now.
@@ -173,10 +172,13 @@ impl Models {
                 model
             }
             ModelSource::File(path) => {
-                let unreachable =
-                    |e: io::Error| ModelError::Unreachable { path: path.clone(), error: Arc::new(e) };
-                drop(File::open(path).map_err(unreachable)?);
-                let forest = import::load(path, &load_options()).map_err(|e| refused(&e))?;
+                let forest = import::load(path, &load_options()).map_err(|e| match e {
+                    // The file may come back, or be read another time.
+                    Error::Io { source, .. } => {
+                        ModelError::Unreachable { path: path.clone(), error: Arc::new(source) }
+                    }
+                    e => refused(&e),
+                })?;
                 let model = Model::new(forest, Some(path.clone()))?;
                 if model.hash() != sent.hash {
                     return Err(ModelError::Changed { path: path.clone() });

@@ -219,6 +219,11 @@ fn a_job_outlives_an_executor() {
         let found = sorted(String::from_utf8(output.stdout).expect("UTF-8"));
         assert!(found == local, "run {kill}: {} lines, {} expected", found.len(), local.len());
         let disturbed = begun.elapsed();
+        assert!(at >= before / 2, "{at} of {before} results before the kill");
+        assert!(
+            disturbed <= undisturbed + Duration::from_secs(60),
+            "{disturbed:?}, {undisturbed:?} undisturbed"
+        );
         println!("killed after {at} of {before} results: {disturbed:.1?}, undisturbed {undisturbed:.1?}");
     }
 }

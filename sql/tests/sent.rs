@@ -55,7 +55,12 @@ fn planned(models: &Arc<Models>, name: &str) -> ForestFunction {
 
 /// Predicts with a function that another process received.
 fn run(sent: SentFunction) -> Result<Vec<f32>> {
-    let function = ScalarUDF::from(ForestFunction::received(Arc::new(Models::only_named()), sent));
+    run_with(&Arc::new(Models::only_named()), sent)
+}
+
+/// Predicts with a function that another process received, which keeps these models.
+fn run_with(models: &Arc<Models>, sent: SentFunction) -> Result<Vec<f32>> {
+    let function = ScalarUDF::from(ForestFunction::received(models.clone(), sent));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a thread");
     let batches = runtime.block_on(async {
         let table = SessionContext::new().read_batch(rows())?;
@@ -95,6 +100,17 @@ fn a_small_model_travels_as_bytes() {
     assert!(error.to_string().contains("damaged"), "{error}");
 }
 
+/// Returns whether Ballista tries a task again that failed with this error.
+fn is_retried(error: DataFusionError) -> bool {
+    #[cfg(feature = "cluster")]
+    return ballista_core::serde::protobuf::FailedTask::from(ballista_core::error::BallistaError::from(
+        error,
+    ))
+    .retryable;
+    #[cfg(not(feature = "cluster"))]
+    matches!(error.find_root(), DataFusionError::IoError(_))
+}
+
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -120,12 +136,27 @@ fn a_large_model_travels_as_its_files_path() {
     write(2.0);
     let error = run(sent.clone()).expect_err("another model");
     assert!(error.to_string().contains("another model"), "{error}");
-    assert!(!matches!(error.find_root(), DataFusionError::IoError(_)), "{error:?}");
-    // A file that can't be opened may come back, so Ballista is to try again.
+    assert!(!is_retried(error));
+    // A process reads the file once.
+    write(1.0);
+    let kept = Arc::new(Models::only_named());
+    assert_eq!(run_with(&kept, sent.clone()).expect("rows"), expected(20_000, 1.0));
     std::fs::remove_file(&file.0).expect("the file");
-    let error = run(sent).expect_err("no file");
-    assert!(matches!(error.find_root(), DataFusionError::IoError(_)), "{error:?}");
-    assert!(error.to_string().contains("every executor needs"), "{error}");
+    assert_eq!(run_with(&kept, sent.clone()).expect("rows of the kept model"), expected(20_000, 1.0));
+    // A file that can't be read may come back, so Ballista is to try again.
+    let comes_back = |sent: SentFunction| {
+        let error = run(sent).expect_err("no file");
+        assert!(error.to_string().contains("every executor needs"), "{error}");
+        assert!(is_retried(error));
+    };
+    comes_back(sent.clone());
+    // It opens, and can't be read.
+    std::fs::create_dir(&file.0).expect("a folder");
+    comes_back(sent.clone());
+    // What can be read and is no model stays that.
+    std::fs::remove_dir(&file.0).expect("the folder");
+    std::fs::write(&file.0, "no model").expect("a file");
+    assert!(!is_retried(run(sent).expect_err("no model")));
 }
 
 #[test]

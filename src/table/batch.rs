@@ -81,16 +81,13 @@ impl<'f> BatchReader<'f> {
     /// # Errors
     /// The schema lacks columns of the model, has one twice, or has one of a type that is not read.
     pub fn new(forest: &'f Forest, schema: &Schema, by: ColumnMatch) -> Result<Self, TableError> {
-        let mut leaves = Vec::new();
-        for (at, field) in schema.fields().iter().enumerate() {
-            flatten(field, String::new(), vec![at], &mut leaves);
-        }
+        let leaves = leaf_columns(schema);
         let indices = indices(forest, &leaves, by)?;
         let mut taken = vec![false; leaves.len()];
         let mut columns = Vec::with_capacity(indices.len());
         for (at, (index, feature)) in indices.into_iter().zip(&forest.features).enumerate() {
             taken[index] = true;
-            let Leaf { name, path, dtype } = leaves[index].clone();
+            let LeafColumn { name, path, dtype } = leaves[index].clone();
             let reader = CellReader::of(feature);
             check_type(&name, &dtype, &reader, &|| lost_categories(forest, at))?;
             columns.push(Source { name, path, dtype, reader });
@@ -133,6 +130,13 @@ impl<'f> BatchReader<'f> {
     /// index of a column for the old one.
     pub fn moved(mut self, index: impl Fn(usize) -> usize) -> Self {
         self.columns.iter_mut().for_each(|source| source.path[0] = index(source.path[0]));
+        self
+    }
+
+    /// Returns a reader of batches that hold the table's columns elsewhere. `path` returns where a column is, for its old
+    /// index: an index, followed by the index of each child in the struct before it.
+    pub fn located(mut self, path: impl Fn(usize) -> Vec<usize>) -> Self {
+        self.columns.iter_mut().for_each(|source| source.path = path(source.path[0]));
         self
     }
 
@@ -285,17 +289,39 @@ pub fn nested_column(batch: &RecordBatch, path: &[usize]) -> Option<ArrayRef> {
 }
 
 /// A column of a schema that is no struct.
-#[derive(Clone, Debug)]
-struct Leaf {
-    name: String,
-    path: Vec<usize>,
-    dtype: DataType,
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeafColumn {
+    /// Its name, after the names of the structs around it, each with a point.
+    pub name: String,
+    /// The index of the schema's column that has it, followed by the index of each child in the struct before it.
+    pub path: Vec<usize>,
+    /// Its type.
+    pub dtype: DataType,
+}
+
+/// Returns the columns of a schema, and in place of each struct its fields.
+///
+/// ```
+/// use arrow_schema::{DataType, Field, Schema};
+/// use fangorn::table::leaf_columns;
+///
+/// let zip = Field::new("zip", DataType::Int32, true);
+/// let address = Field::new("address", DataType::Struct(vec![zip].into()), true);
+/// let leaves = leaf_columns(&Schema::new(vec![Field::new("age", DataType::Float32, true), address]));
+/// assert_eq!((leaves[1].name.as_str(), &leaves[1].path[..]), ("address.zip", &[1, 0][..]));
+/// ```
+pub fn leaf_columns(schema: &Schema) -> Vec<LeafColumn> {
+    let mut leaves = Vec::new();
+    for (at, field) in schema.fields().iter().enumerate() {
+        flatten(field, String::new(), vec![at], &mut leaves);
+    }
+    leaves
 }
 
 /// The maximum depth of nested structs whose fields are read.
 const MOST_NESTED: usize = 64;
 
-fn flatten(field: &Field, before: String, path: Vec<usize>, leaves: &mut Vec<Leaf>) {
+fn flatten(field: &Field, before: String, path: Vec<usize>, leaves: &mut Vec<LeafColumn>) {
     let name = before + field.name();
     match field.data_type() {
         DataType::Struct(fields) if path.len() < MOST_NESTED => {
@@ -304,12 +330,12 @@ fn flatten(field: &Field, before: String, path: Vec<usize>, leaves: &mut Vec<Lea
                 flatten(field, format!("{name}."), path, leaves);
             }
         }
-        dtype => leaves.push(Leaf { name, path, dtype: dtype.clone() }),
+        dtype => leaves.push(LeafColumn { name, path, dtype: dtype.clone() }),
     }
 }
 
 /// Returns the index of each of the model's columns among a schema's.
-fn indices(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize>, TableError> {
+fn indices(forest: &Forest, leaves: &[LeafColumn], by: ColumnMatch) -> Result<Vec<usize>, TableError> {
     let columns = forest.features.len();
     let table = || leaves.iter().map(|leaf| leaf.name.as_str());
     let in_order = || match leaves.len() == columns {

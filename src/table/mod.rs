@@ -20,7 +20,7 @@ mod lost;
 mod names;
 
 #[cfg(feature = "arrow")]
-pub use batch::{BatchColumns, BatchReader, ColumnMatch, nested_column};
+pub use batch::{BatchColumns, BatchReader, ColumnMatch, LeafColumn, leaf_columns, nested_column};
 pub use cell::{CategoryValue, CellReader, CellText, Number, ValueKind, plain_decimal};
 pub use column::{Column, ColumnValues};
 #[cfg(feature = "arrow")]

@@ -536,6 +536,53 @@ fn damaged_metadata_of_arrow_are_refused() {
     assert!(text(&found.stderr).contains("left out"), "{}", text(&found.stderr));
 }
 
+/// Parquet's reader panics on some damaged schemas. That is no defect of the program.
+#[test]
+fn damaged_metadata_of_parquet_are_refused() {
+    let scratch = Scratch::new("batches-damaged-parquet");
+    let (model, path) = (model("churn"), scratch.path("whole.parquet"));
+    write_parquet(&path, &table("churn"), 9);
+    let whole = std::fs::read(&path).expect("a file");
+    let name = b"ARROW:schema";
+    let schema = whole.windows(name.len()).position(|part| part == name).expect("a schema") + name.len();
+    let mut refused = 0;
+    for at in (schema..whole.len() - 8).step_by(5) {
+        let mut damaged = whole.clone();
+        // The schema is text of base64.
+        damaged[at] = b'8';
+        let damaged = scratch.file("damaged.parquet", damaged);
+        let found = fangorn(&["predict", &model, "--rows", &damaged]);
+        let said = text(&found.stderr);
+        assert!(matches!(found.status.code(), Some(0 | 2)), "{at}: {said}");
+        assert!(!said.contains("defect"), "{at}: {said}");
+        let is_refused = found.status.code() == Some(2);
+        assert!(!is_refused || said.lines().count() == 1, "{at}: {said}");
+        refused += usize::from(is_refused && said.contains("write the file again"));
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+/// pyarrow's `write_table(…, compression="none", use_dictionary=False, row_group_size=10, write_page_checksum=True)` has
+/// written the rows of `churn`.
+#[test]
+fn a_page_that_its_checksum_does_not_fit_is_damaged() {
+    let scratch = Scratch::new("batches-checksums");
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let whole = include_bytes!("page-checksums.parquet");
+    let file = scratch.file("whole.parquet", whole);
+    let expected = prints(&["predict", &model, "--rows", &rows]);
+    assert_eq!(prints(&["predict", &model, "--rows", &file]), expected);
+    let mut damaged = whole.to_vec();
+    // The last byte of the first column in the second row group.
+    damaged[1289] ^= 1;
+    let file = scratch.file("damaged.parquet", damaged);
+    let out = scratch.path("out.npy");
+    refuses(&["predict", &model, "--rows", &file, "-o", &out], &["damaged.parquet: row group 1: ", "CRC"]);
+    let found = fangorn(&["predict", &model, "--rows", &file, "--on-error", "skip"]);
+    assert_eq!(text(&found.stdout).lines().count(), 10);
+    assert!(text(&found.stderr).contains("1 of 2 parts are left out"), "{}", text(&found.stderr));
+}
+
 /// `--expect` and other commands read the rows whole.
 #[test]
 fn commands_that_read_rows_whole_read_tables() {

@@ -3,7 +3,8 @@
 use std::{io::Write as _, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, cast::AsArray, types::Float32Type,
+    ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, StructArray, cast::AsArray,
+    types::Float32Type,
 };
 
 use crate::{
@@ -324,6 +325,25 @@ fn typed(path: &str) -> RecordBatch {
         (name.clone(), array)
     };
     RecordBatch::try_from_iter(names.iter().enumerate().map(column)).expect("a table")
+}
+
+/// Numbers and texts may be inside a struct.
+#[test]
+fn columns_of_graphs_may_be_inside_structs() {
+    let scratch = Scratch::new("graph-nested");
+    let (graph, rows) = (file("named-notes", "model.onnx"), file("named-notes", "rows.csv"));
+    let expected = prints(&["predict", &graph, "--rows", &rows, "--keep", "id"]);
+    let table = typed(&rows);
+    let (schema, columns) = (table.schema(), table.columns());
+    let of_struct = |at: usize| (schema.fields()[at].clone(), columns[at].clone());
+    // In the graph's order: age, pay, days, note and city.
+    let person = StructArray::from([3, 5, 1, 4, 2].map(of_struct).to_vec());
+    let nested = RecordBatch::try_from_iter([("id", columns[0].clone()), ("person", Arc::new(person))]);
+    let parquet = scratch.path("nested.parquet");
+    write_parquet(&parquet, &nested.expect("a table"), 7);
+    let found = fangorn(&["predict", &graph, "--rows", &parquet, "--keep", "id", "--by-position"]);
+    assert_eq!((found.status.code(), text(&found.stdout)), (Some(0), expected), "{}", text(&found.stderr));
+    refuses(&["predict", &graph, "--rows", &parquet], &["nested.parquet"]);
 }
 
 /// Graphs predict rows part by part, as forests do, with columns beside the predictions, damaged lines left out, and runs

@@ -277,8 +277,9 @@ fn write_in_order<R: PartedRows>(
         Some(error) if left_out == parts && !taker.goes_on() => Err(error),
         Some(error) => {
             let path = source.path().display();
+            let those = if taker.goes_on() { " that this run has read" } else { "" };
             note(format!(
-                "{path}: {left_out} of {parts} parts are left out, because they can't be read; the first one: {error}"
+                "{path}: {left_out} of {parts} parts{those} are left out, because they can't be read; the first one: {error}"
             ));
             Ok(written)
         }

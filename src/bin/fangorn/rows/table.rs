@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{DataType, FieldRef, Fields, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use fangorn::{
     Forest,
-    table::{BatchReader, ColumnMatch, Number, TableError, first_names, nested_column},
+    table::{
+        BatchReader, ColumnMatch, LeafColumn, Number, TableError, first_names, leaf_columns, nested_column,
+    },
 };
 
 use super::{
@@ -30,8 +32,8 @@ pub struct TableRows<'f> {
     pub reader: BatchReader<'f>,
     /// The indices of the file's columns that a batch holds, in ascending order.
     pub columns: Vec<usize>,
-    /// The indices within a batch of the columns of texts that the model reads.
-    texts: Vec<usize>,
+    /// The paths of the columns of texts that the model reads, within a batch.
+    texts: Vec<Vec<usize>>,
     /// The kept columns. Their paths begin in a batch.
     kept: Vec<Kept>,
 }
@@ -62,7 +64,7 @@ impl<'f> TableRows<'f> {
             );
             note(format!("{}: {what}", path.display()));
         }
-        Ok(Self::of(file, reader, &[], kept))
+        Ok(Self::of(file, reader, Vec::new(), kept))
     }
 
     /// Opens a file, and finds columns of texts and of numbers, and those to keep. `numbers` has the columns of numbers
@@ -79,32 +81,37 @@ impl<'f> TableRows<'f> {
     ) -> Result<Self> {
         let file = TableFile::open(path, format)?;
         let (path, schema) = (file.path(), file.schema().clone());
-        let fields = schema.fields();
-        let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+        let leaves = leaf_columns(&schema);
+        let names: Vec<&str> = leaves.iter().map(|leaf| leaf.name.as_str()).collect();
         let kept = kept_columns(path, &schema, keep)?;
-        let found = MixedIndices::find(path, &names, requests, table, &roots(&kept))?;
+        let is_kept = |leaf: &LeafColumn| kept.iter().any(|kept| leaf.path.starts_with(&kept.path));
+        let of_kept: Vec<usize> = (0..leaves.len()).filter(|at| is_kept(&leaves[*at])).collect();
+        let found = MixedIndices::find(path, &names, requests, table, &of_kept)?;
         let MixedIndices { numbers: at, texts } = found;
-        if let Some(field) = texts.iter().map(|index| &fields[*index]).find(|f| !is_text(f.data_type())) {
+        if let Some(leaf) = texts.iter().map(|index| &leaves[*index]).find(|leaf| !is_text(&leaf.dtype)) {
             let what = format!(
                 "column `{}` holds values of type {}, the graph takes texts; cast the column to text",
-                field.name(),
-                field.data_type()
+                leaf.name, leaf.dtype
             );
             return Err(Error::file(path, what));
         }
-        let of_numbers = Schema::new(at.iter().map(|index| fields[*index].clone()).collect::<Vec<_>>());
+        let field = |index: &usize| Field::new(&leaves[*index].name, leaves[*index].dtype.clone(), true);
+        let of_numbers = Schema::new(at.iter().map(field).collect::<Vec<_>>());
         let reader = BatchReader::new(numbers, &of_numbers, ColumnMatch::ByPosition);
-        let reader = reader.map_err(|e| Error::file(path, e.to_string()))?.moved(|column| at[column]);
-        Ok(Self::of(file, reader, &texts, kept))
+        let reader = reader.map_err(|e| Error::file(path, e.to_string()))?;
+        let reader = reader.located(|column| leaves[at[column]].path.clone());
+        let texts = texts.iter().map(|index| leaves[*index].path.clone()).collect();
+        Ok(Self::of(file, reader, texts, kept))
     }
 
-    /// Returns the rows of a file, given the indices of the columns of texts, and the columns to keep.
-    fn of(file: TableFile, reader: BatchReader<'f>, texts: &[usize], mut kept: Vec<Kept>) -> Self {
-        let mut columns = [&reader.roots()[..], texts, &roots(&kept)].concat();
+    /// Returns the rows of a file, given the paths of the columns of texts, and the columns to keep.
+    fn of(file: TableFile, reader: BatchReader<'f>, mut texts: Vec<Vec<usize>>, mut kept: Vec<Kept>) -> Self {
+        let of_texts: Vec<usize> = texts.iter().map(|path| path[0]).collect();
+        let mut columns = [reader.roots(), of_texts, roots(&kept)].concat();
         columns.sort_unstable();
         columns.dedup();
         let at = |root: usize| columns.partition_point(|column| *column < root);
-        let texts = texts.iter().map(|root| at(*root)).collect();
+        texts.iter_mut().for_each(|path| path[0] = at(path[0]));
         kept.iter_mut().for_each(|kept| kept.path[0] = at(kept.path[0]));
         let reader = reader.moved(at);
         Self { file, reader, texts, kept, columns }
@@ -114,16 +121,17 @@ impl<'f> TableRows<'f> {
     fn rows_of<T: Number>(&self, batch: &RecordBatch) -> Result<RowBatch<T>, TableError> {
         let columns = self.reader.columns(batch)?;
         let rows = Matrix::of_columns(batch.num_rows(), &columns.columns());
-        let texts = self.texts.iter().map(|at| KeptColumn::Arrow(batch.column(*at).clone())).collect();
-        let kept = |kept: &Kept| {
-            nested_column(batch, &kept.path).map(KeptColumn::Arrow).ok_or_else(|| TableError {
-                column: Some(kept.field.name().to_owned()),
+        let column = |path: &[usize], name: Option<&str>| {
+            nested_column(batch, path).map(KeptColumn::Arrow).ok_or_else(|| TableError {
+                column: name.map(str::to_owned),
                 row: None,
                 cause: "the batch has another schema than the table".into(),
                 remedy: "write the file again".into(),
             })
         };
-        let kept = self.kept.iter().map(kept).collect::<Result<_, _>>()?;
+        let texts = self.texts.iter().map(|path| column(path, None)).collect::<Result<_, _>>()?;
+        let kept = self.kept.iter().map(|kept| column(&kept.path, Some(kept.field.name())));
+        let kept = kept.collect::<Result<_, _>>()?;
         Ok(RowBatch { rows, texts, kept })
     }
 

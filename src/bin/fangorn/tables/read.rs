@@ -159,7 +159,10 @@ impl TableFile {
         };
         let (schema, contents) = match format {
             TableFormat::Parquet => {
-                let metadata = parquet_metadata(&open(path)?).map_err(|e| wrong(&e))?;
+                let file = open(path)?;
+                // Damaged metadata make the reader panic.
+                let metadata = catch_own_panic(|| parquet_metadata(&file)).map_err(|e| wrong(&e))?;
+                let metadata = metadata.map_err(|e| wrong(&e))?;
                 (metadata.schema().clone(), Contents::Parquet(metadata))
             }
             TableFormat::Arrow if is_stdin => of_stream(Box::new(StandardInput::open(stop.clone())))?,
@@ -299,17 +302,14 @@ impl TableFile {
                 let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
                 let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
                 let builder = builder.with_projection(mask).with_row_groups(vec![part]);
-                Ok(Box::new(builder.with_batch_size(BATCH_ROWS).build().map_err(|e| wrong(&e))?))
+                let reader = catch_own_panic(|| builder.with_batch_size(BATCH_ROWS).build());
+                let reader = reader.map_err(|e| wrong(&e))?.map_err(|e| wrong(&e))?;
+                Ok(Box::new(without_panics(reader)))
             }
             Contents::ArrowFile { in_part, .. } => {
                 let mut reader = file_reader(file, Some(columns.to_vec())).map_err(|e| wrong(&e))?;
                 reader.set_index(part * in_part).map_err(|e| wrong(&e))?;
-                // Damaged metadata make the reader panic.
-                let next = move || match catch_own_panic(|| reader.next()) {
-                    Ok(batch) => batch,
-                    Err(panic) => Some(Err(ArrowError::IpcError(panic))),
-                };
-                Ok(Box::new(std::iter::from_fn(next).take(*in_part).flat_map(in_pieces)))
+                Ok(Box::new(without_panics(reader).take(*in_part).flat_map(in_pieces)))
             }
             Contents::ArrowStream(_) => Err(Error::Defect("a stream has no stored parts".into())),
         }
@@ -334,6 +334,23 @@ impl TableFile {
 
 /// The batches of a part.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
+
+/// Returns the batches of a reader. Damaged metadata and pages can make it panic; that is an error, after which nothing
+/// follows.
+fn without_panics(
+    mut reader: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
+    let mut panicked = false;
+    std::iter::from_fn(move || {
+        if panicked {
+            return None;
+        }
+        catch_own_panic(|| reader.next()).unwrap_or_else(|panic| {
+            panicked = true;
+            Some(Err(ArrowError::ExternalError(panic.into())))
+        })
+    })
+}
 
 /// Reads the metadata of a Parquet file.
 fn parquet_metadata(file: &File) -> parquet::errors::Result<ArrowReaderMetadata> {
