@@ -30,6 +30,10 @@ pub(in crate::cpu) struct CompressedColumn {
 pub(crate) struct CompressedColumns(Vec<CompressedColumn>);
 
 /// A row block of sparse rows, and what its columns are ranked by.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "only a kernel for an instruction set reads it")
+)]
 pub(in crate::cpu) struct CompressedBlock<'b, T> {
     matrix: &'b SparseMatrix<T>,
     /// The rows, at most 64.
@@ -46,6 +50,10 @@ pub(in crate::cpu) struct CompressedBlock<'b, T> {
 
 impl<T: Read<f32> + Copy + Default + PartialEq> CompressedBlock<'_, T> {
     /// Reads the rows into `columns`.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only a kernel for an instruction set calls it")
+    )]
     #[inline(always)]
     pub(in crate::cpu) fn read(&mut self) {
         self.columns.resize(self.matrix.shape().1, CompressedColumn { held: 0, values: [0.0; ROW_BLOCK] });
