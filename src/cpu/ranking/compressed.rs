@@ -116,10 +116,14 @@ impl Ranker {
             absent: absent_ranks,
             out,
         });
-        let mut coded = None;
+        // Columns of ranks of one feature stand side by side.
+        let (mut coded, mut close, mut values) = (None, None, [0.0; ROW_BLOCK]);
         let others = sources.columns.iter().enumerate().filter(|(c, _)| sources.searches[*c].is_none());
         for (c, source) in others {
-            let values = columns[source.feature as usize].written_out(absent.read());
+            if close != Some(source.feature) {
+                close = Some(source.feature);
+                values = columns[source.feature as usize].written_out(absent.read());
+            }
             self.one::<f32, u8, ROW_BLOCK>(sources, c, &values, &mut coded, &mut out[c], (ROW_BLOCK, 1));
         }
     }
