@@ -1,6 +1,7 @@
-//! Ranks rows on the CPU: 64 rows at a time, one column or one column block at a time.
+//! Ranks rows on the CPU: 64 rows at a time, one column or one column block at a time. [`RankSources`] is the data,
+//! and `by_column` ranks rows that are no matrix.
 
-use std::{any::Any, cell::RefCell, ops::Range, slice};
+use std::{cell::RefCell, slice};
 
 use super::{
     super::{
@@ -9,30 +10,17 @@ use super::{
         rows::{Read, Row, Rows},
     },
     column_block::ROW_BLOCKS_TOGETHER,
-    column_blocks::{ColumnBlocks, RankedColumn},
-    elements::{self, ElementRank, Elements},
-    kernels,
+    column_blocks::ColumnBlocks,
     row_block::{ColumnBlockRoom, RowBlock},
-    search::{self, CategoryBits, ColumnSearch, Columns, Missing, ROW_BLOCK, Search, ZeroAside},
-    tables::{Table, Tables},
+    search::{self, CategoryBits, Columns, ROW_BLOCK},
+    sources::{Distances, RankRule, RankSources},
 };
 use crate::{
     cost::Machine,
     error::{Error, Result},
-    forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
-    ranks::{Column, ColumnKind, Ranks, Width},
-    sparse::SparseMatrix,
+    forest::{CategoryRule, CategorySet, CompareType, Side, reference::side_of_cast},
+    ranks::{Ranks, Width},
 };
-
-/// Reads rows column by column.
-pub(crate) trait ColumnReader<C> {
-    /// Reads a column from row `first` on, as many rows as `into` has room for.
-    fn read(&self, column: usize, first: usize, into: &mut [C]);
-    /// Returns `count` values of a column from row `first` on, if they lie in memory as they are read.
-    fn lend(&self, column: usize, first: usize, count: usize) -> Option<&[C]>;
-    /// Fetches `count` values of a column that is read soon, from row `first` on.
-    fn prefetch(&self, column: usize, first: usize, count: usize);
-}
 
 mod sealed {
     /// Restricts `Rank` to the two types that a ranker writes.
@@ -84,7 +72,7 @@ pub struct Ranker {
     /// Columns of the rows that are ranked.
     features: usize,
     /// Columns of ranks.
-    columns: usize,
+    pub(super) columns: usize,
     sets: Vec<CategorySet>,
     pub(super) singles: RankSources<f32>,
     /// How `f32` rows become ranks of one byte, one column block at a time. `None` if ranks are wider, or if the caller
@@ -92,67 +80,6 @@ pub struct Ranker {
     column_blocks: Option<ColumnBlocks>,
     /// The sources of ranks for `f64` rows of a forest that compares in `f64`.
     pub(super) doubles: Option<RankSources<f64>>,
-}
-
-/// The data that ranks are computed from, for thresholds of one type.
-#[derive(Clone, Debug)]
-pub(super) struct RankSources<C> {
-    pub(super) tables: Tables<C>,
-    /// By column of ranks: the feature and the rule. Columns of the same feature stand side by side.
-    pub(super) columns: Vec<RankColumn<C>>,
-    /// By column of ranks: its binary search, if it has one.
-    pub(super) searches: Vec<Option<Search>>,
-    /// By feature, its first column of ranks; then the number of all columns of ranks.
-    firsts: Vec<u32>,
-    /// By column of ranks.
-    elements: Vec<ElementRank>,
-    /// All binary searches, in the order of their columns of ranks. Each reads a column of the rows.
-    column_searches: Vec<ColumnSearch>,
-    /// The same searches, those with the same kernel side by side.
-    pub(super) searches_by_kernel: Vec<ColumnSearch>,
-}
-
-/// How a column of ranks follows from a feature.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RankColumn<C> {
-    pub(super) feature: u32,
-    by: RankRule<C>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum RankRule<C> {
-    /// The rank is a count of thresholds. A missing value has the rank `missing`.
-    Count {
-        table: Table,
-        missing: u32,
-    },
-    /// The rank is the bit of a category in a table of 256 bits.
-    Coded {
-        rule: CategoryRule,
-        table: [u8; 32],
-    },
-    /// The rank is the answer to [`Predicate::LessZeroAside`], which models that take zeros as missing ask once
-    /// for each threshold.
-    ZeroAside(ZeroAside<C>),
-    Question {
-        predicate: Predicate,
-        missing: Side,
-    },
-}
-
-/// Distances between the ranks of neighbouring rows, columns and row blocks.
-#[derive(Clone, Copy, Debug)]
-struct Distances {
-    row: usize,
-    column: usize,
-    row_block: usize,
-}
-
-impl Distances {
-    /// Returns the index of a row's first rank.
-    fn first_of(self, row: usize) -> usize {
-        row / ROW_BLOCK * self.row_block + row % ROW_BLOCK * self.row
-    }
 }
 
 impl Ranker {
@@ -274,92 +201,6 @@ impl Ranker {
         Ok(())
     }
 
-    /// Like [`Self::rank_blocks`], for `count` rows whose columns are read one by one.
-    pub(crate) fn rank_columns(&self, columns: &dyn ColumnReader<f32>, count: usize, out: &mut [u8]) {
-        self.columns_by(&self.singles, columns, count, out);
-    }
-
-    /// Like [`Self::rank_columns`], for a forest that compares in `f64`.
-    pub(crate) fn rank_wide_columns(&self, columns: &dyn ColumnReader<f64>, count: usize, out: &mut [u8]) {
-        match &self.doubles {
-            Some(sources) => self.columns_by(sources, columns, count, out),
-            None => debug_assert!(false, "a forest that compares in f32"),
-        }
-    }
-
-    fn columns_by<C: Compare>(
-        &self,
-        sources: &RankSources<C>,
-        columns: &dyn ColumnReader<C>,
-        count: usize,
-        out: &mut [u8],
-    ) {
-        let room = self.columns * ROW_BLOCK;
-        let mut room_of_values = [C::NAN; ROW_BLOCKS_TOGETHER * ROW_BLOCK];
-        let parts = out.chunks_mut((ROW_BLOCKS_TOGETHER * room).max(1));
-        for (first, out) in (0..count).step_by(ROW_BLOCKS_TOGETHER * ROW_BLOCK).zip(parts) {
-            let rows = room_of_values.len().min(count - first);
-            let row_blocks = rows.div_ceil(ROW_BLOCK);
-            let mut coded = [const { None }; ROW_BLOCKS_TOGETHER];
-            let mut close = None;
-            let mut lent = None;
-            for (c, source) in sources.columns.iter().enumerate() {
-                if close != Some(source.feature) {
-                    close = Some(source.feature);
-                    if let Some(ahead) = sources.columns.get(c + PREFETCHED) {
-                        columns.prefetch(ahead.feature as usize, first, rows);
-                    }
-                    let feature = source.feature as usize;
-                    // Kernels read whole row blocks.
-                    lent = columns.lend(feature, first, row_blocks * ROW_BLOCK);
-                    if lent.is_none() {
-                        columns.read(feature, first, &mut room_of_values[..rows]);
-                    }
-                }
-                let values = lent.unwrap_or(&room_of_values[..row_blocks * ROW_BLOCK]);
-                let out = &mut out[c * ROW_BLOCK..];
-                if sources.searched_together(c, values, out, room) {
-                    continue;
-                }
-                for (row_block, values) in values.as_chunks().0.iter().enumerate() {
-                    let (coded, out) = (&mut coded[row_block], &mut out[row_block * room..]);
-                    self.one::<C, u8, ROW_BLOCK>(sources, c, values, coded, out, (ROW_BLOCK, 1));
-                }
-            }
-        }
-    }
-
-    /// Writes the ranks of a row block of sparse rows as [`Self::rank_blocks`] does, element by element. `absent` are
-    /// the ranks of the value of every element that the rows do not hold, by column of ranks.
-    pub(crate) fn rank_elements<T: Row + Default + PartialEq>(
-        &self,
-        matrix: &SparseMatrix<T>,
-        absent: &[u8],
-        rows: Range<usize>,
-        out: &mut [u8],
-    ) {
-        let out = out.as_chunks_mut().0;
-        out.iter_mut().zip(absent).for_each(|(column, rank)| *column = [*rank; ROW_BLOCK]);
-        let doubles = (matrix as &dyn Any).downcast_ref::<SparseMatrix<f64>>();
-        match self.doubles.as_ref().zip(doubles) {
-            Some((sources, matrix)) => {
-                sources.elements((matrix, rows), &self.by_rule(sources), out).rank(elements::at_most);
-            }
-            None => {
-                kernels::elements(self.singles.elements((matrix, rows), &self.by_rule(&self.singles), out));
-            }
-        }
-    }
-
-    /// Returns a function that ranks a value in a column of ranks by the column's rule.
-    fn by_rule<C: Compare>(&self, sources: &RankSources<C>) -> impl Fn(usize, C) -> u8 {
-        |c, value| {
-            let mut rank = [0];
-            self.one::<C, u8, 1>(sources, c, &[value], &mut None, &mut rank, (1, 1));
-            rank[0]
-        }
-    }
-
     /// Ranks all rows.
     fn all<T: Row, R: Rank>(&self, rows: &Rows<'_, T>, out: &mut [R], distances: Distances) {
         match (&self.doubles, T::doubles(rows)) {
@@ -419,7 +260,9 @@ impl Ranker {
             let is_searched =
                 |c: usize| count == ROW_BLOCK && distances.row == 1 && sources.searches[c].is_some();
             // Columns that are searched together, then those that are not.
-            if is_searched(begin) {
+            if is_searched(begin)
+                && let Some(out) = R::bytes(out)
+            {
                 next += sources.searched(rows, (first, row_blocks), begin, out, distances);
             }
             if next > begin {
@@ -555,196 +398,5 @@ impl Ranker {
                 self.one(&self.singles, column as usize, values, &mut coded, out, (ROW_BLOCK, 1));
             }
         }
-    }
-}
-
-/// Turns a question about a set of categories into a table of the codes that go right. Returns `None` for any
-/// other question, and for a set that has categories from [`search::OTHER`] on.
-fn coded<C>(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<RankRule<C>> {
-    let Predicate::InSet { set, .. } = predicate else { return None };
-    let set = &sets[set as usize];
-    let fits = (u32::from(search::OTHER)..32 * set.words.len() as u32).all(|c| !set.contains(c));
-    let mut table = [0; 32];
-    for code in 0..=u8::MAX {
-        let value = if code == search::MISSING { f64::NAN } else { f64::from(code) };
-        if side_of_cast(sets, predicate, missing, value) == Side::Right {
-            table[usize::from(code / 8)] |= 1 << (code % 8);
-        }
-    }
-    fits.then_some(RankRule::Coded { rule: set.rule, table })
-}
-
-/// Columns whose values are fetched while as many columns before them are ranked.
-const PREFETCHED: usize = 4;
-
-impl<C: Compare> RankSources<C> {
-    fn new(ranks: &Ranks) -> Self {
-        let mut tables = Tables::new();
-        let source = |column: &Column| {
-            let by = match column.asks {
-                ColumnKind::Thresholds { first, count } => {
-                    let own = &ranks.thresholds()[first as usize..][..count as usize];
-                    let narrowed: Vec<C> = own.iter().map(|t| C::threshold(t.0)).collect();
-                    let missing = if column.missing == Side::Right { count } else { 0 };
-                    RankRule::Count { table: tables.push(&narrowed), missing }
-                }
-                ColumnKind::Question { predicate: Predicate::LessZeroAside { threshold } } => {
-                    RankRule::ZeroAside(ZeroAside::new(threshold.0, column.missing))
-                }
-                ColumnKind::Question { predicate } => coded(ranks.sets(), predicate, column.missing)
-                    .unwrap_or(RankRule::Question { predicate, missing: column.missing }),
-            };
-            RankColumn { feature: column.feature, by }
-        };
-        let columns: Vec<RankColumn<C>> = ranks.columns().iter().map(source).collect();
-        let below =
-            |feature: usize| columns.partition_point(|column| (column.feature as usize) < feature) as u32;
-        let firsts: Vec<u32> = (0..=ranks.features()).map(below).collect();
-        let element = |source: &RankColumn<C>| match source.by {
-            RankRule::Count { table, missing } => tables.element(table, missing),
-            _ => ElementRank::Other,
-        };
-        let elements = columns.iter().map(element).collect();
-        let search = |source: &RankColumn<C>| match source.by {
-            RankRule::Count { table, missing: 0 } => tables.search(table, Missing::Least),
-            RankRule::Count { table, .. } => tables.search(table, Missing::Most),
-            _ => None,
-        };
-        let searches: Vec<Option<Search>> = columns.iter().map(search).collect();
-        let column_searches = columns.iter().zip(&searches).zip(0..).filter_map(|((source, search), to)| {
-            search.map(|search| ColumnSearch::new(search, source.feature, to))
-        });
-        let mut column_searches: Vec<ColumnSearch> = column_searches.collect();
-        let mut searches_by_kernel = column_searches.clone();
-        searches_by_kernel.sort_by_key(|column| column.search.kernel());
-        ColumnSearch::count_runs(&mut searches_by_kernel);
-        ColumnSearch::count_runs(&mut column_searches);
-        Self { tables, columns, searches, firsts, elements, column_searches, searches_by_kernel }
-    }
-
-    /// Ranks row blocks from row `first` on, in the columns from `c` on, as long as these are searches and their
-    /// values are adjacent. Returns the number of columns. `out` begins with the first row's rank in column 0.
-    fn searched<T: Row + Read<C>, R: Rank>(
-        &self,
-        rows: &Rows<'_, T>,
-        (first, row_blocks): (usize, usize),
-        c: usize,
-        out: &mut [R],
-        distances: Distances,
-    ) -> usize {
-        let Some(out) = R::bytes(out) else { return 0 };
-        let Some((values, between)) = rows.columns_of::<C, ROW_BLOCK>(first) else { return 0 };
-        let Some(values) = C::singles(values) else { return 0 };
-        let own =
-            &self.column_searches[self.column_searches.partition_point(|column| (column.to as usize) < c)..];
-        let last = row_blocks - 1;
-        let fits = |column: &ColumnSearch| {
-            column.from as usize * between + (last + 1) * ROW_BLOCK <= values.len()
-                && last * distances.row_block + column.to as usize * distances.column + ROW_BLOCK <= out.len()
-        };
-        let those = own.iter().zip(c..).take_while(|(column, c)| column.to as usize == *c && fits(column));
-        let own = &own[..those.count()];
-        for (at, columns) in own.chunks(PREFETCHED).enumerate() {
-            let ahead = own.iter().skip((at + 1) * PREFETCHED).take(PREFETCHED);
-            for row_block in 0..row_blocks {
-                // A few lines at a time: the processor waits if it has many to fetch.
-                let first = first + row_block * ROW_BLOCK;
-                ahead.clone().for_each(|column| rows.prefetch_column(first, column.from as usize, ROW_BLOCK));
-                let values = Columns { of: &values[row_block * ROW_BLOCK..], apart: between };
-                let out =
-                    Columns { of: &mut out[row_block * distances.row_block..], apart: distances.column };
-                if !self.tables.searched(columns, values, out) {
-                    return 0;
-                }
-            }
-        }
-        own.len()
-    }
-
-    /// Returns the elements of a row block of sparse rows, and what they are ranked by.
-    fn elements<'e, T, O>(
-        &'e self,
-        (matrix, rows): (&'e SparseMatrix<T>, Range<usize>),
-        other: O,
-        out: &'e mut [[u8; ROW_BLOCK]],
-    ) -> Elements<'e, C, T, O> {
-        let (thresholds, firsts) = (self.tables.groups(), &self.firsts);
-        Elements { thresholds, firsts, ranks: &self.elements, matrix, rows, other, out }
-    }
-
-    /// Writes the ranks of up to four row blocks of values in column `c` of ranks, if it has a search and the machine a
-    /// kernel for that. Otherwise returns `false`. The ranks of a row block begin `apart` bytes after those of the row
-    /// block before.
-    fn searched_together(&self, c: usize, values: &[C], out: &mut [u8], apart: usize) -> bool {
-        let (Some(search), Some(values)) = (self.searches[c], C::singles(values)) else { return false };
-        let row_blocks = values.len() / ROW_BLOCK;
-        // One run: all of them take the same kernel.
-        let searches: [_; ROW_BLOCKS_TOGETHER] = std::array::from_fn(|row_block| ColumnSearch {
-            run: row_blocks.saturating_sub(row_block) as u32,
-            ..ColumnSearch::new(search, row_block as u32, row_block as u32)
-        });
-        let searches = &searches[..row_blocks];
-        let values = Columns { of: values, apart: ROW_BLOCK };
-        self.tables.searched(searches, values, Columns { of: out, apart })
-    }
-
-    /// Writes the ranks of 64 values in column `c` as bytes, if the column has a kernel for that. Otherwise
-    /// returns `false`. `coded` keeps the category codes of the last feature.
-    fn bytes(
-        &self,
-        c: usize,
-        values: &[C; ROW_BLOCK],
-        coded: &mut Option<(u32, CategoryRule, CategoryBits)>,
-        out: &mut [u8],
-    ) -> bool {
-        let mut room = [0; ROW_BLOCK];
-        let whole = out.first_chunk_mut();
-        let ranks = match whole {
-            Some(ranks) => ranks,
-            None => &mut room,
-        };
-        let source = &self.columns[c];
-        match source.by {
-            RankRule::Count { .. } => {
-                let values = C::singles(values);
-                let (Some(search), Some(values)) = (self.searches[c], values) else { return false };
-                let values = Columns { of: values, apart: 0 };
-                let ranks = Columns { of: &mut ranks[..], apart: 0 };
-                if !self.tables.searched(&[ColumnSearch::new(search, 0, 0)], values, ranks) {
-                    return false;
-                }
-            }
-            RankRule::Coded { rule, table } => {
-                let (feature, of, codes) =
-                    coded.get_or_insert_with(|| (source.feature, rule, CategoryBits::new(rule, values)));
-                if (*feature, *of) != (source.feature, rule) {
-                    (*feature, *of, *codes) = (source.feature, rule, CategoryBits::new(rule, values));
-                }
-                kernels::bits(codes, &table, ranks);
-            }
-            RankRule::ZeroAside(question) => kernels::zero_aside(&question, values, ranks),
-            RankRule::Question { .. } => return false,
-        }
-        if out.len() < ROW_BLOCK {
-            out.copy_from_slice(&room[..out.len()]);
-        }
-        true
-    }
-}
-
-impl RankSources<f32> {
-    /// Decides how these sources rank rows one column block at a time.
-    fn column_blocks(&self, ranks: &Ranks) -> ColumnBlocks {
-        let column = |(c, column): (usize, &Column)| {
-            let thresholds = match (self.searches[c], column.asks) {
-                (Some(search), ColumnKind::Thresholds { first, count }) => {
-                    let own = &ranks.thresholds()[first as usize..][..count as usize];
-                    Some((search, own.iter().map(|t| f32::threshold(t.0)).collect()))
-                }
-                _ => None,
-            };
-            RankedColumn { feature: column.feature, thresholds }
-        };
-        ColumnBlocks::new(ranks.columns().iter().enumerate().map(column))
     }
 }
