@@ -88,6 +88,17 @@ fn few(columns: u32, shape: Shape, few: FewRows, engine: Engine) -> Result<Optio
     Ok(time(2 * TREES)?.zip(time(TREES)?).map(|(more, fewer)| (more - fewer) / TREES as f64))
 }
 
+/// Returns the seconds that a step adds whose node or tile lies past the second cache, from a forest of full trees of
+/// eight levels that is much larger. A walk takes `steps` of them through a tree, in `near` seconds if the trees lie
+/// in the cache, and a tree has `bytes` bytes. Returns `old` if another engine than `engine` serves a row.
+fn far(by: FewRows, engine: Engine, near: Option<f64>, [steps, bytes]: [f64; 2], old: f64) -> Result<f64> {
+    const TREES: usize = 4096;
+    let schedule = format!("{WALKS}\nfewRows({})", by.name());
+    let tree = row(&forest(TREES, 16, Shape::Full(8))?, &schedule, 1, engine)?.map(|row| row / TREES as f64);
+    let past = 1.0 - Machine::here().hardware.cache as f64 / (TREES as f64 * bytes);
+    Ok(tree.zip(near).map_or(old, |(tree, near)| ((tree - near) / steps / past).max(0.0)))
+}
+
 fn walk(shipped: &Walk) -> Result<Walk> {
     const COLUMNS: u32 = 16;
     const DEPTH: u32 = 8;
@@ -112,6 +123,14 @@ fn walk(shipped: &Walk) -> Result<Walk> {
         one: step(FewRows::Rows, Engine::WalksByRow, shipped.one)?,
         block: by_vectors.map_or(shipped.block, |row| row / steps_of_all * least as f64),
         abreast: step(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
+        far_abreast: far(
+            FewRows::Abreast,
+            Engine::Abreast,
+            few(COLUMNS, Shape::Full(DEPTH), FewRows::Abreast, Engine::Abreast)?,
+            // A node has eight bytes.
+            [steps, f64::from((2 << DEPTH) - 1) * 8.0],
+            shipped.far_abreast,
+        )?,
         full: step(FewRows::Full, Engine::FullTrees, shipped.full)?,
         tiled_rows: tiled_rows(shipped)?,
         complete_ratio: shipped.complete_ratio,
@@ -157,6 +176,10 @@ fn registers(shipped: &Registers) -> Result<Registers> {
         new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
         new.misprediction = 2.0 * (surprising - new.tree - 2.5 * new.tile[0]).max(0.0);
     }
+    // A walk goes through two of a tree's 17 tiles.
+    let bytes = 17.0 * 128.0;
+    new.far_tile =
+        far(FewRows::Registers, Engine::Registers, tree(16, Shape::Full(8))?, [2.0, bytes], new.far_tile)?;
     // All walks go through three tiles, and keep an exit twice.
     if let Some(uneven) = tree(32, Shape::Uneven)? {
         new.kept = (uneven - new.tree - 3.0 * new.tile[0]).max(0.0) / 2.0;
@@ -346,12 +369,14 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("walk.one", walk.one),
         ("walk.block", walk.block),
         ("walk.abreast", walk.abreast),
+        ("walk.far abreast", walk.far_abreast),
         ("walk.full", walk.full),
         ("registers.tile 32", registers.tile[0]),
         ("registers.tile 64", registers.tile[1]),
         ("registers.tile 96", registers.tile[2]),
         ("registers.tile 128", registers.tile[3]),
         ("registers.tree", registers.tree),
+        ("registers.far tile", registers.far_tile),
         ("registers.kept", registers.kept),
         ("registers.surprise", registers.misprediction),
         ("blend.bottom 1", blend.bottom[0]),

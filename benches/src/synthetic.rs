@@ -26,9 +26,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// asks for. There is a model for each combination.
 type Grid = (&'static [usize], &'static [u32], &'static [u32], &'static [u32]);
 
-/// The models of SilvanForge's section 10, and some with categories.
-const MODELS: [Grid; 2] = [
+/// The models of SilvanForge's section 10, some with copies of rows larger than a second cache, some with large trees,
+/// and some with categories.
+const MODELS: [Grid; 4] = [
     (&[100, 200, 400, 700, 1000], &[8, 32, 128, 512, 1024], &[6, 7, 8], &[0]),
+    (&[100, 400], &[2048, 4096], &[6, 8], &[0]),
+    (&[100], &[8, 128], &[10, 12], &[0]),
     (&[100, 400], &[8, 32, 128, 512], &[6], &[4, 64]),
 ];
 /// The models of `--quick`.
@@ -51,7 +54,7 @@ struct TimedWay {
 /// Writes records of all models, or of a few, to a file, one JSON object a line.
 pub fn records(path: &Path, quick: bool) -> Result<()> {
     let mut models = Vec::new();
-    for (trees, columns, depths, sets) in if quick { QUICK } else { MODELS } {
+    for &(trees, columns, depths, sets) in if quick { &QUICK[..] } else { &MODELS } {
         for trees in trees {
             for columns in columns {
                 for deepest in depths {

@@ -6,8 +6,6 @@ use crate::{
     schedule::{Preset, Schedule, cpu_facts, cpu_schedule},
 };
 
-/// The ways that the default schedule is chosen among.
-const CHOSEN_AMONG: [Work; 3] = [Work::Blends, Work::UntestedWalks, Work::TestedWalks];
 /// The largest batch size of [`Explanation::by_batch`], which looks at powers of two.
 const LARGEST: usize = 1 << 16;
 /// The largest number of columns that [`Explanation::rank_columns`] looks at.
@@ -78,18 +76,18 @@ impl Explanation {
         };
         let mut by_batch: Vec<(usize, Work)> = Vec::new();
         for rows in (0..=LARGEST.ilog2()).map(|power| 1usize << power) {
-            let Some(work) = fastest(machine, &facts, &Work::ALL, rows) else { continue };
+            let Some(work) = machine.fastest(&facts, &Work::ALL, rows) else { continue };
             if by_batch.last().is_none_or(|(_, last)| *last != work) {
                 by_batch.push((rows, work));
             }
         }
         let by_machine = Machine::shipped().into_iter().filter_map(|machine| {
-            Some((machine.name, fastest(machine, &facts, &CHOSEN_AMONG, BLENDED_ROWS)?))
+            Some((machine.name, machine.fastest(&facts, &Work::OF_MANY_ROWS, BLENDED_ROWS)?))
         });
         Self {
             rows,
             schedule: Preset::Default.schedule(forest, false),
-            options: ways(&CHOSEN_AMONG, BLENDED_ROWS),
+            options: ways(&Work::OF_MANY_ROWS, BLENDED_ROWS),
             of_batch: ways(&Work::ALL, rows),
             by_batch,
             rank_columns: other_columns(machine, &facts),
@@ -97,12 +95,6 @@ impl Explanation {
             facts,
         }
     }
-}
-
-/// Returns the way with the least estimate.
-fn fastest(machine: &Machine, facts: &ForestFacts, among: &[Work], rows: usize) -> Option<Work> {
-    let seconds = |work: &Work| machine.estimate(facts, *work, rows).map(|e| (e.seconds(), *work));
-    among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
 }
 
 /// Returns a number of columns of thresholds with which the choice between blends and walks would be another, while
@@ -117,9 +109,9 @@ fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
         let rank_columns = RankColumns { thresholds: columns, levels, ..facts.rank_columns };
         let facts =
             ForestFacts { columns: (facts.columns + columns).saturating_sub(now), rank_columns, ..*facts };
-        fastest(machine, &facts, &CHOSEN_AMONG, BLENDED_ROWS) == Some(Work::Blends)
+        machine.fastest(&facts, &Work::OF_MANY_ROWS, BLENDED_ROWS) == Some(Work::Blends)
     };
-    let chosen = fastest(machine, facts, &CHOSEN_AMONG, BLENDED_ROWS)? == Work::Blends;
+    let chosen = machine.fastest(facts, &Work::OF_MANY_ROWS, BLENDED_ROWS)? == Work::Blends;
     let most_fewer = now.min(facts.columns);
     let at = |more: bool, by: usize| if more { now + by } else { now - by };
     [chosen, !chosen].into_iter().find_map(|more| {

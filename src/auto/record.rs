@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::tuner::{TimedSchedule, TuningResult};
 use crate::{
     Predictor,
-    cost::{ForestFacts, Machine, Work},
+    cost::{ForestFacts, Machine, RowTile, Work},
     cpu::Engine,
     error::Result,
     forest::Forest,
@@ -120,11 +120,12 @@ impl About {
 pub(super) fn work_of(predictor: &Predictor, schedule: &Schedule, rows: usize) -> Result<Option<Work>> {
     // Larger batches run as a few thousand rows do.
     let engines = predictor.engines(rows.min(4096))?;
+    let tile = RowTile::of(schedule.rows_of_tile().unwrap_or(1) as usize);
     Ok(match engines[..] {
         [(Engine::Blends, _)] => Some(Work::Blends),
         [(Engine::WalksByRow, _)] => Some(Work::RowWalks),
-        [(Engine::Vectors | Engine::Walks, _)] if schedule.unrolls_walks() => Some(Work::UntestedWalks),
-        [(Engine::Vectors | Engine::Walks, _)] => Some(Work::TestedWalks),
+        [(Engine::Vectors | Engine::Walks, _)] if schedule.unrolls_walks() => Some(Work::UntestedWalks(tile)),
+        [(Engine::Vectors | Engine::Walks, _)] => Some(Work::TestedWalks(tile)),
         _ => None,
     })
 }

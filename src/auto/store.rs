@@ -435,7 +435,7 @@ mod tests {
     fn batch(rows: usize) -> KeptBatch {
         let timed = |text: &str| TimedSchedule {
             schedule: Schedule::parse(text).expect("a schedule"),
-            work: text.contains("tile").then_some(Work::TestedWalks),
+            work: text.contains("tile").then_some(Work::TestedWalks(crate::cost::RowTile::Small)),
             seconds: 0.1 + rows as f64 * 1e-9,
         };
         let (auto, tuned) = (timed("fewRows(auto)"), timed("tile(batch, b0, b1, 64)\nlayout(sparse)"));

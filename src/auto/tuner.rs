@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Predictor,
     check::SelfCheck,
-    cost::{ForestFacts, Machine, ROW_BLOCK, Work},
+    cost::{ForestFacts, Machine, ROW_BLOCK, RowTile, Work},
     cpu::Rows,
     error::{Error, Result},
     forest::Forest,
@@ -573,19 +573,24 @@ impl TuningResult {
 /// Returns the points in the order of their estimates, so that a short search reaches the best ones.
 fn ordered(points: &[CpuPoint], facts: &ForestFacts, rows: usize) -> Vec<CpuPoint> {
     let seconds = |point: &CpuPoint| {
+        let tile = RowTile::of(point.rows as usize);
         let work = match point.evaluate {
             // Blends leave a few rows to the engine for a few rows, too.
             _ if rows < ROW_BLOCK && point.few_rows != FewRows::Walk => Work::RowWalks,
             Evaluate::Blend => Work::Blends,
-            Evaluate::Walk | Evaluate::WalkRows(_) if point.unroll_walks => Work::UntestedWalks,
-            Evaluate::Walk | Evaluate::WalkRows(_) => Work::TestedWalks,
+            Evaluate::Walk | Evaluate::WalkRows(_) if point.unroll_walks => Work::UntestedWalks(tile),
+            Evaluate::Walk | Evaluate::WalkRows(_) => Work::TestedWalks(tile),
             Evaluate::WalkTrees(_) | Evaluate::Tiles(_) => Work::RowWalks,
         };
         let estimate = Machine::here().estimate(facts, work, rows);
         estimate.map_or(f64::INFINITY, |estimate| estimate.seconds())
     };
+    // What serves a few rows does not depend on the rest of a schedule, so each engine for them comes early.
+    let names_engine = |point: &CpuPoint| rows < ROW_BLOCK && point.few_rows != FewRows::Auto;
     let mut points = points.to_vec();
-    points.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+    points.sort_by(|a, b| {
+        seconds(a).total_cmp(&seconds(b)).then_with(|| names_engine(b).cmp(&names_engine(a)))
+    });
     points
 }
 

@@ -24,6 +24,8 @@ pub struct ForestFacts {
     pub category_columns: usize,
     /// The columns of a row of one-byte ranks.
     pub rank_columns: RankColumns,
+    /// How many splits walks reach.
+    pub reached: ReachedSplits,
     /// Whether there are trees, and every tree has few enough leaves to be blended.
     pub blends: bool,
 }
@@ -52,29 +54,111 @@ impl RankColumns {
     }
 }
 
+/// How many splits of a forest the walks of some rows reach together, on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ReachedSplits {
+    /// For 1, 2, 4, … and 256 rows.
+    by_power_of_two: [f64; RowTile::Large.rows().ilog2() as usize + 1],
+}
+
+impl ReachedSplits {
+    /// Adds up splits by the probability with which a row reaches each of them. Of the splits of one probability `p`,
+    /// `n` rows together reach the fraction `1 - (1 - p)^n`.
+    ///
+    /// ```
+    /// use fangorn::cost::ReachedSplits;
+    ///
+    /// // A root, two splits below it, and four below these.
+    /// let reached = ReachedSplits::new([1.0, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25]);
+    /// assert_eq!([reached.by(1), reached.by(2)], [3.0, 4.25]);
+    /// assert!(reached.by(3) > 4.25 && reached.by(256) > 6.99 && reached.by(10_000) <= 7.0);
+    /// ```
+    pub fn new(probabilities: impl IntoIterator<Item = f64>) -> Self {
+        let mut reached = Self::default();
+        for probability in probabilities {
+            let mut missed = 1.0 - probability;
+            for reached in &mut reached.by_power_of_two {
+                *reached += 1.0 - missed;
+                missed *= missed;
+            }
+        }
+        reached
+    }
+
+    /// Returns the number of splits that `rows` rows reach, at most those that 256 rows reach.
+    pub fn by(&self, rows: usize) -> f64 {
+        let Some(power) = rows.checked_ilog2().map(|power| power as usize) else { return 0.0 };
+        let at = |power: usize| self.by_power_of_two.get(power);
+        match (at(power), at(power + 1)) {
+            (Some(fewer), Some(more)) => {
+                fewer + (more - fewer) * (rows - (1 << power)) as f64 / (1usize << power) as f64
+            }
+            _ => self.by_power_of_two[self.by_power_of_two.len() - 1],
+        }
+    }
+}
+
+/// Rows that are walked through one tree before the next tree has its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowTile {
+    /// A [row block](ROW_BLOCK).
+    Small,
+    /// Four row blocks. Fewer nodes are loaded for each row, and a copy of the rows needs more room.
+    Large,
+}
+
+impl RowTile {
+    /// Returns the number of rows.
+    pub const fn rows(self) -> usize {
+        match self {
+            Self::Small => ROW_BLOCK,
+            Self::Large => 4 * ROW_BLOCK,
+        }
+    }
+
+    /// Returns the tile whose estimate is that of a tile of `rows` rows.
+    pub fn of(rows: usize) -> Self {
+        if rows <= ROW_BLOCK { Self::Small } else { Self::Large }
+    }
+}
+
 /// A way to evaluate a forest whose time can be estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// Every split of a tree for a row block at once, on ranks.
     Blends,
     /// Walks in vectors, which take as many steps as the tree has levels.
-    UntestedWalks,
+    UntestedWalks(RowTile),
     /// Walks in vectors, which test for their leaf before each step.
-    TestedWalks,
+    TestedWalks(RowTile),
     /// Walks of one row after the other, each through several trees at a time.
     RowWalks,
 }
 
 impl Work {
+    /// The ways to evaluate many rows, which the default schedule is chosen among. Of equal estimates, it takes the
+    /// first one.
+    pub const OF_MANY_ROWS: [Self; 5] = [
+        Self::UntestedWalks(RowTile::Small),
+        Self::UntestedWalks(RowTile::Large),
+        Self::TestedWalks(RowTile::Small),
+        Self::TestedWalks(RowTile::Large),
+        Self::Blends,
+    ];
     /// All ways.
-    pub const ALL: [Self; 4] = [Self::Blends, Self::UntestedWalks, Self::TestedWalks, Self::RowWalks];
+    pub const ALL: [Self; 6] = {
+        let [a, b, c, d, e] = Self::OF_MANY_ROWS;
+        [a, b, c, d, e, Self::RowWalks]
+    };
 
     /// Returns the name, such as `blends`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Blends => "blends",
-            Self::UntestedWalks => "walks without leaf tests",
-            Self::TestedWalks => "walks with leaf tests",
+            Self::UntestedWalks(RowTile::Small) => "walks without leaf tests",
+            Self::UntestedWalks(RowTile::Large) => "walks without leaf tests, 256 rows a tree",
+            Self::TestedWalks(RowTile::Small) => "walks with leaf tests",
+            Self::TestedWalks(RowTile::Large) => "walks with leaf tests, 256 rows a tree",
             Self::RowWalks => "walks row by row",
         }
     }
@@ -114,37 +198,102 @@ impl Estimate {
     }
 }
 
-/// What a row block goes through that is walked in vectors.
+/// What rows go through that are walked in vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VectorWork {
     /// Steps of one row through all trees.
     pub(crate) steps: f64,
-    /// Number of splits.
-    pub(crate) splits: usize,
+    /// How many splits walks reach.
+    pub(crate) reached: ReachedSplits,
     /// Number of columns that some split reads.
     pub(crate) columns: usize,
+    /// Rows that are walked through one tree before the next tree has its turn.
+    pub(crate) tile: RowTile,
+}
+
+/// Seconds of a batch's work that each part does again if the batch is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RepeatedSeconds {
+    /// Of a share of the trees: ranking or copying all rows.
+    pub(crate) of_rows: f64,
+    /// Of a part of the rows: bringing all trees near.
+    pub(crate) of_trees: f64,
+}
+
+/// How often a batch that is walked in vectors meets each cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct VectorCounts {
+    /// Steps of rows in row blocks whose steps take longer than a load.
+    working: f64,
+    /// Steps of row blocks that wait for loads.
+    waiting: f64,
+    /// Steps of rows that read past the closest cache.
+    far: f64,
+    /// Columns of row blocks that are copied past the second cache.
+    far_columns: f64,
+    /// Splits that are brought near.
+    nodes: f64,
+    /// Columns that are copied for a row block.
+    columns: f64,
+}
+
+impl VectorWork {
+    /// Counts for a batch of `rows` rows on a machine where a step of a row takes `each` seconds. A step of a row block
+    /// takes as long as the steps of its rows or as a load, whichever is longer.
+    fn counts(&self, machine: &Machine, each: f64, rows: usize) -> VectorCounts {
+        let mut counts = VectorCounts::default();
+        // Whole parts, and the partial one.
+        let parts = |of_part: usize| {
+            [(rows / of_part, of_part), (usize::from(!rows.is_multiple_of(of_part)), rows % of_part)]
+        };
+        for (number, of_block) in parts(ROW_BLOCK) {
+            match of_block as f64 * each < machine.ways.waiting_step {
+                true => counts.waiting += number as f64 * self.steps,
+                false => counts.working += (number * of_block) as f64 * self.steps,
+            }
+            counts.columns += (number * self.columns) as f64;
+        }
+        for (number, of_tile) in parts(self.tile.rows()) {
+            let copy = self.columns.saturating_mul(of_tile.next_multiple_of(ROW_BLOCK) * size_of::<f32>());
+            let past = |cache: f64| (1.0 - cache / copy as f64).max(0.0);
+            let steps = (number * of_tile) as f64 * self.steps;
+            counts.far += steps * past(machine.hardware.closest_cache as f64);
+            // The rows that are copied and the nodes take the other half of the second cache.
+            counts.far_columns += (number * of_tile.div_ceil(ROW_BLOCK) * self.columns) as f64
+                * past(machine.hardware.cache as f64 / 2.0);
+            counts.nodes += number as f64 * self.reached.by(of_tile);
+        }
+        counts
+    }
 }
 
 impl Machine {
-    /// Returns the share of a row block's copy of this many columns that the closest cache has no room for.
-    pub(crate) fn far(&self, columns: usize) -> f64 {
-        let bytes = columns.saturating_mul(ROW_BLOCK * size_of::<f32>());
-        (1.0 - self.hardware.closest_cache as f64 / bytes as f64).max(0.0)
+    /// Returns the seconds of walking rows in vectors without leaf tests: the estimate of [`Work::UntestedWalks`],
+    /// without its term for sets of categories.
+    pub(crate) fn walked(&self, work: &VectorWork, rows: usize) -> f64 {
+        let (ways, counts) = (&self.ways, work.counts(self, self.ways.step, rows));
+        ways.step * counts.working
+            + ways.waiting_step * counts.waiting
+            + ways.far_step * counts.far
+            + ways.node * counts.nodes
+            + ways.column * counts.columns
+            + ways.far_column * counts.far_columns
     }
 
-    /// Returns the seconds of walking rows in vectors without leaf tests: the sum of the terms of the estimate of
-    /// [`Work::UntestedWalks`], without those of sets of categories.
-    pub(crate) fn walked(&self, work: &VectorWork, rows: usize) -> f64 {
-        let (ways, steps) = (&self.ways, work.steps);
-        let of_block = |rows: usize| {
-            let rows = rows as f64;
-            (ways.step * rows).max(ways.waiting_step) * steps
-                + ways.far_step * self.far(work.columns) * steps * rows
-                + ways.node * work.splits as f64
-                + ways.column * work.columns as f64
-        };
-        let rest = Some(rows % ROW_BLOCK).filter(|rest| *rest > 0);
-        (rows / ROW_BLOCK) as f64 * of_block(ROW_BLOCK) + rest.map_or(0.0, of_block)
+    /// Returns the seconds that each part of a divided batch takes again if it is walked in vectors.
+    pub(crate) fn repeated(&self, work: &VectorWork, rows: usize) -> RepeatedSeconds {
+        let (ways, counts) = (&self.ways, work.counts(self, self.ways.step, rows));
+        RepeatedSeconds {
+            of_rows: ways.column * counts.columns + ways.far_column * counts.far_columns,
+            of_trees: ways.node * counts.nodes,
+        }
+    }
+
+    /// Returns the way with the least estimate for a batch of `rows` rows, the first of equals; `None` if the forest
+    /// can't be evaluated in any of these ways.
+    pub fn fastest(&self, facts: &ForestFacts, among: &[Work], rows: usize) -> Option<Work> {
+        let seconds = |work: &Work| Some((self.estimate(facts, *work, rows)?.seconds(), *work));
+        among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
     }
 
     /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way.
@@ -154,8 +303,10 @@ impl Machine {
     /// [`Ways::waiting_step`](super::Ways).
     ///
     /// ```
-    /// use fangorn::cost::{ForestFacts, Machine, RankColumns, Work};
+    /// use fangorn::cost::{ForestFacts, Machine, RankColumns, ReachedSplits, RowTile, Work};
     ///
+    /// // Full trees of depth 6.
+    /// let probabilities = (0..6).flat_map(|depth| vec![0.5f64.powi(depth); 100 << depth]);
     /// let facts = ForestFacts {
     ///     trees: 100,
     ///     splits: 6300,
@@ -165,32 +316,26 @@ impl Machine {
     ///     columns: 10,
     ///     category_columns: 0,
     ///     rank_columns: RankColumns { thresholds: 10, levels: 80, questions: 0 },
+    ///     reached: ReachedSplits::new(probabilities),
     ///     blends: true,
     /// };
     /// let seconds = |work, rows| Machine::here().estimate(&facts, work, rows).expect("a way").seconds();
     /// assert!(seconds(Work::Blends, 4096) < 64.0 * seconds(Work::Blends, 64) + 1e-9);
-    /// assert!(seconds(Work::RowWalks, 1) < seconds(Work::UntestedWalks, 1));
+    /// assert!(seconds(Work::RowWalks, 1) < seconds(Work::UntestedWalks(RowTile::Small), 1));
     /// ```
     pub fn estimate(&self, facts: &ForestFacts, work: Work, rows: usize) -> Option<Estimate> {
         let ways = &self.ways;
         let blocks = rows.div_ceil(ROW_BLOCK) as f64;
         let (trees, splits) = (facts.trees as f64, facts.splits as f64);
-        let far = self.far(facts.columns);
-        // A step of a row block takes as long as the steps of its rows or as a load, whichever is longer.
-        let walks = |steps: f64, what, cost, each: f64| {
-            let waits = |of_block: usize| of_block as f64 * each < ways.waiting_step;
-            let (full, partial) = (rows / ROW_BLOCK, rows % ROW_BLOCK);
-            let waiting =
-                [(full, ROW_BLOCK), (usize::from(partial > 0), partial)].into_iter().filter(|b| waits(b.1));
-            let waiting: usize = waiting.map(|(blocks, _)| blocks).sum();
-            let working = if waits(ROW_BLOCK) { 0 } else { full * ROW_BLOCK }
-                + if waits(partial) { 0 } else { partial };
+        let walks = |tile: RowTile, steps: f64, what, cost, each: f64| {
+            let work = VectorWork { steps, reached: facts.reached, columns: facts.columns, tile };
+            let counts = work.counts(self, each, rows);
             vec![
-                Term { what, cost, count: working as f64 * steps, each },
+                Term { what, cost, count: counts.working, each },
                 Term {
                     what: "steps of row blocks that wait for loads",
                     cost: "waiting_step",
-                    count: waiting as f64 * steps,
+                    count: counts.waiting,
                     each: ways.waiting_step,
                 },
                 Term {
@@ -202,15 +347,16 @@ impl Machine {
                 Term {
                     what: "steps of a row that read past the closest cache",
                     cost: "far_step",
-                    count: rows as f64 * steps * far,
+                    count: counts.far,
                     each: ways.far_step,
                 },
-                Term { what: "loading nodes", cost: "node", count: blocks * splits, each: ways.node },
+                Term { what: "loading nodes", cost: "node", count: counts.nodes, each: ways.node },
+                Term { what: "copying columns", cost: "column", count: counts.columns, each: ways.column },
                 Term {
-                    what: "copying columns",
-                    cost: "column",
-                    count: blocks * facts.columns as f64,
-                    each: ways.column,
+                    what: "copying columns past the second cache",
+                    cost: "far_column",
+                    count: counts.far_columns,
+                    each: ways.far_column,
                 },
             ]
         };
@@ -255,12 +401,12 @@ impl Machine {
                 },
                 Term { what: "trees of row blocks", cost: "tree", count: blocks * trees, each: ways.tree },
             ],
-            Work::UntestedWalks => {
-                walks(trees * facts.tree_depth, "steps of a row in vectors", "step", ways.step)
+            Work::UntestedWalks(tile) => {
+                walks(tile, trees * facts.tree_depth, "steps of a row in vectors", "step", ways.step)
             }
-            Work::TestedWalks => {
+            Work::TestedWalks(tile) => {
                 let what = "steps of a row in vectors with a leaf test";
-                walks(trees * facts.leaf_depth, what, "tested_step", ways.tested_step)
+                walks(tile, trees * facts.leaf_depth, what, "tested_step", ways.tested_step)
             }
             Work::RowWalks => {
                 let count = rows as f64 * trees * facts.leaf_depth;
@@ -275,36 +421,57 @@ impl Machine {
 mod tests {
     use super::*;
 
-    /// The engine's estimate of its walks and that of the default schedule are one.
+    /// Returns full trees of depth 12 with this many columns.
+    fn facts(columns: usize) -> ForestFacts {
+        let probabilities = (0..12).flat_map(|depth| vec![0.5f64.powi(depth); 100 << depth]);
+        ForestFacts {
+            trees: 100,
+            splits: 409_500,
+            set_splits: 0,
+            leaf_depth: 12.0,
+            tree_depth: 12.0,
+            columns,
+            category_columns: 0,
+            rank_columns: RankColumns { thresholds: columns, levels: 3 * columns, questions: 0 },
+            reached: ReachedSplits::new(probabilities),
+            blends: false,
+        }
+    }
+
+    /// Large forests of a few columns are walked 256 rows at a time, wide forests a row block at a time.
     #[test]
-    fn walks_take_as_long_as_their_terms() {
+    fn large_tiles_are_for_large_forests_of_a_few_columns() {
+        for machine in [Machine::shipped()[0], Machine::shipped()[1]] {
+            let tile = |columns| machine.fastest(&facts(columns), &Work::OF_MANY_ROWS, 4096);
+            assert_eq!(tile(10), Some(Work::UntestedWalks(RowTile::Large)), "{}", machine.name);
+            assert_eq!(tile(4000), Some(Work::UntestedWalks(RowTile::Small)), "{}", machine.name);
+        }
+    }
+
+    /// Up to a row block, both tiles are the same.
+    #[test]
+    fn a_partial_tile_takes_as_long_as_its_rows() {
         for machine in Machine::shipped() {
             for columns in [1, 128, 129, 2000] {
-                let (trees, splits, tree_depth) = (100, 6300, 6.5);
-                let rank_columns = RankColumns { thresholds: columns, levels: 3 * columns, questions: 0 };
-                let facts = ForestFacts {
-                    trees,
-                    splits,
-                    set_splits: 0,
-                    leaf_depth: 6.0,
-                    tree_depth,
-                    columns,
-                    category_columns: 0,
-                    rank_columns,
-                    blends: true,
+                let seconds = |tile, rows| {
+                    let estimate = machine.estimate(&facts(columns), Work::UntestedWalks(tile), rows);
+                    estimate.expect("walks").seconds()
                 };
-                let work = VectorWork { steps: trees as f64 * tree_depth, splits, columns };
-                for rows in [0, 1, 23, 24, 63, 64, 65, 127, 128, 4096, 5000] {
-                    let estimate =
-                        machine.estimate(&facts, Work::UntestedWalks, rows).expect("walks").seconds();
-                    let walked = machine.walked(&work, rows);
-                    assert!(
-                        (walked - estimate).abs() <= 1e-9 * estimate,
-                        "{}, {columns}, {rows}",
-                        machine.name
-                    );
+                for rows in [0, 1, 23, 24, 63, 64] {
+                    assert_eq!(seconds(RowTile::Small, rows), seconds(RowTile::Large, rows), "{rows}");
+                }
+                for rows in [64, 128, 320] {
+                    let [tile, part] = [seconds(RowTile::Large, 256), seconds(RowTile::Large, rows)];
+                    let both = seconds(RowTile::Large, 256 + rows);
+                    assert!((both - tile - part).abs() <= 1e-9 * both, "{}, {rows}", machine.name);
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_way_has_a_name_of_its_own() {
+        let names: std::collections::HashSet<_> = Work::ALL.iter().map(|work| work.name()).collect();
+        assert_eq!(names.len(), Work::ALL.len());
     }
 }

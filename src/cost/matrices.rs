@@ -71,7 +71,7 @@ impl GraphTarget {
     /// Estimates walks and matrix products of a forest with `outputs` sums, for a batch of `rows` rows.
     ///
     /// ```
-    /// use fangorn::cost::{ForestFacts, GraphTarget, RankColumns};
+    /// use fangorn::cost::{ForestFacts, GraphTarget, RankColumns, ReachedSplits};
     ///
     /// let facts = ForestFacts {
     ///     trees: 10,
@@ -82,6 +82,7 @@ impl GraphTarget {
     ///     columns: 5,
     ///     category_columns: 0,
     ///     rank_columns: RankColumns { thresholds: 5, levels: 40, questions: 0 },
+    ///     reached: ReachedSplits::new((0..3).flat_map(|depth| vec![0.5f64.powi(depth); 10 << depth])),
     ///     blends: true,
     /// };
     /// assert!(!GraphTarget::Cpu.forest_choice(&facts, 1, 256).products_pay());
@@ -103,7 +104,7 @@ impl GraphTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::RankColumns;
+    use crate::cost::{RankColumns, ReachedSplits};
 
     fn facts(trees: usize, depth: i32) -> ForestFacts {
         ForestFacts {
@@ -115,6 +116,9 @@ mod tests {
             columns: 20,
             category_columns: 0,
             rank_columns: RankColumns { thresholds: 20, levels: 160, questions: 0 },
+            reached: ReachedSplits::new(
+                (0..depth).flat_map(|depth| vec![0.5f64.powi(depth); trees << depth]),
+            ),
             blends: true,
         }
     }

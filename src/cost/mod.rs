@@ -36,8 +36,8 @@ pub(crate) use gather::gathers;
 
 pub use cubes::{CUBES, CubeCosts, CubeForest, CubeShape, GpuFacts};
 pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
-pub(crate) use estimate::VectorWork;
-pub use estimate::{Estimate, ForestFacts, RankColumns, Term, Work};
+pub use estimate::{Estimate, ForestFacts, RankColumns, ReachedSplits, RowTile, Term, Work};
+pub(crate) use estimate::{RepeatedSeconds, VectorWork};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
 
 use crate::isa::{Isa, isa};
@@ -176,6 +176,8 @@ pub struct Ways {
     pub codes: f64,
     /// Seconds of copying a column of a row block that walks read.
     pub column: f64,
+    /// Seconds that copying such a column adds in the part of the copy that half of the second cache has no room for.
+    pub far_column: f64,
     /// Seconds of a step of one row, in a whole row block that is walked through one tree.
     pub step: f64,
     /// Seconds of a step of one row with a leaf test before it, in a whole row block that is walked through one
@@ -184,10 +186,10 @@ pub struct Ways {
     /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows there
     /// are: the walks wait for their loads.
     pub waiting_step: f64,
-    /// Seconds that a step of one row adds whose value lies in the part of a row block's copy that the closest cache
+    /// Seconds that a step of one row adds whose value lies in the part of a tile's copy that the closest cache
     /// has no room for.
     pub far_step: f64,
-    /// Seconds of bringing a split near, once for each row block that is walked.
+    /// Seconds of bringing a split near that walks of a [tile of rows](RowTile) reach, once for each tile.
     pub node: f64,
     /// Seconds that a step adds that asks whether a category is in a set, in a row block.
     pub set_step: f64,
@@ -219,6 +221,8 @@ pub struct Walk {
     pub block: f64,
     /// Seconds of a step of one row through 64 trees abreast.
     pub abreast: f64,
+    /// Seconds that such a step adds whose node lies in the part of the nodes that the second cache has no room for.
+    pub far_abreast: f64,
     /// Seconds of a step of one row through full trees, four side by side.
     pub full: f64,
     /// Fewer rows than this take less time through tiles one by one than as a row block.
@@ -249,6 +253,8 @@ pub struct Registers {
     pub kept: f64,
     /// Seconds of a mispredicted branch.
     pub misprediction: f64,
+    /// Seconds that a tile adds which lies in the part of the tiles that the second cache has no room for.
+    pub far_tile: f64,
     /// From this many rows of a row block on, walks of the whole row block take less time.
     pub rows: usize,
 }
@@ -425,6 +431,11 @@ impl Machine {
             // of portable blends.
             Isa::Neon | Isa::Portable => &shipped::PORTABLE,
         }
+    }
+
+    /// Returns the part of `bytes` bytes that the second cache has no room for.
+    pub(crate) fn past_second_cache(&self, bytes: usize) -> f64 {
+        (1.0 - self.hardware.cache as f64 / bytes as f64).max(0.0)
     }
 
     /// Returns all machines that there are costs for, the one with the widest instructions first.

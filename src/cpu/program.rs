@@ -21,7 +21,7 @@ use super::{
     sink::SharedBuffer,
 };
 use crate::{
-    cost::Machine,
+    cost::{Machine, ROW_BLOCK},
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     parallel,
@@ -124,6 +124,7 @@ impl Program {
         let tops = if vectors { top_levels() } else { 0 };
         let nodes = EncodedNodes::new(forest, packed).for_vectors(tops, plan.rows);
         let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
+        let rows_a_task = rows_a_task(&plan);
         let engines = EngineSet::build(&EngineRequest {
             plan: &plan,
             forest,
@@ -131,6 +132,7 @@ impl Program {
             order: lowered.order(),
             nodes: &nodes,
             ranked: lowered.ranks().map(|ranks| ranks.rank_columns()).unwrap_or_default(),
+            rows_a_task,
             few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&instructions),
             by: if engines.scalar { FewRows::Walk } else { lowered.few_rows() },
             scalar: engines.scalar,
@@ -153,7 +155,7 @@ impl Program {
             ranker,
             threads,
             parallel_inside: parallel_inside(&plan.body, false),
-            rows_a_task: rows_a_task(&plan),
+            rows_a_task,
             plan,
             notes: lowered.notes().to_vec(),
         })
@@ -209,20 +211,37 @@ impl Program {
     /// Returns whether a batch of `rows` rows keeps more than one thread busy.
     pub(crate) fn uses_several_threads(&self, rows: usize) -> bool {
         let tasks = self.rows_a_task.is_none_or(|of_task| rows > of_task as usize);
-        self.threads > 1 && (tasks || self.shares(rows) > 1)
+        self.threads > 1 && (tasks || self.shares(rows) > 1 || self.rows_of_part(rows).is_some())
     }
 
-    /// Returns the number of shares into which a batch's trees are divided among threads. It is more than 1
-    /// if the schedule puts rows on threads and the batch's rows would keep only one thread busy, for long
-    /// enough.
-    pub(super) fn shares(&self, rows: usize) -> usize {
-        let one_task = self.rows_a_task.is_some_and(|of_task| rows <= of_task as usize);
+    /// Returns how many tasks of the plan a batch has, and how many threads it is worth. `None` if the tasks keep all
+    /// threads busy, or if the plan does not put rows on threads.
+    fn few_tasks(&self, rows: usize) -> Option<(usize, usize)> {
+        let threads = self.threads as usize;
         // A plan with partial sums divides its trees among threads itself.
-        if self.threads == 1 || !one_task || !self.plan.own.partials.is_empty() {
-            return 1;
-        }
-        let worth = (self.engines.seconds(rows) / Machine::here().thread) as usize;
-        worth.min(self.threads as usize).min(self.trees()).max(1)
+        let of_task = self.rows_a_task.filter(|_| threads > 1 && self.plan.own.partials.is_empty())?;
+        let tasks = rows.div_ceil(of_task.max(1) as usize);
+        // The seconds of a batch of more tasks need not be known.
+        let worth = || (self.engines.seconds(rows) / Machine::here().thread) as usize;
+        (tasks < threads).then(|| (tasks, worth().min(threads)))
+    }
+
+    /// Returns the number of shares into which a batch's trees are divided among threads. It is more than 1 if the
+    /// batch is one task, is worth more threads, and parts of its rows would take longer or be fewer.
+    pub(super) fn shares(&self, rows: usize) -> usize {
+        let Some((0 | 1, worth)) = self.few_tasks(rows) else { return 1 };
+        let repeated = self.engines.repeated(rows);
+        let shares = worth.min(self.trees());
+        let by_rows = rows / ROW_BLOCK >= shares && repeated.of_trees < repeated.of_rows;
+        if by_rows { 1 } else { shares.max(1) }
+    }
+
+    /// Returns the number of rows of each part into which a batch is divided among threads: whole row blocks. `None` if
+    /// the plan's tasks are as many parts as the batch is worth.
+    pub(super) fn rows_of_part(&self, rows: usize) -> Option<usize> {
+        let (tasks, worth) = self.few_tasks(rows)?;
+        let parts = worth.min(rows / ROW_BLOCK);
+        (parts > tasks).then(|| rows.div_ceil(parts).next_multiple_of(ROW_BLOCK))
     }
 
     /// Returns the positions of the trees of share `k` of `shares`.
@@ -394,6 +413,15 @@ impl Program {
     ) {
         if rows.is_empty() {
             return;
+        }
+        if let Some(each) = self.rows_of_part(rows.len()).filter(|_| trees.len() == self.trees()) {
+            let part = |k: u32| {
+                let first = k as usize * each;
+                let own = first..rows.len().min(first + each);
+                let at = self.extents(own.len());
+                Run::new(self, rows, at, into).of_rows(own).all();
+            };
+            return parallel::each(rows.len().div_ceil(each) as u32, &part);
         }
         let run = Run::new(self, rows, at, into).of_trees(trees);
         // Started from outside the pool, each iteration of the serial loop would wake the pool anew.

@@ -53,6 +53,8 @@ pub(super) struct Run<'a, T, E> {
     sizes: [u32; MOST_SLOTS],
     pub(super) at: Extents,
     into: E,
+    /// The rows of the run.
+    own_rows: std::ops::Range<usize>,
     /// Positions of the trees that the run walks.
     trees: std::ops::Range<usize>,
 }
@@ -63,7 +65,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         for (slot, size) in sizes.iter_mut().zip(&program.plan.sizes) {
             *slot = Size::resolve(size, at);
         }
-        Self { program, rows, sizes, at, into, trees: 0..program.order.len() }
+        Self { program, rows, sizes, at, into, own_rows: 0..rows.len(), trees: 0..program.order.len() }
+    }
+
+    /// Limits the run to these rows. The run's extents are theirs.
+    pub(super) fn of_rows(self, own_rows: std::ops::Range<usize>) -> Self {
+        debug_assert!(own_rows.end <= self.rows.len() && own_rows.len() == self.at.batch as usize);
+        Self { own_rows, ..self }
     }
 
     /// Limits the run to the trees at these positions.
@@ -73,7 +81,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
 
     /// Runs the whole program.
     pub(super) fn all(&self) {
-        let begin = State { offsets: [0; 32], row: 0, tree: 0, worker: 0, window: None, ranks: None };
+        let row = self.own_rows.start as u32;
+        let begin = State { offsets: [0; 32], row, tree: 0, worker: 0, window: None, ranks: None };
         self.run_each(&self.program.instructions, begin);
     }
 
@@ -100,8 +109,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     fn run_each(&self, instructions: &[Instruction], state: State<'_>) {
         for (i, instruction) in instructions.iter().enumerate() {
             if let Instruction::CacheRows { rows, copied } = instruction {
-                let first = (state.row as usize).min(self.rows.len());
-                let count = (*rows as usize).min(self.rows.len() - first);
+                let first = (state.row as usize).min(self.own_rows.end);
+                let count = (*rows as usize).min(self.own_rows.end - first);
                 if state.holds(Span { start: first, stride: 1, count }) {
                     continue;
                 }
@@ -192,8 +201,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     if own.len() == 1 {
                         return iteration(&state, own.start);
                     }
-                    let first = ((state.row + start + own.start * stride) as usize).min(self.rows.len());
-                    let rows = (own.len() * stride as usize).min(self.rows.len() - first);
+                    let first = ((state.row + start + own.start * stride) as usize).min(self.own_rows.end);
+                    let rows = (own.len() * stride as usize).min(self.own_rows.end - first);
                     self.in_a_window(first, rows, &state, &mut |state| {
                         own.clone().for_each(|k| iteration(&state, k));
                     });
@@ -243,7 +252,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         // The unchecked loads of the micro-kernels rely on this check.
         if row.count == 0
             || tree.count == 0
-            || row.end() > self.rows.len()
+            || row.end() > self.own_rows.end
             || tree.end() > self.program.order.len()
         {
             debug_assert!(row.count == 0 || tree.count == 0, "a block past the rows or trees");

@@ -11,7 +11,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    cost::{Machine, ROW_BLOCK},
+    cost::{Machine, ROW_BLOCK, RepeatedSeconds},
     schedule::FewRows,
 };
 
@@ -101,10 +101,10 @@ engines! {
 }
 
 impl FewRowsEngine {
-    /// Builds the engine that the schedule asks for. If it asks for `auto`, this is the fastest that can
-    /// serve the forest on this machine: registers, which have a limit of columns; else trees abreast, if
-    /// gathers are fast; else full trees, which have a limit of depth. If none can, rows are walked one by
-    /// one.
+    /// Builds the engine that the schedule asks for. If it asks for `auto`, this is registers, which have a limit of
+    /// columns, or trees abreast, if gathers are fast: the one with the shorter estimate of those that can serve the
+    /// forest on this machine. If neither can, it is full trees, which have a limit of depth. If none can, rows are
+    /// walked one by one.
     fn build(wanted: &EngineRequest<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
         let gathers = || crate::cost::gathers();
@@ -119,7 +119,14 @@ impl FewRowsEngine {
             FewRows::Registers => registers(),
             FewRows::Abreast => abreast(),
             FewRows::Full => full(),
-            FewRows::Auto => registers().or_else(|| abreast().filter(|_| gathers())).or_else(full),
+            FewRows::Auto => match (registers(), abreast()) {
+                (Some(Self::Registers(registers)), Some(Self::Abreast(abreast)))
+                    if abreast.seconds(1) < registers.seconds(1) && gathers() =>
+                {
+                    Some(Self::Abreast(abreast))
+                }
+                (registers, abreast) => registers.or_else(|| abreast.filter(|_| gathers())).or_else(full),
+            },
         }
         .unwrap_or(Self::Rows)
     }
@@ -317,6 +324,15 @@ impl EngineSet {
             (_, Some(vectors), _) => vectors.seconds(rows),
             (_, _, Some(tiles)) => tiles.seconds(rows),
             _ => self.walks.seconds(rows),
+        }
+    }
+
+    /// Returns about how many seconds of a batch each part takes again, if the batch is divided among threads.
+    pub(super) fn repeated(&self, rows: usize) -> RepeatedSeconds {
+        match (&self.blends, &self.vectors) {
+            (Some(blends), _) => blends.repeated(rows),
+            (_, Some(vectors)) => vectors.repeated(rows),
+            _ => RepeatedSeconds::default(),
         }
     }
 

@@ -499,6 +499,57 @@ mod tests {
         }
     }
 
+    /// Tiles of many rows would leave threads idle, so the rows are divided into parts of whole row blocks. Sums are the
+    /// same, in every bit.
+    #[test]
+    fn a_batch_of_few_tasks_is_divided_by_rows() {
+        let mut forest = stumps(5003);
+        for (i, value) in forest.leaf_values.iter_mut().enumerate() {
+            value.0 = f64::from(i as u32 * 37 % 101) / 7.0;
+        }
+        let most = 1100;
+        let values: Vec<f32> = (0..most * 7).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
+        let walks = "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)";
+        let rows_outside = "tile(batch, b0, b1, 1000)\nreorder(b0, b1, tree)\nparallel(b0)";
+        let blends = "ranks(u8)\ntile(batch, b0, b1, 512)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend)";
+        let untested = format!("{walks}\nunrollWalk(b1)");
+        let ranked = format!("ranks(u16)\n{walks}");
+        let mut divided = std::collections::BTreeSet::new();
+        for (number, text) in [&untested, walks, &ranked, rows_outside, blends].into_iter().enumerate() {
+            let schedule = Schedule::parse(text).expect("a schedule");
+            let program = |threads| {
+                let request = Request { threads, ..Request::cpu() };
+                let lowered = lower(&forest, &schedule, request).expect("lowered");
+                Program::new(&forest, &lowered, threads).expect("a program")
+            };
+            let alone = program(1);
+            for threads in [2, 3, 8] {
+                let program = program(threads);
+                for count in [127, 128, 129, 200, 256, 300, 511, 513, 777, most] {
+                    let rows = Rows::new(&values[..count * 7], 7).expect("rows");
+                    let results = [&alone, &program].map(|program| {
+                        let (mut sums, mut slots) = (vec![0.0; count * 2], vec![0; count * 5003]);
+                        program
+                            .margins_by(&SumMethod::Any, &rows, program.leaves(), &mut sums)
+                            .expect("margins");
+                        program.slots(&rows, &mut slots).expect("slots");
+                        (sums, slots)
+                    });
+                    assert_eq!(results[0].1, results[1].1, "{text}: {count} rows, {threads} threads");
+                    if program.shares(count) == 1 {
+                        assert_eq!(results[0].0, results[1].0, "{text}: {count} rows, {threads} threads");
+                    }
+                    if let Some(each) = program.rows_of_part(count) {
+                        assert!(each % ROW_BLOCK == 0 && each < count, "{count} rows in parts of {each}");
+                        assert!(count.div_ceil(each) <= threads as usize);
+                        divided.insert((number, threads));
+                    }
+                }
+            }
+        }
+        assert_eq!(divided.len(), 15, "{divided:?}");
+    }
+
     /// Margins of slots are computed on several threads, each with rows of its own.
     #[test]
     fn each_thread_computes_margins_of_its_own_rows() {

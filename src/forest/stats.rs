@@ -57,6 +57,21 @@ impl Forest {
         (0u32..).zip(used).filter(|(_, used)| *used).map(|(column, _)| column).collect()
     }
 
+    /// Returns for each split the estimated probability that a row reaches it: the part of its tree's cover that the
+    /// split has, or in a tree without covers, one half for each step from the root.
+    pub(crate) fn split_probabilities(&self) -> impl Iterator<Item = f64> + '_ {
+        self.trees.iter().enumerate().flat_map(|(t, tree)| {
+            let covers = self.covers.as_ref().filter(|covers| t < covers.len()).map(|covers| covers.tree(t));
+            let known = covers.filter(|covers| covers.len() == tree.nodes.len() && covers[0].0 > 0.0);
+            let probabilities: Vec<f64> = match known {
+                Some(covers) => covers.iter().map(|cover| (cover.0 / covers[0].0).min(1.0)).collect(),
+                None => tree.depths().into_iter().map(|depth| 0.5f64.powi(depth as i32)).collect(),
+            };
+            let of_nodes = tree.nodes.iter().zip(probabilities);
+            of_nodes.filter_map(|(node, p)| matches!(node, Node::Split { .. }).then_some(p))
+        })
+    }
+
     /// Returns the forest's statistics. The time is linear in the forest's size, except for a sort of each
     /// feature's thresholds.
     pub fn stats(&self) -> ForestStats {

@@ -585,6 +585,14 @@ impl Schedule {
         self.directives.iter().any(|d| matches!(d, Directive::Evaluate { how, .. } if how.blends()))
     }
 
+    /// Returns the number of rows of the first tile of the batch; `None` if there is none or it is not a number.
+    pub(crate) fn rows_of_tile(&self) -> Option<u32> {
+        self.directives.iter().find_map(|d| match d {
+            Directive::Tile { var, size: Size::Const(rows), .. } if var == "batch" => Some(*rows),
+            _ => None,
+        })
+    }
+
     /// Returns whether the walks of some loop are unrolled.
     pub fn unrolls_walks(&self) -> bool {
         self.directives.iter().any(|d| matches!(d, Directive::UnrollWalk { .. }))

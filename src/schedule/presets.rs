@@ -4,7 +4,7 @@ use super::{
     Axis, BatchSchedules, Device, Evaluation, FewRows, Gpu, GpuDim, LayoutKind, Schedule, Size, Tiler, cubes,
 };
 use crate::{
-    cost::{BLENDED_ROWS, ForestFacts, Machine, Work},
+    cost::{BLENDED_ROWS, ForestFacts, Machine, ReachedSplits, RowTile, Work},
     forest::{Forest, ForestStats, Targets},
     ranks::{Choice, Ranks, Width},
 };
@@ -228,14 +228,9 @@ fn one_tree(gpu: bool) -> Schedule {
 /// Returns the schedule for a CPU. It evaluates a forest in the way that takes the least time
 /// by its [estimate](crate::cost::Estimate), for a row block of blends.
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
-    let machine = Machine::here();
     let facts = cpu_facts(forest, stats);
-    let seconds = |work| machine.estimate(&facts, work, BLENDED_ROWS).map(|estimate| estimate.seconds());
-    let [untested, tested] =
-        [Work::UntestedWalks, Work::TestedWalks].map(|work| seconds(work).unwrap_or(f64::INFINITY));
-    let walks = if untested <= tested { Work::UntestedWalks } else { Work::TestedWalks };
-    let blends = seconds(Work::Blends).filter(|blends| *blends < untested.min(tested));
-    cpu_schedule(if blends.is_some() { Work::Blends } else { walks }, stats)
+    let fastest = Machine::here().fastest(&facts, &Work::OF_MANY_ROWS, BLENDED_ROWS);
+    cpu_schedule(fastest.unwrap_or(Work::UntestedWalks(RowTile::Small)), stats)
 }
 
 /// Returns a schedule that evaluates row blocks in this way. `fewRows` is `auto`, except for [`Work::RowWalks`], which
@@ -243,9 +238,9 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
 pub(crate) fn cpu_schedule(work: Work, stats: &ForestStats) -> Schedule {
     match work {
         Work::Blends => blended().few_rows(FewRows::Auto),
-        Work::UntestedWalks => walked(stats, true).few_rows(FewRows::Auto),
-        Work::TestedWalks => walked(stats, false).few_rows(FewRows::Auto),
-        Work::RowWalks => walked(stats, false).few_rows(FewRows::Rows),
+        Work::UntestedWalks(tile) => walked(stats, true, tile).few_rows(FewRows::Auto),
+        Work::TestedWalks(tile) => walked(stats, false, tile).few_rows(FewRows::Auto),
+        Work::RowWalks => walked(stats, false, RowTile::Small).few_rows(FewRows::Rows),
     }
 }
 
@@ -268,6 +263,7 @@ pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
         columns: stats.features.len(),
         category_columns: stats.features.iter().filter(|feature| feature.category_splits > 0).count(),
         rank_columns: columns.unwrap_or_default(),
+        reached: ReachedSplits::new(forest.split_probabilities()),
         blends: stats.trees > 0
             && columns.is_some()
             && forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES),
@@ -281,14 +277,15 @@ fn blended() -> Schedule {
     near.evaluate("b1", Evaluation::Blend).layout(LayoutKind::Sparse)
 }
 
-/// Returns a schedule that takes one tree for 64 rows at a time, with the columns in use cached, and walks
+/// Returns a schedule that takes one tree for a tile of rows at a time, with the columns in use cached, and walks
 /// with or without leaf tests. It was the fastest of the orders, layouts and caches measured on trained
 /// models (`benches/NOTEBOOK.md`).
-fn walked(stats: &ForestStats, untested: bool) -> Schedule {
+fn walked(stats: &ForestStats, untested: bool, tile: RowTile) -> Schedule {
     let walk = &Machine::here().walk;
     let depth = stats.depths.len().saturating_sub(1) as i32;
     let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= walk.complete_ratio * stats.leaves as f64;
-    let ordered = Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]);
+    let tiled = Schedule::new().tile("batch", "b0", "b1", tile.rows() as u32);
+    let ordered = tiled.reorder(["b0", "tree", "b1"]);
     let near = ordered.parallel("b0").cache("b0");
     let walked = if untested { near.unroll_walk("b1", None) } else { near };
     walked.layout(if nearly_full { LayoutKind::Array } else { LayoutKind::Sparse })

@@ -208,7 +208,7 @@ fn explanations_say_what_the_default_schedule_goes_by() {
     let fastest = |facts: &ForestFacts| {
         let seconds =
             |work| machine.estimate(facts, work, BLENDED_ROWS).map(|estimate| (estimate.seconds(), work));
-        let ways = [Work::Blends, Work::UntestedWalks, Work::TestedWalks].into_iter().filter_map(seconds);
+        let ways = Work::OF_MANY_ROWS.into_iter().filter_map(seconds);
         ways.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
     };
     for_each_specimen(|s| {
@@ -261,6 +261,7 @@ fn records_hold_the_terms_of_their_estimates() {
         ("question", ways.question),
         ("codes", ways.codes),
         ("column", ways.column),
+        ("far_column", ways.far_column),
         ("step", ways.step),
         ("tested_step", ways.tested_step),
         ("waiting_step", ways.waiting_step),
@@ -295,7 +296,8 @@ fn records_hold_the_terms_of_their_estimates() {
         }
     });
     let used = used.into_inner().expect("no panic");
-    for (name, _) in costs {
+    // Only tiles of more than 512 columns have `far_column`, and no model that a clone brings has so many.
+    for (name, _) in costs.iter().filter(|(name, _)| *name != "far_column") {
         assert!(used.contains(name), "no specimen has {name}");
     }
 }

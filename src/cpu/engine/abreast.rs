@@ -24,8 +24,11 @@ impl BlockEngine for Abreast {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let columns = wanted.forest.features.len();
         let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
-        (able && wanted.few_rows && wanted.order.len() >= TREES)
-            .then(|| Self { row: Machine::here().walk.abreast * wanted.nodes.steps() as f64 })
+        (able && wanted.few_rows && wanted.order.len() >= TREES).then(|| {
+            let machine = Machine::here();
+            let far = machine.walk.far_abreast * machine.past_second_cache(wanted.nodes.bytes());
+            Self { row: (machine.walk.abreast + far) * wanted.nodes.steps() as f64 }
+        })
     }
 
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {

@@ -33,7 +33,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    cost::RankColumns,
+    cost::{RankColumns, RepeatedSeconds},
     forest::Forest,
     layout::PackedForest,
     plan::{Plan, cpu::Cpu},
@@ -52,6 +52,8 @@ pub(super) struct EngineRequest<'a> {
     pub(super) nodes: &'a EncodedNodes<f32>,
     /// The columns of a ranked row. There are none if rows are not ranked.
     pub(super) ranked: RankColumns,
+    /// Rows of an iteration of the plan's parallel loop, if that is the only one and goes over rows.
+    pub(super) rows_a_task: Option<u32>,
     /// Whether an engine for a few rows can get a block. It can if rows are `f32` values and not ranks, no
     /// node asks a question or is a tile, and some block of the loops walks one tree for all its rows.
     pub(super) few_rows: bool,
@@ -143,6 +145,11 @@ pub(super) trait BlockEngine: Sized {
 
     /// Estimates the seconds that `rows` rows take through all trees.
     fn seconds(&self, rows: usize) -> f64;
+
+    /// Estimates the seconds of a batch of `rows` rows that each part of a divided batch takes again.
+    fn repeated(&self, _rows: usize) -> RepeatedSeconds {
+        RepeatedSeconds::default()
+    }
 
     /// Returns the size in bytes of the engine's tables, without the nodes that every program has.
     fn bytes(&self) -> usize {

@@ -9,7 +9,7 @@ use super::{
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86, encoded::of_encoding, window::Window};
 use crate::{
-    cost::{Machine, VectorWork},
+    cost::{Machine, ReachedSplits, RepeatedSeconds, RowTile, VectorWork},
     cpu::{
         engines::Engine,
         rows::{Row, Rows},
@@ -58,9 +58,11 @@ pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
 impl BlockEngine for Vectors {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         Self::can_serve(wanted.plan, wanted.forest.features.len(), wanted.scalar).then(|| {
-            let splits = wanted.forest.trees.iter().map(|tree| tree.nodes.len() / 2).sum();
+            let reached = ReachedSplits::new(wanted.forest.split_probabilities());
             let columns = wanted.forest.used_columns().len();
-            Self { work: VectorWork { steps: wanted.nodes.steps() as f64, splits, columns } }
+            let (steps, tile) =
+                (wanted.nodes.steps() as f64, RowTile::of(wanted.rows_a_task.unwrap_or(0) as usize));
+            Self { work: VectorWork { steps, reached, columns, tile } }
         })
     }
 
@@ -102,6 +104,10 @@ impl BlockEngine for Vectors {
 
     fn seconds(&self, rows: usize) -> f64 {
         Machine::here().walked(&self.work, rows)
+    }
+
+    fn repeated(&self, rows: usize) -> RepeatedSeconds {
+        Machine::here().repeated(&self.work, rows)
     }
 }
 

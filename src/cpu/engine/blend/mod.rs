@@ -16,7 +16,7 @@ use super::{
     walks,
 };
 use crate::{
-    cost::{Machine, RankColumns},
+    cost::{BLENDED_ROWS, Machine, RankColumns, RepeatedSeconds},
     cpu::{cache_line::CacheLine, cached::ranks_fit, engines::Engine, rows::Row, sink::Sink, window::Window},
 };
 use evaluate::{GroupExits, Room, Values};
@@ -32,6 +32,10 @@ pub(in crate::cpu) struct Blends {
     from: usize,
     /// Seconds of a row block through its trees, ranking included.
     block: f64,
+    /// Seconds of ranking a row block.
+    ranking: f64,
+    /// Seconds of bringing all splits near.
+    load: f64,
     /// From this many rows on, the walks that go on below a blend's levels are walks in vectors. `None`
     /// without kernels for that.
     vector_rows: Option<usize>,
@@ -81,7 +85,10 @@ impl BlockEngine for Blends {
         let block = seconds(wanted.ranked)?;
         let vectors = Vectors::can_serve(plan, forest.features.len(), wanted.scalar);
         let vector_rows = vectors.then(|| Machine::here().walk.rows_one_by_one());
-        Some(Self { by_levels, from, block, vector_rows })
+        let ways = &Machine::here().ways;
+        let splits: usize = forest.trees.iter().map(|tree| tree.nodes.len() / 2).sum();
+        let (ranking, load) = (ways.ranked(wanted.ranked), ways.load * splits as f64);
+        Some(Self { by_levels, from, block, ranking, load, vector_rows })
     }
 
     fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
@@ -108,6 +115,13 @@ impl BlockEngine for Blends {
 
     fn seconds(&self, rows: usize) -> f64 {
         self.block * rows.div_ceil(ROW_BLOCK) as f64
+    }
+
+    fn repeated(&self, rows: usize) -> RepeatedSeconds {
+        RepeatedSeconds {
+            of_rows: self.ranking * rows.div_ceil(ROW_BLOCK) as f64,
+            of_trees: self.load * rows.div_ceil(BLENDED_ROWS) as f64,
+        }
     }
 
     fn bytes(&self) -> usize {

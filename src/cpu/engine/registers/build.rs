@@ -1,6 +1,6 @@
 //! Cuts trees into tiles of four levels.
 
-use super::{LEAF, LEVELS, MOST_COLUMNS, Registers, Tile, Tree};
+use super::{BlockEngine, LEAF, LEVELS, MOST_COLUMNS, Registers, Tile, Tree};
 use crate::cost::{Machine, Registers as Costs};
 use crate::forest::{Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
@@ -19,6 +19,7 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
         trees: Vec::with_capacity(order.len()),
         columns,
         values,
+        row_tiles: 0.0,
         seconds: 0.0,
     };
     for t in order {
@@ -26,6 +27,8 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
         let tree = few.cut(&forest.trees[*t as usize].nodes, covers)?;
         few.trees.push(tree);
     }
+    let machine = Machine::here();
+    few.seconds += few.row_tiles * machine.registers.far_tile * machine.past_second_cache(few.bytes());
     Some(few)
 }
 
@@ -129,6 +132,7 @@ impl Registers {
         let ended: Vec<f64> = reached.iter().map(share).collect();
         let (tiles, seconds) = shared(&ended, tile, costs);
         self.seconds += seconds + costs.tree;
+        self.row_tiles += ended.iter().enumerate().map(|(n, share)| n as f64 * share).sum::<f64>();
         let ends_together = ends.iter().filter(|ends| **ends).count() == 1;
         let tiles = if ends_together { ends.len() as u32 - 1 } else { tiles };
         Some(Tree { root, slots, tiles, ends_together })

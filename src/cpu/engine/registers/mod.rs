@@ -71,6 +71,8 @@ pub(in crate::cpu) struct Registers {
     columns: Option<Vec<u32>>,
     /// Number of values of a row that the registers hold.
     values: usize,
+    /// Mean number of tiles that one row goes through.
+    row_tiles: f64,
     /// Estimated seconds of one row through all trees.
     seconds: f64,
 }
