@@ -347,3 +347,46 @@ impl EngineSet {
         few + self.blends.as_ref().map_or(0, BlockEngine::bytes)
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::{
+        Predictor,
+        check::SelfCheck,
+        cpu::isa::{Isa, isa},
+        forest::{CompareType, Forest, Side},
+    };
+
+    /// Returns 60 full trees.
+    fn full_trees(depth: u32) -> Forest {
+        let mut forest = Forest::builder(8, 1);
+        for t in 0..60 {
+            let mut tree = forest.tree(0);
+            let splits = (1 << depth) - 1;
+            for n in 0..splits {
+                let threshold = CompareType::F32.less(f64::from((n * 7 + t) % 50));
+                tree.split((n + t) % 8, threshold, Side::Left, 2 * n + 1, 2 * n + 2);
+            }
+            for n in splits..2 * splits + 1 {
+                tree.leaf(n, &[f64::from(n % 3)]);
+            }
+        }
+        forest.build().expect("a forest")
+    }
+
+    /// Registers are the fastest engine for a row of small trees. Their tiles of the large trees take 2.2 MB.
+    #[test]
+    fn a_row_of_large_tables_walks_trees_abreast_where_gathers_are_fast() {
+        if isa() < Isa::Avx512 {
+            return;
+        }
+        for (depth, by) in [(4, FewRows::Registers), (10, FewRows::Abreast)] {
+            let by = if crate::cost::gathers() { by } else { FewRows::Registers };
+            let forest = full_trees(depth);
+            let builder = Predictor::builder(&forest).threads(1).check(SelfCheck::Off);
+            let predictor = builder.build().expect("a predictor");
+            assert_eq!(predictor.plan_for(1).program.few_rows_engine(), by, "depth {depth}");
+        }
+    }
+}
