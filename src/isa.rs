@@ -139,6 +139,24 @@ pub(crate) fn fma() -> bool {
     return isa() == Isa::Neon;
 }
 
+/// Returns whether the machine counts bits in one instruction.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn popcnt() -> bool {
+    is_x86_feature_detected!("popcnt")
+}
+
+/// Returns whether the machine has AVX-512 VBMI, which permutes bytes, and [`ISA`] allows it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn vbmi() -> bool {
+    isa() == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi")
+}
+
+/// Returns whether the machine has AVX-512 VBMI2, which compresses and expands bytes, and [`ISA`] allows it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn vbmi2() -> bool {
+    isa() == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi2")
+}
+
 /// Returns what [`GATHERS`] says, if anything: whether gathers are fast.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn gathers_said() -> Option<bool> {

@@ -108,7 +108,7 @@ def main():
         if arguments.json:
             continue
         print(f"{instructions}: {len(records)} records of {len({r['model'] for r in records})} models\n")
-        print(f"{'estimate / time':28} {'of this version':>18} {'fitted':>18}")
+        print(f"{'estimate / time':41} {'of this version':>18} {'fitted':>18}")
         for way in sorted({record["way"] for record in records}):
             of_way = [r for r in records if r["way"] == way and r["rows"] >= MANY_ROWS]
             if not of_way:
@@ -117,7 +117,7 @@ def main():
             for seconds_of in (lambda r: r["estimate"], lambda r: estimate(costs, r)):
                 mean, apart = spread(np, [max(seconds_of(r), 1e-12) / r["seconds"] for r in of_way])
                 columns.append(f"{mean:.2f}, spread {apart:.2f}")
-            print(f"{way:28} {columns[0]:>18} {columns[1]:>18}")
+            print(f"{way:41} {columns[0]:>18} {columns[1]:>18}")
         for name, seconds_of in (
             ("this version", lambda r: r["estimate"]),
             ("the fitted costs", lambda r: estimate(costs, r)),

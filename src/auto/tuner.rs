@@ -585,8 +585,12 @@ fn ordered(points: &[CpuPoint], facts: &ForestFacts, rows: usize) -> Vec<CpuPoin
         let estimate = Machine::here().estimate(facts, work, rows);
         estimate.map_or(f64::INFINITY, |estimate| estimate.seconds())
     };
-    // What serves a few rows does not depend on the rest of a schedule, so each engine for them comes early.
-    let names_engine = |point: &CpuPoint| rows < ROW_BLOCK && point.few_rows != FewRows::Auto;
+    // What serves a few rows hardly depends on the rest of a schedule, so each engine for them comes early, once.
+    let plain = CpuPoint::default();
+    let names_engine = |point: &CpuPoint| {
+        let is_plain = CpuPoint { few_rows: plain.few_rows, ..*point } == plain;
+        rows < ROW_BLOCK && point.few_rows != FewRows::Auto && is_plain
+    };
     let mut points = points.to_vec();
     points.sort_by(|a, b| {
         seconds(a).total_cmp(&seconds(b)).then_with(|| names_engine(b).cmp(&names_engine(a)))

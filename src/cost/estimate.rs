@@ -76,6 +76,8 @@ impl ReachedSplits {
     pub fn new(probabilities: impl IntoIterator<Item = f64>) -> Self {
         let mut reached = Self::default();
         for probability in probabilities {
+            // What is no probability counts as the nearest one, and NaN as 0.
+            let probability = if probability > 0.0 { probability.min(1.0) } else { 0.0 };
             let mut missed = 1.0 - probability;
             for reached in &mut reached.by_power_of_two {
                 *reached += 1.0 - missed;
@@ -116,7 +118,7 @@ impl RowTile {
         }
     }
 
-    /// Returns the tile whose estimate is that of a tile of `rows` rows.
+    /// Returns the tile by which a tile of `rows` rows is estimated.
     pub fn of(rows: usize) -> Self {
         if rows <= ROW_BLOCK { Self::Small } else { Self::Large }
     }
@@ -211,15 +213,6 @@ pub(crate) struct VectorWork {
     pub(crate) tile: RowTile,
 }
 
-/// Seconds of a batch's work that each part does again if the batch is divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct RepeatedSeconds {
-    /// Of a share of the trees: ranking or copying all rows.
-    pub(crate) of_rows: f64,
-    /// Of a part of the rows: bringing all trees near.
-    pub(crate) of_trees: f64,
-}
-
 /// How often a batch that is walked in vectors meets each cost.
 #[derive(Clone, Copy, Debug, Default)]
 struct VectorCounts {
@@ -280,13 +273,10 @@ impl Machine {
             + ways.far_column * counts.far_columns
     }
 
-    /// Returns the seconds that each part of a divided batch takes again if it is walked in vectors.
-    pub(crate) fn repeated(&self, work: &VectorWork, rows: usize) -> RepeatedSeconds {
+    /// Returns the seconds of copying the rows of a batch that is walked in vectors.
+    pub(crate) fn copied(&self, work: &VectorWork, rows: usize) -> f64 {
         let (ways, counts) = (&self.ways, work.counts(self, self.ways.step, rows));
-        RepeatedSeconds {
-            of_rows: ways.column * counts.columns + ways.far_column * counts.far_columns,
-            of_trees: ways.node * counts.nodes,
-        }
+        ways.column * counts.columns + ways.far_column * counts.far_columns
     }
 
     /// Returns the way with the least estimate for a batch of `rows` rows, the first of equals; `None` if the forest
@@ -446,6 +436,33 @@ mod tests {
             assert_eq!(tile(10), Some(Work::UntestedWalks(RowTile::Large)), "{}", machine.name);
             assert_eq!(tile(4000), Some(Work::UntestedWalks(RowTile::Small)), "{}", machine.name);
         }
+    }
+
+    /// The engine's estimate of its walks and that of the default schedule are one.
+    #[test]
+    fn walks_take_as_long_as_their_terms() {
+        for machine in Machine::shipped() {
+            for columns in [1, 128, 129, 2000] {
+                let facts = facts(columns);
+                for tile in [RowTile::Small, RowTile::Large] {
+                    let work = VectorWork { steps: 1200.0, reached: facts.reached, columns, tile };
+                    for rows in [0, 1, 23, 24, 63, 64, 65, 255, 256, 257, 4096, 5000] {
+                        let estimate = machine.estimate(&facts, Work::UntestedWalks(tile), rows);
+                        let (estimate, walked) =
+                            (estimate.expect("walks").seconds(), machine.walked(&work, rows));
+                        let is_same = (walked - estimate).abs() <= 1e-9 * estimate;
+                        assert!(is_same, "{}, {columns}, {tile:?}, {rows}", machine.name);
+                        assert!(machine.copied(&work, rows) <= walked);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_no_probabilities_reach_no_more_than_all() {
+        let reached = ReachedSplits::new([3.0, f64::NAN, -1.0, f64::INFINITY, 0.5]);
+        assert_eq!([1, 2, 256].map(|rows| reached.by(rows)), [2.5, 2.75, 3.0]);
     }
 
     /// Up to a row block, both tiles are the same.

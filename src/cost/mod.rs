@@ -36,8 +36,8 @@ pub(crate) use gather::gathers;
 
 pub use cubes::{CUBES, CubeCosts, CubeForest, CubeShape, GpuFacts};
 pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
+pub(crate) use estimate::VectorWork;
 pub use estimate::{Estimate, ForestFacts, RankColumns, ReachedSplits, RowTile, Term, Work};
-pub(crate) use estimate::{RepeatedSeconds, VectorWork};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
 
 use crate::isa::{Isa, isa};
@@ -198,9 +198,9 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Returns the seconds of blending a row block, alone, with this many splits in this many trees.
+    /// Returns the seconds of blending a row block, once its splits are near, with this many splits in this many trees.
     pub(crate) fn blended(&self, splits: usize, trees: usize) -> f64 {
-        (self.split + self.load) * splits as f64 + self.tree * trees as f64
+        self.split * splits as f64 + self.tree * trees as f64
     }
 
     /// Returns the seconds of ranking a row block. It leaves out the reading of categories.

@@ -214,34 +214,47 @@ impl Program {
         self.threads > 1 && (tasks || self.shares(rows) > 1 || self.rows_of_part(rows).is_some())
     }
 
-    /// Returns how many tasks of the plan a batch has, and how many threads it is worth. `None` if the tasks keep all
-    /// threads busy, or if the plan does not put rows on threads.
-    fn few_tasks(&self, rows: usize) -> Option<(usize, usize)> {
-        let threads = self.threads as usize;
+    /// Returns the rows of a task, if the plan puts rows on several threads and a batch of `rows` rows has so few tasks
+    /// that some threads may have much less to do than others.
+    fn rows_of_few_tasks(&self, rows: usize) -> Option<usize> {
+        /// Tasks of each thread from which on they are enough.
+        const ENOUGH: usize = 4;
         // A plan with partial sums divides its trees among threads itself.
-        let of_task = self.rows_a_task.filter(|_| threads > 1 && self.plan.own.partials.is_empty())?;
-        let tasks = rows.div_ceil(of_task.max(1) as usize);
-        // The seconds of a batch of more tasks need not be known.
-        let worth = || (self.engines.seconds(rows) / Machine::here().thread) as usize;
-        (tasks < threads).then(|| (tasks, worth().min(threads)))
+        let divides = self.threads > 1 && self.plan.own.partials.is_empty();
+        let of_task = self.rows_a_task.filter(|rows| divides && *rows > 0)? as usize;
+        (rows.div_ceil(of_task) < ENOUGH * self.threads as usize).then_some(of_task)
+    }
+
+    /// Returns how many threads a batch is worth.
+    fn worth(&self, rows: usize) -> usize {
+        ((self.engines.seconds(rows) / Machine::here().thread) as usize).min(self.threads as usize)
     }
 
     /// Returns the number of shares into which a batch's trees are divided among threads. It is more than 1 if the
-    /// batch is one task, is worth more threads, and parts of its rows would take longer or be fewer.
+    /// batch is one task, is worth more threads, and would take longer in parts of its rows.
     pub(super) fn shares(&self, rows: usize) -> usize {
-        let Some((0 | 1, worth)) = self.few_tasks(rows) else { return 1 };
-        let repeated = self.engines.repeated(rows);
-        let shares = worth.min(self.trees());
-        let by_rows = rows / ROW_BLOCK >= shares && repeated.of_trees < repeated.of_rows;
-        if by_rows { 1 } else { shares.max(1) }
+        if self.rows_of_few_tasks(rows).is_none_or(|of_task| rows > of_task) {
+            return 1;
+        }
+        let shares = self.worth(rows).min(self.trees());
+        let by_rows = || self.rows_of_part(rows).map(|each| self.engines.seconds(each));
+        let by_trees = || {
+            let repeated = self.engines.repeated_by_trees(rows);
+            repeated + (self.engines.seconds(rows) - repeated) / shares as f64
+        };
+        if shares <= 1 || by_rows().is_some_and(|by_rows| by_rows < by_trees()) { 1 } else { shares }
     }
 
     /// Returns the number of rows of each part into which a batch is divided among threads: whole row blocks. `None` if
-    /// the plan's tasks are as many parts as the batch is worth.
+    /// a thread has no more to do by the plan's own tasks.
     pub(super) fn rows_of_part(&self, rows: usize) -> Option<usize> {
-        let (tasks, worth) = self.few_tasks(rows)?;
-        let parts = worth.min(rows / ROW_BLOCK);
-        (parts > tasks).then(|| rows.div_ceil(parts).next_multiple_of(ROW_BLOCK))
+        let of_task = self.rows_of_few_tasks(rows)?;
+        let of_thread = (rows.div_ceil(of_task).div_ceil(self.threads as usize) * of_task).min(rows);
+        let each = |parts: usize| rows.div_ceil(parts).next_multiple_of(ROW_BLOCK);
+        // A part begins where a row block of the plan does. What the batch is worth takes the longest to find out.
+        let may_pay = of_task.is_multiple_of(ROW_BLOCK) && each(self.threads as usize) < of_thread;
+        let worth = if may_pay { self.worth(rows) } else { 0 };
+        Some(each(worth.max(1))).filter(|each| worth > 1 && *each < of_thread)
     }
 
     /// Returns the positions of the trees of share `k` of `shares`.
@@ -419,7 +432,7 @@ impl Program {
                 let first = k as usize * each;
                 let own = first..rows.len().min(first + each);
                 let at = self.extents(own.len());
-                Run::new(self, rows, at, into).of_rows(own).all();
+                Run::new(self, rows, at, into.of_share(k)).of_rows(own).all();
             };
             return parallel::each(rows.len().div_ceil(each) as u32, &part);
         }

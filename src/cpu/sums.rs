@@ -436,6 +436,7 @@ impl Program {
 mod tests {
     use super::*;
     use crate::{
+        cpu::TraceEntry,
         forest::{CompareType, Side, reference},
         plan::{Request, lower},
         schedule::{FewRows, Preset, Schedule},
@@ -499,8 +500,8 @@ mod tests {
         }
     }
 
-    /// Tiles of many rows would leave threads idle, so the rows are divided into parts of whole row blocks. Sums are the
-    /// same, in every bit.
+    /// Tiles of many rows would leave threads idle, so the rows are divided into parts of whole row blocks. Leaves are
+    /// the same, and in every bit the sums of contracts that promise it.
     #[test]
     fn a_batch_of_few_tasks_is_divided_by_rows() {
         let mut forest = stumps(5003);
@@ -510,10 +511,13 @@ mod tests {
         let most = 1100;
         let values: Vec<f32> = (0..most * 7).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
         let walks = "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)";
-        let rows_outside = "tile(batch, b0, b1, 1000)\nreorder(b0, b1, tree)\nparallel(b0)";
-        let blends = "ranks(u8)\ntile(batch, b0, b1, 512)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend)";
+        let rows_outside = "tile(batch, b0, b1, 1024)\nreorder(b0, b1, tree)\nparallel(b0)";
+        let blends = "ranks(u8)\ntile(batch, b0, b1, 512)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\n\
+                      evaluate(b1, blend)";
         let untested = format!("{walks}\nunrollWalk(b1)");
         let ranked = format!("ranks(u16)\n{walks}");
+        let methods = [Contract::Tree, Contract::Exact]
+            .map(|contract| SumMethod::new(contract, &forest, false).expect("sums"));
         let mut divided = std::collections::BTreeSet::new();
         for (number, text) in [&untested, walks, &ranked, rows_outside, blends].into_iter().enumerate() {
             let schedule = Schedule::parse(text).expect("a schedule");
@@ -528,21 +532,30 @@ mod tests {
                 for count in [127, 128, 129, 200, 256, 300, 511, 513, 777, most] {
                     let rows = Rows::new(&values[..count * 7], 7).expect("rows");
                     let results = [&alone, &program].map(|program| {
-                        let (mut sums, mut slots) = (vec![0.0; count * 2], vec![0; count * 5003]);
-                        program
-                            .margins_by(&SumMethod::Any, &rows, program.leaves(), &mut sums)
-                            .expect("margins");
+                        let mut slots = vec![0; count * 5003];
                         program.slots(&rows, &mut slots).expect("slots");
+                        let sums = methods.each_ref().map(|method| {
+                            let mut sums = vec![0.0; count * 2];
+                            let done = program.margins_by(method, &rows, program.leaves(), &mut sums);
+                            done.expect("margins");
+                            sums
+                        });
                         (sums, slots)
                     });
-                    assert_eq!(results[0].1, results[1].1, "{text}: {count} rows, {threads} threads");
-                    if program.shares(count) == 1 {
-                        assert_eq!(results[0].0, results[1].0, "{text}: {count} rows, {threads} threads");
-                    }
+                    assert_eq!(results[0], results[1], "{text}: {count} rows, {threads} threads");
                     if let Some(each) = program.rows_of_part(count) {
                         assert!(each % ROW_BLOCK == 0 && each < count, "{count} rows in parts of {each}");
-                        assert!(count.div_ceil(each) <= threads as usize);
+                        assert!((2..=threads as usize).contains(&count.div_ceil(each)));
                         divided.insert((number, threads));
+                        if count == 300 && program.shares(count) == 1 {
+                            let mut trace = vec![TraceEntry::default(); count * 5003];
+                            program.trace(&rows, &mut trace).expect("a trace");
+                            let mut of_rows = trace.chunks(5003).enumerate();
+                            let is_of_part = |(row, visits): (usize, &[TraceEntry])| {
+                                visits.iter().all(|v| v.visit != u32::MAX && v.share as usize == row / each)
+                            };
+                            assert!(of_rows.all(is_of_part), "{text}: {threads} threads");
+                        }
                     }
                 }
             }
@@ -592,7 +605,7 @@ mod tests {
         for room in [0, 3 * 4 - 1, 3 * 4 + 1] {
             let refused = [
                 program.slots(&rows, &mut vec![0; room]),
-                program.trace(&rows, &mut vec![crate::cpu::TraceEntry::default(); room]),
+                program.trace(&rows, &mut vec![TraceEntry::default(); room]),
             ];
             for refused in refused {
                 let refused = refused.expect_err("another size").to_string();

@@ -20,7 +20,7 @@ use crate::{error::Result, forest::Aggregate, plan::cpu::Sum};
 pub struct TraceEntry {
     /// The worker: the number that [`worker`](super::worker) gives the parallel loops around the visit.
     pub worker: u32,
-    /// The share of the trees, if a batch is too small to divide its rows among threads; otherwise 0.
+    /// The share of the trees, or the part of the rows, if a batch has too few iterations for all threads; otherwise 0.
     pub share: u32,
     /// The block of rows and trees that the visit belongs to, counted from 0 in the order in which blocks
     /// begin.

@@ -62,9 +62,10 @@ impl Forest {
     pub(crate) fn split_probabilities(&self) -> impl Iterator<Item = f64> + '_ {
         self.trees.iter().enumerate().flat_map(|(t, tree)| {
             let covers = self.covers.as_ref().filter(|covers| t < covers.len()).map(|covers| covers.tree(t));
-            let known = covers.filter(|covers| covers.len() == tree.nodes.len() && covers[0].0 > 0.0);
-            let probabilities: Vec<f64> = match known {
-                Some(covers) => covers.iter().map(|cover| (cover.0 / covers[0].0).min(1.0)).collect(),
+            let known = covers.filter(|covers| covers.len() == tree.nodes.len());
+            let of_root = known.and_then(|covers| covers.first()).map_or(0.0, |cover| cover.0);
+            let probabilities: Vec<f64> = match known.filter(|_| of_root > 0.0) {
+                Some(covers) => covers.iter().map(|cover| (cover.0 / of_root).min(1.0)).collect(),
                 None => tree.depths().into_iter().map(|depth| 0.5f64.powi(depth as i32)).collect(),
             };
             let of_nodes = tree.nodes.iter().zip(probabilities);

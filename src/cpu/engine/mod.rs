@@ -33,7 +33,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    cost::{RankColumns, RepeatedSeconds},
+    cost::RankColumns,
     forest::Forest,
     layout::PackedForest,
     plan::{Plan, cpu::Cpu},
@@ -146,9 +146,10 @@ pub(super) trait BlockEngine: Sized {
     /// Estimates the seconds that `rows` rows take through all trees.
     fn seconds(&self, rows: usize) -> f64;
 
-    /// Estimates the seconds of a batch of `rows` rows that each part of a divided batch takes again.
-    fn repeated(&self, _rows: usize) -> RepeatedSeconds {
-        RepeatedSeconds::default()
+    /// Estimates the seconds of ranking or copying `rows` rows, which each thread does if the trees of a batch are
+    /// divided among threads.
+    fn repeated_by_trees(&self, _rows: usize) -> f64 {
+        0.0
     }
 
     /// Returns the size in bytes of the engine's tables, without the nodes that every program has.

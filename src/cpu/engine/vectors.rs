@@ -9,7 +9,7 @@ use super::{
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86, encoded::of_encoding, window::Window};
 use crate::{
-    cost::{Machine, ReachedSplits, RepeatedSeconds, RowTile, VectorWork},
+    cost::{Machine, ReachedSplits, RowTile, VectorWork},
     cpu::{
         engines::Engine,
         rows::{Row, Rows},
@@ -21,7 +21,7 @@ use crate::{
 /// The engine that walks in vectors. It has no tables besides the nodes and their tops.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Vectors {
-    /// What a row block goes through, from which its time is estimated.
+    /// What rows go through, from which their time is estimated.
     work: VectorWork,
 }
 
@@ -106,8 +106,8 @@ impl BlockEngine for Vectors {
         Machine::here().walked(&self.work, rows)
     }
 
-    fn repeated(&self, rows: usize) -> RepeatedSeconds {
-        Machine::here().repeated(&self.work, rows)
+    fn repeated_by_trees(&self, rows: usize) -> f64 {
+        Machine::here().copied(&self.work, rows)
     }
 }
 

@@ -1,10 +1,15 @@
-//! Ranks rows that are no matrix: columns that are read one by one, and the elements of sparse rows.
+//! Ranks rows that are no matrix: columns that are read one by one, and sparse rows, element by element or as compressed
+//! columns.
 
-use std::{any::Any, ops::Range};
+use std::{
+    any::{Any, TypeId},
+    ops::Range,
+};
 
 use super::{
     super::nodes::Compare,
     column_block::ROW_BLOCKS_TOGETHER,
+    compressed::{CompressedBlock, CompressedColumns},
     elements, kernels,
     ranker::Ranker,
     search::ROW_BLOCK,
@@ -106,6 +111,48 @@ impl Ranker {
             let mut rank = [0];
             self.one::<C, u8, 1>(sources, c, &[value], &mut None, &mut rank, (1, 1));
             rank[0]
+        }
+    }
+
+    /// Returns whether sparse rows of values of type `T` can be ranked as compressed columns: if the machine has a
+    /// kernel for it, and no doubles are compared.
+    pub(crate) fn compresses<T: 'static>(&self) -> bool {
+        kernels::compresses() && !(self.doubles.is_some() && TypeId::of::<T>() == TypeId::of::<f64>())
+    }
+
+    /// Writes the ranks of a row block of sparse rows as [`Self::rank_blocks`] does, from compressed columns. `absent`
+    /// is the value of every element that the rows do not hold, and its rank in each column of ranks.
+    ///
+    /// # Panics
+    /// [`Self::compresses`] returns `false`.
+    pub(crate) fn rank_compressed<T: Row + Default + PartialEq>(
+        &self,
+        (matrix, rows): (&SparseMatrix<T>, Range<usize>),
+        (absent, absent_ranks): (T, &[u8]),
+        room: &mut CompressedColumns,
+        out: &mut [u8],
+    ) {
+        let sources = &self.singles;
+        let (pivots, searches) = (sources.tables.pivots(), &sources.searches_by_kernel);
+        let (out, columns) = (out.as_chunks_mut().0, &mut room.0);
+        kernels::compressed(CompressedBlock {
+            matrix,
+            rows,
+            columns,
+            pivots,
+            searches,
+            absent: absent_ranks,
+            out,
+        });
+        // Columns of ranks of one feature stand side by side.
+        let (mut coded, mut close, mut values) = (None, None, [0.0; ROW_BLOCK]);
+        let others = sources.columns.iter().enumerate().filter(|(c, _)| sources.searches[*c].is_none());
+        for (c, source) in others {
+            if close != Some(source.feature) {
+                close = Some(source.feature);
+                values = columns[source.feature as usize].written_out(absent.read());
+            }
+            self.one::<f32, u8, ROW_BLOCK>(sources, c, &values, &mut coded, &mut out[c], (ROW_BLOCK, 1));
         }
     }
 }

@@ -1,15 +1,10 @@
-//! Ranks sparse rows as compressed columns: of each column, only the values that its rows hold are searched.
+//! Sparse rows as compressed columns: of each column, only the values that its rows hold are searched.
 
-use std::{any::TypeId, ops::Range};
+use std::ops::Range;
 
 use super::{
-    super::{
-        cache_line::CacheLine,
-        rows::{Read, Row},
-    },
+    super::{cache_line::CacheLine, rows::Read},
     count::FAN,
-    kernels,
-    ranker::Ranker,
     search::{ColumnSearch, ROW_BLOCK},
 };
 use crate::sparse::SparseMatrix;
@@ -27,7 +22,7 @@ pub(in crate::cpu) struct CompressedColumn {
 
 /// Room for the columns of a row block.
 #[derive(Debug, Default)]
-pub(crate) struct CompressedColumns(Vec<CompressedColumn>);
+pub(crate) struct CompressedColumns(pub(super) Vec<CompressedColumn>);
 
 /// A row block of sparse rows, and what its columns are ranked by.
 #[cfg_attr(
@@ -35,9 +30,9 @@ pub(crate) struct CompressedColumns(Vec<CompressedColumn>);
     allow(dead_code, reason = "only a kernel for an instruction set reads it")
 )]
 pub(in crate::cpu) struct CompressedBlock<'b, T> {
-    matrix: &'b SparseMatrix<T>,
+    pub(super) matrix: &'b SparseMatrix<T>,
     /// The rows, at most 64.
-    rows: Range<usize>,
+    pub(super) rows: Range<usize>,
     pub(in crate::cpu) columns: &'b mut Vec<CompressedColumn>,
     pub(in crate::cpu) pivots: &'b [CacheLine<[f32; FAN]>],
     /// The searches, those with the same kernel side by side.
@@ -73,7 +68,7 @@ impl<T: Read<f32> + Copy + Default + PartialEq> CompressedBlock<'_, T> {
 
 impl CompressedColumn {
     /// Returns a value for each row: `absent` for rows that hold none.
-    fn written_out(&self, absent: f32) -> [f32; ROW_BLOCK] {
+    pub(super) fn written_out(&self, absent: f32) -> [f32; ROW_BLOCK] {
         let mut found = [absent; ROW_BLOCK];
         let mut held = self.held;
         for value in &self.values {
@@ -82,49 +77,5 @@ impl CompressedColumn {
             held &= held - 1;
         }
         found
-    }
-}
-
-impl Ranker {
-    /// Returns whether sparse rows of values of type `T` can be ranked as compressed columns: if the machine has a
-    /// kernel for it, and no doubles are compared.
-    pub(crate) fn compresses<T: 'static>(&self) -> bool {
-        kernels::compresses() && !(self.doubles.is_some() && TypeId::of::<T>() == TypeId::of::<f64>())
-    }
-
-    /// Writes the ranks of a row block of sparse rows as [`Self::rank_blocks`] does, from compressed columns. `absent`
-    /// is the value of every element that the rows do not hold, and its rank in each column of ranks.
-    ///
-    /// # Panics
-    /// [`Self::compresses`] returns `false`.
-    pub(crate) fn rank_compressed<T: Row + Default + PartialEq>(
-        &self,
-        (matrix, rows): (&SparseMatrix<T>, Range<usize>),
-        (absent, absent_ranks): (T, &[u8]),
-        room: &mut CompressedColumns,
-        out: &mut [u8],
-    ) {
-        let sources = &self.singles;
-        let (pivots, searches) = (sources.tables.pivots(), &sources.searches_by_kernel);
-        let (out, columns) = (out.as_chunks_mut().0, &mut room.0);
-        kernels::compressed(CompressedBlock {
-            matrix,
-            rows,
-            columns,
-            pivots,
-            searches,
-            absent: absent_ranks,
-            out,
-        });
-        // Columns of ranks of one feature stand side by side.
-        let (mut coded, mut close, mut values) = (None, None, [0.0; ROW_BLOCK]);
-        let others = sources.columns.iter().enumerate().filter(|(c, _)| sources.searches[*c].is_none());
-        for (c, source) in others {
-            if close != Some(source.feature) {
-                close = Some(source.feature);
-                values = columns[source.feature as usize].written_out(absent.read());
-            }
-            self.one::<f32, u8, ROW_BLOCK>(sources, c, &values, &mut coded, &mut out[c], (ROW_BLOCK, 1));
-        }
     }
 }

@@ -4,7 +4,7 @@
 use super::{avx2, avx512};
 use crate::cpu::{
     cache_line::CacheLine,
-    isa::{Isa, isa},
+    isa::{Isa, isa, popcnt, vbmi2},
     nodes::Compare,
     ranking::{
         compressed::CompressedBlock,
@@ -26,9 +26,7 @@ pub(in crate::cpu) fn ranks(
     // SAFETY: `isa` has found the kernel's instructions, and VBMI2 is detected if the kernel needs it.
     unsafe {
         match isa() {
-            Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => {
-                avx512::rank::each::<true>(pivots, columns, values, out)
-            }
+            Isa::Avx512 if vbmi2() => avx512::rank::each::<true>(pivots, columns, values, out),
             Isa::Avx512 => avx512::rank::each::<false>(pivots, columns, values, out),
             Isa::Avx2 => avx2::rank::each(pivots, columns, values, out),
             Isa::Neon | Isa::Portable => return false,
@@ -49,8 +47,8 @@ pub(in crate::cpu) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(
     // SAFETY: `isa` has found the kernel's instructions, and POPCNT is detected.
     unsafe {
         match isa() {
-            Isa::Avx512 if is_x86_feature_detected!("popcnt") => avx512::rank::elements(elements),
-            Isa::Avx2 if is_x86_feature_detected!("popcnt") => avx2::rank::elements(elements),
+            Isa::Avx512 if popcnt() => avx512::rank::elements(elements),
+            Isa::Avx2 if popcnt() => avx2::rank::elements(elements),
             _ => elements.rank(at_most),
         }
     }
@@ -58,7 +56,7 @@ pub(in crate::cpu) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(
 
 /// Returns whether the machine has the kernel that ranks compressed columns.
 pub(in crate::cpu) fn compresses() -> bool {
-    isa() == Isa::Avx512 && is_x86_feature_detected!("avx512vbmi2") && is_x86_feature_detected!("popcnt")
+    vbmi2() && popcnt()
 }
 
 /// Ranks a row block of sparse rows by the searches of its columns.

@@ -24,7 +24,7 @@ use super::{
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::{Isa, isa};
 use crate::{
-    cost::{Machine, RankColumns},
+    cost::Machine,
     cpu::cache_line::{CacheLine, flat},
     forest::Forest,
     layout::PackedForest,
@@ -106,15 +106,23 @@ impl Blend {
         self.trees.iter().flatten().count()
     }
 
-    /// Estimates the seconds of a row block through the blend's trees, with the ranking of these columns.
-    pub(in crate::cpu) fn seconds(&self, columns: RankColumns) -> f64 {
+    /// Returns the number of splits that the blend evaluates.
+    fn splits(&self) -> usize {
         let splits = |tree: &Tree| match tree.levels.1 - tree.levels.0 {
             0 => (tree.exits.1 as usize).saturating_sub(1),
             levels => levels as usize,
         };
-        let splits = self.trees.iter().flatten().map(splits).sum();
-        let ways = &Machine::here().ways;
-        ways.blended(splits, self.trees.len()) + ways.ranked(columns)
+        self.trees.iter().flatten().map(splits).sum()
+    }
+
+    /// Estimates the seconds of a row block through the blend's trees, once they are near.
+    pub(in crate::cpu) fn seconds(&self) -> f64 {
+        Machine::here().ways.blended(self.splits(), self.trees.len())
+    }
+
+    /// Estimates the seconds of bringing the blend's trees near.
+    pub(in crate::cpu) fn load(&self) -> f64 {
+        Machine::here().ways.load * self.splits() as f64
     }
 
     pub(in crate::cpu) fn bytes(&self) -> usize {

@@ -16,7 +16,7 @@ use super::{
     walks,
 };
 use crate::{
-    cost::{BLENDED_ROWS, Machine, RankColumns, RepeatedSeconds},
+    cost::{BLENDED_ROWS, Machine},
     cpu::{cache_line::CacheLine, cached::ranks_fit, engines::Engine, rows::Row, sink::Sink, window::Window},
 };
 use evaluate::{GroupExits, Room, Values};
@@ -30,11 +30,11 @@ pub(in crate::cpu) struct Blends {
     by_levels: Vec<(u32, Blend)>,
     /// Minimum number of rows of a block with which blends take less time than walks row by row.
     from: usize,
-    /// Seconds of a row block through its trees, ranking included.
+    /// Seconds of a row block through its trees, ranking included and the load of the splits left out.
     block: f64,
     /// Seconds of ranking a row block.
     ranking: f64,
-    /// Seconds of bringing all splits near.
+    /// Seconds of bringing all splits near, once for [`BLENDED_ROWS`] rows.
     load: f64,
     /// From this many rows on, the walks that go on below a blend's levels are walks in vectors. `None`
     /// without kernels for that.
@@ -77,18 +77,15 @@ impl BlockEngine for Blends {
             .into_iter()
             .filter_map(|levels| Some((levels, Blend::new(forest, packed, levels)?)))
             .collect();
-        let seconds = |columns| by_levels.iter().map(|(_, blend)| blend.seconds(columns)).reduce(f64::max);
+        let most = |of: &dyn Fn(&Blend) -> f64| by_levels.iter().map(|(_, blend)| of(blend)).reduce(f64::max);
+        let (trees, load) = (most(&Blend::seconds)?, most(&Blend::load)?);
         // Walks read ranks, too, so the cost of ranking is on neither side.
-        let rows =
-            seconds(RankColumns::default())? / (Machine::here().ways.row_step * wanted.nodes.steps() as f64);
+        let rows = (trees + load) / (Machine::here().ways.row_step * wanted.nodes.steps() as f64);
         let from = (rows.ceil() as usize).clamp(1, ROW_BLOCK);
-        let block = seconds(wanted.ranked)?;
+        let ranking = Machine::here().ways.ranked(wanted.ranked);
         let vectors = Vectors::can_serve(plan, forest.features.len(), wanted.scalar);
         let vector_rows = vectors.then(|| Machine::here().walk.rows_one_by_one());
-        let ways = &Machine::here().ways;
-        let splits: usize = forest.trees.iter().map(|tree| tree.nodes.len() / 2).sum();
-        let (ranking, load) = (ways.ranked(wanted.ranked), ways.load * splits as f64);
-        Some(Self { by_levels, from, block, ranking, load, vector_rows })
+        Some(Self { by_levels, from, block: trees + ranking, ranking, load, vector_rows })
     }
 
     fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
@@ -114,14 +111,11 @@ impl BlockEngine for Blends {
     }
 
     fn seconds(&self, rows: usize) -> f64 {
-        self.block * rows.div_ceil(ROW_BLOCK) as f64
+        self.block * rows.div_ceil(ROW_BLOCK) as f64 + self.load * rows.div_ceil(BLENDED_ROWS) as f64
     }
 
-    fn repeated(&self, rows: usize) -> RepeatedSeconds {
-        RepeatedSeconds {
-            of_rows: self.ranking * rows.div_ceil(ROW_BLOCK) as f64,
-            of_trees: self.load * rows.div_ceil(BLENDED_ROWS) as f64,
-        }
+    fn repeated_by_trees(&self, rows: usize) -> f64 {
+        self.ranking * rows.div_ceil(ROW_BLOCK) as f64
     }
 
     fn bytes(&self) -> usize {

@@ -7,7 +7,7 @@ use crate::{
     cpu::{
         cache_line::CacheLine,
         engine::blend::groups::{Blend, Group, LeafGroup, LeafValues, ROW_BLOCK, Split, Tree, of},
-        isa::{Isa, isa},
+        isa::{Isa, isa, vbmi},
     },
 };
 
@@ -51,7 +51,7 @@ pub(super) fn kept(mut v: __m512i) -> __m512i {
 
 /// Whether the machine also has VBMI, which permutes bytes.
 pub(in crate::cpu) fn permutes_bytes() -> bool {
-    available() && is_x86_feature_detected!("avx512vbmi")
+    vbmi()
 }
 
 /// Evaluates a tree's groups for `R` row blocks, and returns the exit number of each row.

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use super::LANES;
 use crate::cpu::{
-    isa::{Isa, isa},
+    isa::{Isa, isa, popcnt},
     ranking::count::FAN,
 };
 
@@ -21,7 +21,7 @@ pub(in crate::cpu) fn count<const N: usize>(
     values: &[f32; N],
     found: &mut [u32; N],
 ) -> bool {
-    let able = isa() == Isa::Avx512 && is_x86_feature_detected!("popcnt");
+    let able = isa() == Isa::Avx512 && popcnt();
     if able {
         // SAFETY: `isa` has found AVX-512 F and DQ, and POPCNT has been detected.
         unsafe { within(groups, levels, root, values, found) };
