@@ -119,8 +119,8 @@ const CONTRIBUTIONS_PORTABLE: ContributionCosts = ContributionCosts {
     read: 6.0e-11,
 };
 
-// Read off the times of one row of own-forest, own-leafwise and own-thousand through registers and through trees abreast,
-// in turns with another schedule, on an Intel Xeon (Emerald Rapids), 29 November 2026.
+// Read off the times of one row of own-forest, own-leafwise and own-thousand through registers and through trees
+// abreast, in turns with another schedule, on an Intel Xeon (Emerald Rapids), 29 November 2026, as is `far_tile`.
 const FAR_ABREAST: f64 = 0.8e-9;
 
 /// Costs of a row in registers. Only AVX-512 has a kernel for that.

@@ -1,5 +1,5 @@
-//! Ranks rows that are no matrix: columns that are read one by one, and sparse rows, element by element or as compressed
-//! columns.
+//! Ranks rows that are no matrix: columns that are read one by one, and sparse rows, element by element or as
+//! compressed columns.
 
 use std::{
     any::{Any, TypeId},
