@@ -75,7 +75,7 @@ class Progress:
     """A line of what is done, on a terminal."""
 
     def __init__(self, turns):
-        self.turns, self.done, self.begin = steps, 0, time.perf_counter()
+        self.turns, self.done, self.begin = turns, 0, time.perf_counter()
 
     def show(self, text):
         if sys.stderr.isatty():

@@ -237,10 +237,13 @@ impl Program {
             return 1;
         }
         let shares = self.worth(rows).min(self.trees());
-        let by_rows = || self.rows_of_part(rows).map(|each| self.engines.seconds(each));
+        let by_rows = || {
+            let parts = self.engines.parts(self.rows_of_part(rows)?);
+            Some(parts.of_rows + parts.of_trees)
+        };
         let by_trees = || {
-            let repeated = self.engines.repeated_by_trees(rows);
-            repeated + (self.engines.seconds(rows) - repeated) / shares as f64
+            let parts = self.engines.parts(rows);
+            parts.of_rows + parts.of_trees / shares as f64
         };
         if shares <= 1 || by_rows().is_some_and(|by_rows| by_rows < by_trees()) { 1 } else { shares }
     }

@@ -2,8 +2,8 @@
 
 use super::{
     engine::{
-        Block, BlockEngine, EngineRequest, Source, Trees, abreast::Abreast, blend::Blends, full::FullTrees,
-        registers::Registers, tiles::TileWalks, vectors::Vectors, walks::Walks,
+        BatchSeconds, Block, BlockEngine, EngineRequest, Source, Trees, abreast::Abreast, blend::Blends,
+        full::FullTrees, registers::Registers, tiles::TileWalks, vectors::Vectors, walks::Walks,
     },
     engines::Engine,
     rows::{Row, Rows},
@@ -327,13 +327,12 @@ impl EngineSet {
         }
     }
 
-    /// Returns about how many seconds ranking or copying `rows` rows takes, which each thread does if the trees of a
-    /// batch are divided among threads.
-    pub(super) fn repeated_by_trees(&self, rows: usize) -> f64 {
+    /// Returns about how many seconds a batch of `rows` rows takes on one thread, by what they are spent on.
+    pub(super) fn parts(&self, rows: usize) -> BatchSeconds {
         match (&self.blends, &self.vectors) {
-            (Some(blends), _) => blends.repeated_by_trees(rows),
-            (_, Some(vectors)) => vectors.repeated_by_trees(rows),
-            _ => 0.0,
+            (Some(blends), _) => blends.parts(rows),
+            (_, Some(vectors)) if rows >= self.few_rows => vectors.parts(rows),
+            _ => BatchSeconds { of_rows: 0.0, of_trees: self.seconds(rows) },
         }
     }
 

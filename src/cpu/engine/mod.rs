@@ -63,6 +63,15 @@ pub(super) struct EngineRequest<'a> {
     pub(super) scalar: bool,
 }
 
+/// Seconds of a batch on one thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BatchSeconds {
+    /// Ranking or copying the rows. If the trees are divided among threads, each thread does all of it.
+    pub(super) of_rows: f64,
+    /// Finding leaves, and bringing the trees near.
+    pub(super) of_trees: f64,
+}
+
 /// The trees of a program as encoded nodes. Engines read them besides tables of their own.
 #[derive(Clone, Copy)]
 pub(super) struct Trees<'a> {
@@ -146,10 +155,9 @@ pub(super) trait BlockEngine: Sized {
     /// Estimates the seconds that `rows` rows take through all trees.
     fn seconds(&self, rows: usize) -> f64;
 
-    /// Estimates the seconds of ranking or copying `rows` rows, which each thread does if the trees of a batch are
-    /// divided among threads.
-    fn repeated_by_trees(&self, _rows: usize) -> f64 {
-        0.0
+    /// Estimates the seconds of a batch of `rows` rows by what they are spent on.
+    fn parts(&self, rows: usize) -> BatchSeconds {
+        BatchSeconds { of_rows: 0.0, of_trees: self.seconds(rows) }
     }
 
     /// Returns the size in bytes of the engine's tables, without the nodes that every program has.

@@ -10,7 +10,7 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
 use super::{
-    Block, BlockEngine, EngineRequest, Source, Trees,
+    BatchSeconds, Block, BlockEngine, EngineRequest, Source, Trees,
     vectors::Vectors,
     walk::{LeafAddresses, MOST_ADDRESSES, Shape, Span, WalkStarts},
     walks,
@@ -111,11 +111,15 @@ impl BlockEngine for Blends {
     }
 
     fn seconds(&self, rows: usize) -> f64 {
-        self.block * rows.div_ceil(ROW_BLOCK) as f64 + self.load * rows.div_ceil(BLENDED_ROWS) as f64
+        (self.block + self.load) * rows.div_ceil(ROW_BLOCK) as f64
     }
 
-    fn repeated_by_trees(&self, rows: usize) -> f64 {
-        self.ranking * rows.div_ceil(ROW_BLOCK) as f64
+    fn parts(&self, rows: usize) -> BatchSeconds {
+        let blocks = rows.div_ceil(ROW_BLOCK) as f64;
+        BatchSeconds {
+            of_rows: self.ranking * blocks,
+            of_trees: (self.block - self.ranking) * blocks + self.load * rows.div_ceil(BLENDED_ROWS) as f64,
+        }
     }
 
     fn bytes(&self) -> usize {
