@@ -510,6 +510,7 @@ mod tests {
         }
         let most = 1100;
         let values: Vec<f32> = (0..most * 7).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
+        let by_column: Vec<f32> = (0..most * 7).map(|i| values[i % most * 7 + i / most]).collect();
         let walks = "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)";
         let rows_outside = "tile(batch, b0, b1, 1024)\nreorder(b0, b1, tree)\nparallel(b0)";
         let blends = "ranks(u8)\ntile(batch, b0, b1, 512)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\n\
@@ -530,7 +531,11 @@ mod tests {
             for threads in [2, 3, 8] {
                 let program = program(threads);
                 for count in [127, 128, 129, 200, 256, 300, 511, 513, 777, most] {
-                    let rows = Rows::new(&values[..count * 7], 7).expect("rows");
+                    // Row-major on two and eight threads, column-major on three.
+                    let rows = match threads {
+                        3 => Rows::strided(&by_column, [count, 7], [1, most]).expect("rows"),
+                        _ => Rows::new(&values[..count * 7], 7).expect("rows"),
+                    };
                     let results = [&alone, &program].map(|program| {
                         let mut slots = vec![0; count * 5003];
                         program.slots(&rows, &mut slots).expect("slots");
