@@ -1,6 +1,9 @@
 //! The order of walks: on the CPU as it was, and as the loop nest prescribes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use fangorn::{
     cpu::{Engine, Program, Rows, TraceEntry, worker},
@@ -16,11 +19,16 @@ pub type Walks = BTreeMap<u32, Vec<(u32, u32)>>;
 
 /// What the nest prescribes. A walk that it has twice, or not at all, is an error.
 pub fn prescribed(case: &Case, threads: u32) -> Result<Walks, String> {
-    let Case { forest, schedule, batch, .. } = case;
+    prescribed_for(case, threads, case.batch)
+}
+
+/// What the nest prescribes for a batch of another size.
+fn prescribed_for(case: &Case, threads: u32, batch: usize) -> Result<Walks, String> {
+    let Case { forest, schedule, .. } = case;
     let lowered = lower_with(forest, schedule, request(Device::Cpu, threads), Some(&case.profile()))
         .map_err(|e| e.to_string())?;
     let trees = forest.trees.len();
-    let extents = Extents { batch: *batch as u32, trees: trees as u32, threads };
+    let extents = Extents { batch: batch as u32, trees: trees as u32, threads };
     let mut walks = Walks::new();
     let mut seen = vec![0u32; batch * trees];
     for visit in lowered.legal().visits(extents, |_| u32::MAX) {
@@ -35,7 +43,22 @@ pub fn prescribed(case: &Case, threads: u32) -> Result<Walks, String> {
     }
 }
 
-/// What a run did: each worker's visits, in the order it makes them, by the share of the trees that it has.
+/// Runs a case, and holds what it did against what its nest prescribes. Each part of the rows of a divided batch is a
+/// batch of its own. Returns the number of parts.
+pub fn runs_as_prescribed(case: &Case, threads: u32) -> Result<usize, String> {
+    let found = recorded(case, threads)?;
+    let Some(parts) = found.parts_of_rows(case.batch) else {
+        return found.against(&prescribed(case, threads)?).map(|()| 1);
+    };
+    for (rows, part) in &parts {
+        let prescribed = prescribed_for(case, threads, rows.len())?;
+        part.against(&prescribed).map_err(|e| format!("rows {rows:?} of {}: {e}", case.batch))?;
+    }
+    Ok(parts.len())
+}
+
+/// What a run did: each worker's visits, in the order it makes them, by the share of the trees, or the part of the rows,
+/// that it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record(BTreeMap<u32, BTreeMap<u32, Vec<Made>>>);
 
@@ -59,6 +82,30 @@ impl Record {
     pub fn in_order(&self) -> Vec<(u32, u32)> {
         let made = self.0.values().flat_map(BTreeMap::values).flatten();
         made.map(|visit| (visit.row, visit.tree)).collect()
+    }
+
+    /// The parts into which the rows were divided, each with its rows counted from 0. `None` if they were not.
+    fn parts_of_rows(&self, batch: usize) -> Option<Vec<(Range<usize>, Self)>> {
+        let mut parts = BTreeMap::<u32, BTreeMap<u32, Vec<Made>>>::new();
+        for (who, shares) in &self.0 {
+            for (share, made) in shares {
+                parts.entry(*share).or_default().insert(*who, made.clone());
+            }
+        }
+        let mut divided = Vec::new();
+        let mut begin = 0;
+        for (share, mut of_workers) in parts {
+            let rows = || of_workers.values().flatten().map(|visit| visit.row);
+            let (first, last) = (rows().min()?, rows().max()?);
+            if first != begin {
+                return None;
+            }
+            of_workers.values_mut().flatten().for_each(|visit| visit.row -= first);
+            let of_workers = of_workers.into_iter().map(|(who, made)| (who, BTreeMap::from([(share, made)])));
+            divided.push((first as usize..last as usize + 1, Self(of_workers.collect())));
+            begin = last + 1;
+        }
+        (divided.len() > 1 && begin as usize == batch).then_some(divided)
     }
 
     /// The first visit that is not as it should be.

@@ -30,10 +30,9 @@ fn prescribed(forest: &Forest, schedule: &Schedule, batch: usize, threads: u32) 
 #[track_caller]
 fn assert_runs_as_prescribed(what: &str, forest: &Forest, schedule: &Schedule, batch: usize) {
     for threads in [1, 2] {
-        let found = recorded(forest, schedule, batch, threads).unwrap_or_else(|e| panic!("{what}: {e}"));
-        let expected = prescribed(forest, schedule, batch, threads).unwrap_or_else(|e| panic!("{what}: {e}"));
-        let wrong = found.against(&expected);
-        assert!(wrong.is_ok(), "{what}, {batch} rows, {threads} threads: {wrong:?}");
+        let case = Case::new(forest.clone(), schedule.clone(), batch, 3);
+        let done = runs::runs_as_prescribed(&case, threads);
+        assert!(done.is_ok(), "{what}, {batch} rows, {threads} threads: {done:?}");
     }
 }
 
@@ -52,6 +51,20 @@ fn presets_run_as_prescribed() {
                 let in_order = schedule.few_rows(FewRows::Walk);
                 assert_runs_as_prescribed(preset.name(), &forest, &in_order, batch);
             }
+        }
+    }
+}
+
+/// The parts of a batch that is divided by rows don't end where the tiles of the whole batch do.
+#[test]
+fn each_part_of_a_batch_runs_as_a_batch_of_its_own() {
+    let forest = forest_of("1500 x depth 6; features 9");
+    let text = "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)";
+    for evaluation in ["", "\nranks(u8)\nevaluate(b1, blend)"] {
+        let schedule = Schedule::parse(&format!("{text}{evaluation}")).expect("a schedule");
+        for (batch, parts) in [(64, 1), (300, 2), (700, 2)] {
+            let case = Case::new(forest.clone(), schedule.clone(), batch, 3);
+            assert_eq!(runs::runs_as_prescribed(&case, 2), Ok(parts), "{batch} rows by\n{text}{evaluation}");
         }
     }
 }
