@@ -5,10 +5,10 @@ use std::fmt;
 
 use super::{
     cached::{RowAccess, UsedColumns},
-    engine::walk::Shape,
+    engine::walk::{Ending, Shape},
 };
 use crate::plan::{
-    Dim, Limit, Loop, Map, Op, Range, RowLoop, Value, Walk,
+    Dim, Limit, Loop, Map, Op, Range, Remainder, RowLoop, Value, Walk,
     cpu::{Cpu, Parallel, Statement, Sum},
 };
 
@@ -148,7 +148,11 @@ fn make_block(chain: &[NestLoop], walk: &Walk<Cpu>) -> Instruction {
         lanes: 1,
         steps: walk.steps,
         tested: walk.own.tested,
-        rest: walk.rest,
+        ending: match walk.rest {
+            Remainder::Nothing => Ending::AfterSteps,
+            Remainder::UntilLeaf => Ending::AtLeaf,
+            Remainder::Counted => Ending::AtDepth,
+        },
         blend: walk.own.blend,
     };
     let (mut rows, mut trees) = (None, None);
@@ -292,11 +296,15 @@ pub(super) fn write_instruction(
             if shape.tested > 0 {
                 write!(f, " tested {}", shape.tested)?;
             }
-            let rest = shape.rest;
+            let ending = match shape.ending {
+                Ending::AfterSteps => "",
+                Ending::AtLeaf => " until leaf",
+                Ending::AtDepth => " to the tree's depth",
+            };
             match shape.blend {
-                None => writeln!(f, "{rest}"),
-                Some(u32::MAX) => writeln!(f, "{rest}, or blend"),
-                Some(levels) => writeln!(f, "{rest}, or from {levels} blended levels on"),
+                None => writeln!(f, "{ending}"),
+                Some(u32::MAX) => writeln!(f, "{ending}, or blend"),
+                Some(levels) => writeln!(f, "{ending}, or from {levels} blended levels on"),
             }
         }
         Instruction::Cases { register, cases } => {

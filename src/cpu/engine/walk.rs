@@ -4,7 +4,6 @@ use crate::cpu::{
     nodes::Compare,
     rows::{Read, Row, Rows},
 };
-use crate::plan::Remainder;
 
 /// Maximum number of leaves that a kernel finds before it hands them over: whole registers of any instruction
 /// set.
@@ -99,6 +98,17 @@ impl Span {
     }
 }
 
+/// Where a walk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cpu) enum Ending {
+    /// After [`Shape::steps`], which reach every leaf.
+    AfterSteps,
+    /// At a leaf. Each step after [`Shape::steps`] has a leaf test.
+    AtLeaf,
+    /// After as many steps in all as the tree is deep, with no leaf test.
+    AtDepth,
+}
+
 /// The order of a block's loops, and how its walks take their steps.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Shape {
@@ -111,8 +121,8 @@ pub(in crate::cpu) struct Shape {
     /// Number of steps after `steps`, each with a leaf test. In tiles, padding directly above a leaf counts
     /// as the leaf.
     pub(in crate::cpu) tested: u32,
-    /// How the walk ends after `steps` and `tested`.
-    pub(in crate::cpu) rest: Remainder,
+    /// Where the walk ends.
+    pub(in crate::cpu) ending: Ending,
     /// How many levels, from the root down, a blend may evaluate in place of walks: `u32::MAX` for all,
     /// `None` for no blend.
     pub(in crate::cpu) blend: Option<u32>,
@@ -121,7 +131,7 @@ pub(in crate::cpu) struct Shape {
 impl Shape {
     /// Walks of one tree that test for a leaf at each step.
     pub(in crate::cpu) const PLAIN: Self =
-        Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, rest: Remainder::UntilLeaf, blend: None };
+        Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, ending: Ending::AtLeaf, blend: None };
 
     /// Returns this shape for one row after the other, each through eight trees at a time.
     pub(in crate::cpu) fn by_row(self) -> Self {
@@ -136,18 +146,16 @@ impl Shape {
         // If leaves hold, the deepest tree's number of steps suits the other trees, too, and no tree needs
         // more.
         let deepest = || depths().max().unwrap_or(0);
-        match self.rest {
-            Remainder::Counted if N::LEAVES_HOLD || positions.len() == 1 => {
-                Self { steps: deepest(), rest: Remainder::Nothing, ..self }
+        match self.ending {
+            Ending::AtDepth if N::LEAVES_HOLD || positions.len() == 1 => {
+                Self { steps: deepest(), ending: Ending::AfterSteps, ..self }
             }
             // No tree is shallower, so this many steps go past no leaf.
-            Remainder::Counted => {
-                Self { steps: depths().min().unwrap_or(0), rest: Remainder::UntilLeaf, ..self }
-            }
-            Remainder::Nothing | Remainder::UntilLeaf if N::LEAVES_HOLD => {
+            Ending::AtDepth => Self { steps: depths().min().unwrap_or(0), ending: Ending::AtLeaf, ..self },
+            Ending::AfterSteps | Ending::AtLeaf if N::LEAVES_HOLD => {
                 Self { steps: self.steps.min(deepest()), ..self }
             }
-            Remainder::Nothing | Remainder::UntilLeaf => self,
+            Ending::AfterSteps | Ending::AtLeaf => self,
         }
     }
 }
@@ -181,7 +189,7 @@ unsafe fn walk<
             at[l] = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
         }
     }
-    if shape.rest == Remainder::Nothing {
+    if shape.ending == Ending::AfterSteps {
         return at;
     }
     let mut tested = shape.tested;

@@ -177,7 +177,7 @@ macro_rules! kernels {
                 step(&from, &mut at, &all);
             }
             let mut tested = shape.tested;
-            while shape.rest != Remainder::Nothing {
+            while shape.ending != Ending::AfterSteps {
                 let (mut open, mut from, mut some) = (all, at, false);
                 for l in 0..L {
                     // SAFETY: the caller upholds that walks stay inside the tiles. So walks can reach `at[l]`, and

@@ -21,7 +21,7 @@ use super::RowSpans;
 use crate::{
     arrays,
     cpu::{
-        engine::walk::{LeafAddresses, Shape, Span, WalkStarts},
+        engine::walk::{Ending, LeafAddresses, Shape, Span, WalkStarts},
         nodes::{
             DepthFirstNode, FEATURE, LEAF, LinkedNode, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS,
             RankNode, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, WalkRule,
@@ -29,7 +29,6 @@ use crate::{
         rows::{Row, Rows},
         window::{ROW_BLOCK, Window},
     },
-    plan::Remainder,
 };
 
 /// Rows in a register.
@@ -484,11 +483,11 @@ unsafe fn walk<R: WalkRule8, F: Source8>(
     shape: Shape,
     found: &mut [u32; ALL],
 ) {
-    let (steps, rest) = match shape.rest {
-        Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
+    let (steps, ending) = match shape.ending {
+        Ending::AtDepth => (nodes.depths[position], Ending::AfterSteps),
         // If leaves hold, no walk needs more steps than the tree is deep.
-        rest if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), rest),
-        rest => (shape.steps, rest),
+        ending if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), ending),
+        ending => (shape.steps, ending),
     };
     let mut at = [_mm256_set1_epi32(nodes.roots[position] as i32); GROUPS];
     // SAFETY: the caller upholds that the source holds the rows, rows have the forest's columns, and walks
@@ -501,7 +500,7 @@ unsafe fn walk<R: WalkRule8, F: Source8>(
             0
         };
         walks.steps::<F>(steps.saturating_sub(taken), &mut at);
-        if rest == Remainder::UntilLeaf {
+        if ending == Ending::AtLeaf {
             walks.until_leaf::<F>(&mut at);
         }
     }

@@ -7,10 +7,9 @@ use crate::{
     arrays::MapInline,
     cpu::{
         engine::tiles::tables::Tiles,
-        engine::walk::{NodeStore, Shape},
+        engine::walk::{Ending, NodeStore, Shape},
         nodes::{FEATURE, Node},
     },
-    plan::Remainder,
 };
 
 kernels!("avx2", 8);

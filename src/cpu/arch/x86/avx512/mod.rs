@@ -22,7 +22,7 @@ use super::RowSpans;
 use crate::{
     arrays,
     cpu::{
-        engine::walk::{LeafAddresses, Shape, Span, WalkStarts},
+        engine::walk::{Ending, LeafAddresses, Shape, Span, WalkStarts},
         nodes::{
             DepthFirstNode, FEATURE, LEAF, LinkedNode, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS,
             RankNode, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, WalkRule,
@@ -30,7 +30,6 @@ use crate::{
         rows::{Row, Rows},
         window::{ROW_BLOCK, Window},
     },
-    plan::Remainder,
 };
 
 /// Rows in a register.
@@ -384,11 +383,11 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
     let root = _mm512_set1_epi32(nodes.roots[position] as i32);
     let mut at = [root; GROUPS];
     let base = nodes.nodes.as_ptr();
-    let (steps, rest) = match shape.rest {
-        Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
+    let (steps, ending) = match shape.ending {
+        Ending::AtDepth => (nodes.depths[position], Ending::AfterSteps),
         // If leaves hold, no walk needs more steps than the tree is deep.
-        rest if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), rest),
-        rest => (shape.steps, rest),
+        ending if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), ending),
+        ending => (shape.steps, ending),
     };
     // SAFETY: the caller upholds that the rows have the forest's columns and walks stay inside the nodes.
     unsafe {
@@ -413,7 +412,7 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
                 }
             }
         }
-        if rest == Remainder::UntilLeaf {
+        if ending == Ending::AtLeaf {
             // While most walks are open, lanes at leaves wait. `until_leaf` then moves open walks into fewer registers.
             for _ in 0..shape.tested {
                 let open = step_groups::<R, F>(nodes, constant, stride, rows, groups, &mut at);

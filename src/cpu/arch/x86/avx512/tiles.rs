@@ -10,10 +10,9 @@ use crate::{
     arrays::{self, MapInline},
     cpu::{
         engine::tiles::tables::Tiles,
-        engine::walk::{NodeStore, Shape},
+        engine::walk::{Ending, NodeStore, Shape},
         nodes::{FEATURE, Node},
     },
-    plan::Remainder,
 };
 
 kernels!("avx512f,avx512dq", 16);
