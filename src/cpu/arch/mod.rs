@@ -11,6 +11,7 @@
 //! | `layers.rs` | values of a column block to ranks, by one compare for each layer of thresholds |
 //! | `count.rs` | values of a column to ranks, by counts in groups of thresholds |
 //! | `tiles.rs` | walks of tiles of nodes |
+//! | `full.rs` | a row through full trees, four side by side |
 //! | `registers.rs`, `abreast.rs` | a few rows, if a set has an engine of its own |
 //!
 //! [`crate::isa`] alone decides which instruction set runs. If a set lacks a file, portable code runs.

@@ -16,7 +16,10 @@ use super::{
     walk::{MOST_ADDRESSES, Span},
     walks,
 };
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::arch::x86::avx2::full as avx2;
 use crate::cpu::{
+    arch::portable::full as portable,
     engines::Engine,
     isa::{Isa, isa},
     rows::{Row, Rows},
@@ -201,10 +204,10 @@ impl FullTrees {
         #[cfg(target_arch = "x86_64")]
         if self.avx {
             // SAFETY: `avx` says that the machine has AVX2.
-            let missing = unsafe { any_missing_avx2(values) };
+            let missing = unsafe { avx2::any_missing(values) };
             return (!missing).then_some(values);
         }
-        (!any_missing(values)).then_some(values)
+        (!portable::any_missing(values)).then_some(values)
     }
 
     /// Walks a row with these [values](FullTrees::row) through the trees at the positions `tree`.
@@ -268,7 +271,7 @@ impl FullTrees {
                                 // SAFETY: `avx` says that the machine has AVX2. The caller upholds that
                                 // the row has the forest's columns and that the trees are this
                                 // forest's, so `2^$n` splits stand at each.
-                                let numbers = unsafe { unrolled_steps::<$n>(row.as_ptr(), splits) };
+                                let numbers = unsafe { avx2::steps::<$n>(row.as_ptr(), splits) };
                                 // SAFETY: `$n` steps from number 1 lead to at least `2^$n` and to less
                                 // than twice that.
                                 (0..SIDE_BY_SIDE).for_each(|k| take(unsafe { self.slot(&group[k], numbers[k]) }));
@@ -341,28 +344,13 @@ impl FullTrees {
 }
 
 /// Trees that advance side by side.
-const SIDE_BY_SIDE: usize = 4;
+pub(in crate::cpu) const SIDE_BY_SIDE: usize = 4;
 
 /// Returns whether a value goes to the child with the even number. It does not if the value or the
 /// threshold is NaN.
 #[inline(always)]
 fn at_least(x: f32, threshold: f32) -> bool {
     x >= threshold
-}
-
-/// Returns whether some value is NaN.
-#[inline(always)]
-fn any_missing(values: &[f32]) -> bool {
-    let missing = |values: &[f32]| values.iter().fold(false, |any, value| any | value.is_nan());
-    let (chunks, rest) = values.as_chunks::<64>();
-    chunks.iter().any(|chunk| missing(chunk)) || missing(rest)
-}
-
-/// Like [`any_missing`], compiled for AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn any_missing_avx2(values: &[f32]) -> bool {
-    any_missing(values)
 }
 
 /// Takes `count` steps from the root of each tree and returns the number that the row has reached in
@@ -389,80 +377,6 @@ unsafe fn steps(
         }
     }
     numbers
-}
-
-/// Like [`steps`], in straight-line code and with AVX. The end of a loop would be mispredicted once in
-/// each four trees. A load without AVX would wait for the previous contents of its register.
-///
-/// # Safety
-/// The machine has AVX. Each of `trees` points to `2^COUNT` splits, the unused number 0 among them.
-/// Their columns lie inside the row at `row`.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(always)]
-unsafe fn unrolled_steps<const COUNT: u32>(
-    row: *const f32,
-    trees: [*const FullSplit; SIDE_BY_SIDE],
-) -> [usize; SIDE_BY_SIDE] {
-    let mut numbers = [1; SIDE_BY_SIDE];
-    for _ in 0..COUNT {
-        // SAFETY: the caller upholds that the machine has AVX, that `2^COUNT` splits stand at each tree
-        // and that their columns lie inside the row. Before the last step a number is below `2^COUNT`.
-        unsafe { step(row, &trees, &mut numbers) };
-    }
-    numbers
-}
-
-/// Takes one step of each walk.
-///
-/// # Safety
-/// The machine has AVX. Each number is that of a split of its tree, and the split's column lies inside
-/// the row at `row`.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(always)]
-unsafe fn step(
-    row: *const f32,
-    trees: &[*const FullSplit; SIDE_BY_SIDE],
-    numbers: &mut [usize; SIDE_BY_SIDE],
-) {
-    let [a, b, c, d] = numbers;
-    // SAFETY: the code writes registers only. It reads splits and values, and the caller upholds that
-    // they exist.
-    unsafe {
-        std::arch::asm!(
-            "mov {x:e}, dword ptr [{ta} + 8*{a} + 4]",
-            "mov {y:e}, dword ptr [{tb} + 8*{b} + 4]",
-            "vmovss {p}, dword ptr [{row} + {x}]",
-            "vmovss {q}, dword ptr [{row} + {y}]",
-            "mov {x:e}, dword ptr [{tc} + 8*{c} + 4]",
-            "mov {y:e}, dword ptr [{td} + 8*{d} + 4]",
-            "vmovss {r}, dword ptr [{row} + {x}]",
-            "vmovss {s}, dword ptr [{row} + {y}]",
-            "vucomiss {p}, dword ptr [{ta} + 8*{a}]",
-            "adc {a}, {a}",
-            "vucomiss {q}, dword ptr [{tb} + 8*{b}]",
-            "adc {b}, {b}",
-            "vucomiss {r}, dword ptr [{tc} + 8*{c}]",
-            "adc {c}, {c}",
-            "vucomiss {s}, dword ptr [{td} + 8*{d}]",
-            "adc {d}, {d}",
-            row = in(reg) row,
-            ta = in(reg) trees[0],
-            tb = in(reg) trees[1],
-            tc = in(reg) trees[2],
-            td = in(reg) trees[3],
-            a = inout(reg) *a,
-            b = inout(reg) *b,
-            c = inout(reg) *c,
-            d = inout(reg) *d,
-            x = out(reg) _,
-            y = out(reg) _,
-            p = out(xmm_reg) _,
-            q = out(xmm_reg) _,
-            r = out(xmm_reg) _,
-            s = out(xmm_reg) _,
-            options(nostack, readonly, pure),
-        );
-    }
 }
 
 #[cfg(test)]

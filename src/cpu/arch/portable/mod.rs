@@ -2,3 +2,4 @@
 //! are the generic code in the modules that call kernels.
 
 pub(in crate::cpu) mod blend;
+pub(in crate::cpu) mod full;

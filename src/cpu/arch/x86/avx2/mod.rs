@@ -8,6 +8,7 @@
 pub(in crate::cpu) mod abreast;
 pub(in crate::cpu) mod blend;
 pub(super) mod copy;
+pub(in crate::cpu) mod full;
 pub(super) mod layers;
 pub(super) mod rank;
 pub(super) mod tiles;
