@@ -277,7 +277,13 @@ impl<'a, T: Row> Rows<'a, T> {
         self.row_stride
     }
 
-    /// Returns the data from row `row` on, for rows whose values follow each other.
+    /// Returns the distance between the values of adjacent columns, in values.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub(super) fn column_stride(&self) -> usize {
+        self.column_stride
+    }
+
+    /// Returns the data from the first value of row `row` on.
     pub(super) fn from(&self, row: usize) -> &'a [T] {
         &self.data[(row * self.row_stride).min(self.data.len())..]
     }

@@ -15,6 +15,8 @@ mod tests;
 use super::{Block, BlockEngine, EngineRequest, Source, Trees};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::arch::x86::avx512::registers as kernel;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::{engine::walk::Span, rows::Rows};
 use crate::cpu::{
     engines::Engine,
     isa::{Isa, isa},
@@ -61,11 +63,27 @@ pub(in crate::cpu) struct Tree {
     pub(in crate::cpu) ends_together: bool,
 }
 
+/// The trees of a forest as tiles, as kernels read them.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cpu) struct TiledTrees<'a> {
+    pub(in crate::cpu) tiles: &'a [Tile],
+    /// By position.
+    pub(in crate::cpu) trees: &'a [Tree],
+    /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
+    /// `i`.
+    pub(in crate::cpu) columns: Option<&'a [u32]>,
+    /// Number of values of a row that the registers hold.
+    pub(in crate::cpu) values: usize,
+}
+
+/// Trees whose leaf slots are found before they go to the sink.
+const TREES: usize = 128;
+
 /// The trees of a forest as tiles, by position.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Registers {
     pub(in crate::cpu) tiles: Vec<Tile>,
-    pub(in crate::cpu) trees: Vec<Tree>,
+    trees: Vec<Tree>,
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
     /// `i`.
     columns: Option<Vec<u32>>,
@@ -85,15 +103,44 @@ impl Registers {
         if isa() < Isa::Avx512 { None } else { build::build(forest, order) }
     }
 
-    /// Returns the column of each value in the registers, or `None` if value `i` is always that of column
-    /// `i`.
-    pub(in crate::cpu) fn columns(&self) -> Option<&[u32]> {
-        self.columns.as_deref()
-    }
-
-    /// Returns the number of values of a row that the registers hold.
-    pub(in crate::cpu) fn values(&self) -> usize {
-        self.values
+    /// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.
+    ///
+    /// # Safety
+    /// Rows are in range and have the forest's columns. Trees are positions.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn block<T: Row, S: Sink>(&self, rows: &Rows<'_, T>, row: Span, tree: Span, sink: S) {
+        let tiled = TiledTrees {
+            tiles: &self.tiles,
+            trees: &self.trees,
+            columns: self.columns.as_deref(),
+            values: self.values,
+        };
+        let mut slots = [0u32; TREES];
+        for r in 0..row.count {
+            let row = row.at(r);
+            // SAFETY: `new` returns an engine only on a machine with AVX-512. The caller upholds that the row is in
+            // range and has the forest's columns.
+            let in_registers = unsafe { kernel::load(&tiled, rows.from(row), rows.column_stride()) };
+            let mut sum = S::Value::default();
+            let mut done = 0;
+            while done < tree.count {
+                let count = TREES.min(tree.count - done);
+                let (these, slots) = (Span { start: tree.at(done), count, ..tree }, &mut slots[..count]);
+                // SAFETY: `new` returns an engine only on a machine with AVX-512. The caller upholds that trees are
+                // positions.
+                unsafe { in_registers.walks(&tiled, these, slots) };
+                for (t, slot) in slots.iter().enumerate() {
+                    match S::TAKES_ROW_SUMS {
+                        true => sum += sink.slot_value(*slot as usize),
+                        false => sink.slot(row, these.at(t), *slot as usize),
+                    }
+                }
+                done += count;
+            }
+            if S::TAKES_ROW_SUMS {
+                sink.add(row, sum);
+            }
+        }
     }
 }
 
@@ -122,9 +169,9 @@ impl BlockEngine for Registers {
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
         match source {
-            // SAFETY: `Registers::new` returns an engine only on a machine with AVX-512. The caller
-            // upholds that the spans lie inside rows and trees and that rows have the forest's columns.
-            Source::Rows(rows) => unsafe { kernel::block(self, rows, row, tree, sink) },
+            // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows have the
+            // forest's columns.
+            Source::Rows(rows) => unsafe { self.block(rows, row, tree, sink) },
             Source::Window(_) | Source::Ranks(_) => {
                 unreachable!("a row is brought into registers as it was handed over")
             }

@@ -52,7 +52,7 @@ fn walk(few: &Registers, position: usize, row: &[f32]) -> (u32, u32) {
         let mut index = 0;
         while index < 15 {
             let column = usize::from(tile.columns[index]);
-            let x = row[few.columns().map_or(column, |columns| columns[column] as usize)];
+            let x = row[few.columns.as_ref().map_or(column, |columns| columns[column] as usize)];
             let right = if x.is_nan() { tile.missing >> index & 1 == 1 } else { x >= tile.thresholds[index] };
             index = 2 * index + 1 + usize::from(right);
         }
@@ -122,7 +122,6 @@ fn what_has_no_room_is_left_to_other_walks() {
 fn registers_lead_where_tiles_lead() {
     use crate::cpu::{
         Rows,
-        arch::x86::avx512::registers,
         engine::walk::Span,
         sink::{SharedBuffer, SlotTable, Slots},
     };
@@ -148,9 +147,8 @@ fn registers_lead_where_tiles_lead() {
         let sink = Slots { slots: SlotTable(&[]), out: SharedBuffer::new(&mut out), order: &order };
         let of_rows = Rows::new(&data, columns).unwrap();
         let all = |count| Span { start: 0, stride: 1, count };
-        // SAFETY: `Registers::new` has found that the machine has AVX-512. The spans are all rows and
-        // all trees.
-        unsafe { registers::block(&few, &of_rows, all(rows), all(trees), sink) };
+        // SAFETY: the spans are all rows and all trees.
+        unsafe { few.block(&of_rows, all(rows), all(trees), sink) };
         for (row, found) in data.chunks(columns).zip(out.chunks(trees)) {
             let walked: Vec<u32> = (0..trees).map(|position| walk(&few, position, row).0).collect();
             assert_eq!(found, walked, "{columns} columns");

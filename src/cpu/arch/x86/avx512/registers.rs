@@ -5,10 +5,9 @@ use std::{arch::x86_64::*, hint::select_unpredictable};
 use crate::{
     arrays,
     cpu::{
-        engine::registers::{LEAF, MOST_COLUMNS, Registers, Tile, Tree},
+        engine::registers::{LEAF, MOST_COLUMNS, Tile, TiledTrees, Tree},
         engine::walk::Span,
-        rows::{Row, Rows},
-        sink::Sink,
+        rows::Read,
     },
 };
 
@@ -36,79 +35,42 @@ const fn last() -> [u8; 128] {
     table
 }
 
-/// Trees whose leaf slots are found before they go to the sink.
-const TREES: usize = 128;
-
-/// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.
-///
-/// # Safety
-/// The machine has AVX-512 F, DQ and BW. Rows are in range and have the forest's columns. Trees are
-/// positions.
-pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
-    few: &Registers,
-    rows: &Rows<'_, T>,
-    row: Span,
-    tree: Span,
-    sink: S,
-) {
-    let mut slots = [0u32; TREES];
-    for r in 0..row.count {
-        let row = row.at(r);
-        // SAFETY: the caller upholds that the row is in range and has the forest's columns.
-        let row_values = unsafe { load(few, rows, row) };
-        let mut sum = S::Value::default();
-        let mut done = 0;
-        while done < tree.count {
-            let count = TREES.min(tree.count - done);
-            let these = Span { start: tree.at(done), stride: tree.stride, count };
-            // SAFETY: the caller upholds that trees are positions. `slots` has room for `TREES` trees, and
-            // `these` are no more.
-            unsafe { row_values.walks(few, these, &mut slots) };
-            for (t, slot) in slots[..count].iter().enumerate() {
-                match S::TAKES_ROW_SUMS {
-                    true => sum += sink.slot_value(*slot as usize),
-                    false => sink.slot(row, these.at(t), *slot as usize),
-                }
-            }
-            done += count;
-        }
-        if S::TAKES_ROW_SUMS {
-            sink.add(row, sum);
-        }
-    }
-}
-
 /// A row in registers.
 #[derive(Clone, Copy)]
-struct RegisterRow {
+pub(in crate::cpu) struct RegisterRow {
     values: [__m512; MOST],
     /// Whether some value is missing.
     missing: bool,
 }
 
-/// Loads a row into registers.
+/// Loads a row into registers. `row` begins with the value of column 0, and the values of adjacent columns are
+/// `apart` from each other.
 ///
 /// # Safety
-/// The machine has AVX-512 F. The row is in range and has the forest's columns.
+/// The machine has AVX-512 F. The row has the forest's columns.
 #[target_feature(enable = "avx512f")]
-unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> RegisterRow {
-    let count = few.values();
+pub(in crate::cpu) unsafe fn load<T: Read<f32> + Copy>(
+    tiled: &TiledTrees<'_>,
+    row: &[T],
+    apart: usize,
+) -> RegisterRow {
+    let count = tiled.values;
     let register = |data: *const f32, i: usize| {
         let here = count.saturating_sub(i * LANES).min(LANES);
         let mask = ((1u32 << here) - 1) as __mmask16;
         // SAFETY: the mask leaves out what is past the row's values. `data` has as many values: it
-        // is the array below, or a row that the caller upholds is in range and has the forest's columns.
+        // is the array below, or a row that the caller upholds has the forest's columns.
         unsafe { _mm512_maskz_loadu_ps(mask, data.wrapping_add(i * LANES)) }
     };
-    if let (Some(rows), None) = (T::singles(rows).filter(|rows| rows.is_unit()), few.columns()) {
-        let data = rows.from(row).as_ptr();
+    if let (Some(row), 1, None) = (T::as_they_are(row), apart, tiled.columns) {
+        let data = row.as_ptr();
         return RegisterRow::new(arrays::from_fn(|i| register(data, i)));
     }
     let mut values = [0.0; MOST_COLUMNS];
     for (index, value) in values[..count].iter_mut().enumerate() {
-        let column = few.columns().map_or(index, |columns| columns[index] as usize);
-        // SAFETY: the caller upholds that the row is in range and has the forest's columns.
-        *value = unsafe { rows.get::<false>(row, column) }.read();
+        let column = tiled.columns.map_or(index, |columns| columns[index] as usize);
+        // SAFETY: the caller upholds that the row has the forest's columns.
+        *value = unsafe { *row.get_unchecked(column * apart) }.read();
     }
     RegisterRow::new(arrays::from_fn(|i| register(values.as_ptr(), i)))
 }
@@ -123,22 +85,21 @@ impl RegisterRow {
     /// Writes the slot of the leaf that the row reaches in each tree to `slots`.
     ///
     /// # Safety
-    /// The machine has AVX-512 F, DQ and BW. Trees are positions of the forest that the row was loaded for,
-    /// and at most [`TREES`] of them.
+    /// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, and `tree` holds positions of them.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-    unsafe fn walks(&self, few: &Registers, tree: Span, slots: &mut [u32; TREES]) {
+    pub(in crate::cpu) unsafe fn walks(&self, tiled: &TiledTrees<'_>, tree: Span, slots: &mut [u32]) {
         // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as
         // the row takes, and has `MISSING` set if a value is missing.
         unsafe {
-            match (few.values(), self.missing) {
-                (0..=32, false) => walks::<2, false>(few, &self.values, tree, slots),
-                (0..=32, true) => walks::<2, true>(few, &self.values, tree, slots),
-                (33..=64, false) => walks::<4, false>(few, &self.values, tree, slots),
-                (33..=64, true) => walks::<4, true>(few, &self.values, tree, slots),
-                (65..=96, false) => walks::<6, false>(few, &self.values, tree, slots),
-                (65..=96, true) => walks::<6, true>(few, &self.values, tree, slots),
-                (_, false) => walks::<8, false>(few, &self.values, tree, slots),
-                (_, true) => walks::<8, true>(few, &self.values, tree, slots),
+            match (tiled.values, self.missing) {
+                (0..=32, false) => walks::<2, false>(tiled, &self.values, tree, slots),
+                (0..=32, true) => walks::<2, true>(tiled, &self.values, tree, slots),
+                (33..=64, false) => walks::<4, false>(tiled, &self.values, tree, slots),
+                (33..=64, true) => walks::<4, true>(tiled, &self.values, tree, slots),
+                (65..=96, false) => walks::<6, false>(tiled, &self.values, tree, slots),
+                (65..=96, true) => walks::<6, true>(tiled, &self.values, tree, slots),
+                (_, false) => walks::<8, false>(tiled, &self.values, tree, slots),
+                (_, true) => walks::<8, true>(tiled, &self.values, tree, slots),
             }
         }
     }
@@ -147,22 +108,22 @@ impl RegisterRow {
 /// Walks a row through trees: see [`RegisterRow::walks`]. `MISSING` is true if a value of the row is missing.
 ///
 /// # Safety
-/// The machine has AVX-512 F, DQ and BW. Trees are positions of the forest that the row was loaded for. The
-/// row has at most `16 x R` values.
+/// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, and `tree` holds positions of them.
+/// The row has at most `16 x R` values.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn walks<const R: usize, const MISSING: bool>(
-    few: &Registers,
+    tiled: &TiledTrees<'_>,
     row_values: &[__m512; MOST],
     tree: Span,
-    slots: &mut [u32; TREES],
+    slots: &mut [u32],
 ) {
     for (t, slot) in slots[..tree.count].iter_mut().enumerate() {
         // SAFETY: the caller upholds that trees are positions. `build` has made every exit a leaf, or a tile
         // of the same tree.
         *slot = unsafe {
-            let Tree { root, slots, tiles, ends_together } = *few.trees.get_unchecked(tree.at(t));
-            let root = few.tiles.as_ptr().add(root as usize);
+            let Tree { root, slots, tiles, ends_together } = *tiled.trees.get_unchecked(tree.at(t));
+            let root = tiled.tiles.as_ptr().add(root as usize);
             let step = |tile: *const Tile| step::<R, MISSING>(&*tile, row_values);
             let mut exit = step(root);
             if ends_together {
