@@ -21,3 +21,16 @@ pub(super) mod aarch64;
 pub(super) mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86;
+
+use super::ranking::count::FAN;
+
+/// Loops that count, again and again, how many thresholds of a group are at most a value.
+///
+/// Such a count is a few instructions, so it has to be inlined. But a compiler inlines a function with the
+/// instructions of a set only into functions that have these instructions, too. So the loops are handed to the
+/// set, which compiles them with its instructions. The set knows nothing else of them.
+pub(super) trait CountingLoops {
+    /// Runs the loops. `at_most` returns how many thresholds of a group are at most a value. An implementation
+    /// is `#[inline(always)]`.
+    fn run(self, at_most: impl Fn(&[f32; FAN], f32) -> u32);
+}

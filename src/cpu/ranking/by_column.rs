@@ -7,10 +7,10 @@ use std::{
 };
 
 use super::{
-    super::nodes::Compare,
+    super::{arch::portable::rank as portable, nodes::Compare},
     column_block::ROW_BLOCKS_TOGETHER,
     compressed::{CompressedBlock, CompressedColumns},
-    elements, kernels,
+    kernels,
     ranker::Ranker,
     search::ROW_BLOCK,
     sources::{PREFETCHED, RankSources},
@@ -97,7 +97,7 @@ impl Ranker {
         let doubles = (matrix as &dyn Any).downcast_ref::<SparseMatrix<f64>>();
         match self.doubles.as_ref().zip(doubles) {
             Some((sources, matrix)) => {
-                sources.elements((matrix, rows), &self.by_rule(sources), out).rank(elements::at_most);
+                sources.elements((matrix, rows), &self.by_rule(sources), out).rank(portable::at_most);
             }
             None => {
                 kernels::elements(self.singles.elements((matrix, rows), &self.by_rule(&self.singles), out));

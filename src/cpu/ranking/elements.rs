@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{
-    super::{nodes::Compare, rows::Read},
+    super::{arch::CountingLoops, nodes::Compare, rows::Read},
     count::FAN,
     search::ROW_BLOCK,
 };
@@ -67,7 +67,7 @@ impl<C: Compare, T: Read<C> + Copy + Default + PartialEq, O: Fn(usize, C) -> u8>
 
     /// Ranks the elements. `at_most` returns how many thresholds of a group are at most a value.
     #[inline(always)]
-    pub(in crate::cpu) fn rank(self, at_most: impl Fn(&[C; FAN], C) -> u32) {
+    pub(super) fn rank(self, at_most: impl Fn(&[C; FAN], C) -> u32) {
         // The column of ranks and the value of each element to be ranked. Most columns of rows have none, one or two
         // columns of ranks, which no branch depends on.
         let mut listed = [(0, C::NAN); 2 * LISTED];
@@ -95,10 +95,13 @@ impl<C: Compare, T: Read<C> + Copy + Default + PartialEq, O: Fn(usize, C) -> u8>
     }
 }
 
-/// Returns how many thresholds of a group are at most a value.
-#[inline(always)]
-pub(in crate::cpu) fn at_most<C: Compare>(group: &[C; FAN], value: C) -> u32 {
-    group.iter().map(|threshold| u32::from(*threshold <= value)).sum()
+impl<T: Read<f32> + Copy + Default + PartialEq, O: Fn(usize, f32) -> u8> CountingLoops
+    for Elements<'_, f32, T, O>
+{
+    #[inline(always)]
+    fn run(self, at_most: impl Fn(&[f32; FAN], f32) -> u32) {
+        self.rank(at_most);
+    }
 }
 
 #[cfg(test)]

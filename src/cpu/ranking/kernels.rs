@@ -6,6 +6,8 @@ use super::{
     elements::Elements,
     search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
 };
+#[cfg(not(target_arch = "x86_64"))]
+use crate::cpu::arch::{CountingLoops, portable};
 use crate::cpu::{cache_line::CacheLine, nodes::Compare, rows::Read};
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
@@ -37,9 +39,9 @@ pub(super) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(usize, f
     elements: Elements<'_, f32, T, O>,
 ) {
     #[cfg(target_arch = "x86_64")]
-    crate::cpu::arch::x86::rank::elements(elements);
+    crate::cpu::arch::x86::rank::counting(elements);
     #[cfg(not(target_arch = "x86_64"))]
-    elements.rank(super::elements::at_most);
+    elements.run(portable::rank::at_most);
 }
 
 /// Returns whether the machine has a kernel that ranks compressed columns.

@@ -3,13 +3,13 @@
 
 use super::{avx2, avx512};
 use crate::cpu::{
+    arch::{CountingLoops, portable},
     cache_line::CacheLine,
     isa::{Isa, isa, popcnt, vbmi2},
     nodes::Compare,
     ranking::{
         compressed::CompressedBlock,
         count::FAN,
-        elements::{Elements, at_most},
         search::{CategoryBits, ColumnSearch, Columns, ROW_BLOCK, ZeroAside},
     },
     rows::Read,
@@ -40,16 +40,14 @@ pub(super) const fn pairs_of(level: u32) -> usize {
     (1usize << level).div_ceil(2 * FAN)
 }
 
-/// Ranks the elements of sparse rows.
-pub(in crate::cpu) fn elements<T: Read<f32> + Copy + Default + PartialEq, O: Fn(usize, f32) -> u8>(
-    elements: Elements<'_, f32, T, O>,
-) {
+/// Runs loops that count thresholds.
+pub(in crate::cpu) fn counting(loops: impl CountingLoops) {
     // SAFETY: `isa` has found the kernel's instructions, and POPCNT is detected.
     unsafe {
         match isa() {
-            Isa::Avx512 if popcnt() => avx512::rank::elements(elements),
-            Isa::Avx2 if popcnt() => avx2::rank::elements(elements),
-            _ => elements.rank(at_most),
+            Isa::Avx512 if popcnt() => avx512::rank::counting(loops),
+            Isa::Avx2 if popcnt() => avx2::rank::counting(loops),
+            _ => loops.run(portable::rank::at_most),
         }
     }
 }

@@ -7,29 +7,23 @@ use super::super::rank::pairs_of;
 use crate::{
     arrays::MapInline,
     cpu::{
+        arch::CountingLoops,
         cache_line::CacheLine,
         nodes::Compare,
         ranking::{
             count::FAN,
-            elements::Elements,
             search::{
                 CategoryBits, ColumnSearch, Columns, Missing, ROW_BLOCK, Search, ZeroAside, by_levels,
                 cache_lines_of, each_level, first_pivot,
             },
         },
-        rows::Read,
     },
 };
 
-/// Ranks the elements of sparse rows.
+/// Runs loops that count thresholds.
 #[target_feature(enable = "avx2,popcnt")]
-pub(in crate::cpu::arch::x86) fn elements<
-    T: Read<f32> + Copy + Default + PartialEq,
-    O: Fn(usize, f32) -> u8,
->(
-    elements: Elements<'_, f32, T, O>,
-) {
-    elements.rank(|group, value| {
+pub(in crate::cpu::arch::x86) fn counting(loops: impl CountingLoops) {
+    loops.run(|group, value| {
         let value = _mm256_set1_ps(value);
         let (low, high) = (group.as_ptr(), group[FAN / 2..].as_ptr());
         // SAFETY: `group` has sixteen thresholds, eight from each of these.

@@ -7,11 +7,11 @@ use super::{super::rank::pairs_of, LANES};
 use crate::{
     arrays::MapInline,
     cpu::{
+        arch::CountingLoops,
         cache_line::{CacheLine, flat},
         ranking::{
             compressed::{CompressedBlock, CompressedColumn},
             count::FAN,
-            elements::Elements,
             search::{
                 CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, ROW_BLOCK, cache_lines_of,
                 each_level, first_pivot,
@@ -50,15 +50,10 @@ macro_rules! each_run {
     };
 }
 
-/// Ranks the elements of sparse rows.
+/// Runs loops that count thresholds.
 #[target_feature(enable = "avx512f,avx512dq,popcnt")]
-pub(in crate::cpu::arch::x86) fn elements<
-    T: Read<f32> + Copy + Default + PartialEq,
-    O: Fn(usize, f32) -> u8,
->(
-    elements: Elements<'_, f32, T, O>,
-) {
-    elements.rank(|group, value| {
+pub(in crate::cpu::arch::x86) fn counting(loops: impl CountingLoops) {
+    loops.run(|group, value| {
         // SAFETY: `group` has sixteen thresholds.
         let group = unsafe { _mm512_loadu_ps(group.as_ptr()) };
         _mm512_cmp_ps_mask::<_CMP_LE_OQ>(group, _mm512_set1_ps(value)).count_ones()
