@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::{arch::portable::rank as portable, nodes::Compare},
     column_block::ROW_BLOCKS_TOGETHER,
-    compressed::{CompressedBlock, CompressedColumns},
+    compressed::{CompressedBlock, CompressedColumn, CompressedColumns},
     kernels,
     ranker::Ranker,
     search::ROW_BLOCK,
@@ -135,6 +135,7 @@ impl Ranker {
         let sources = &self.singles;
         let (pivots, searches) = (sources.tables.pivots(), &sources.searches_by_kernel);
         let (out, columns) = (out.as_chunks_mut().0, &mut room.0);
+        columns.resize(matrix.shape().1, CompressedColumn::EMPTY);
         kernels::compressed(CompressedBlock {
             matrix,
             rows,

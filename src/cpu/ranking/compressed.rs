@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    super::{cache_line::CacheLine, rows::Read},
+    super::cache_line::CacheLine,
     count::FAN,
     search::{ColumnSearch, ROW_BLOCK},
 };
@@ -30,10 +30,11 @@ pub(crate) struct CompressedColumns(pub(super) Vec<CompressedColumn>);
     allow(dead_code, reason = "only a kernel for an instruction set reads it")
 )]
 pub(in crate::cpu) struct CompressedBlock<'b, T> {
-    pub(super) matrix: &'b SparseMatrix<T>,
+    pub(in crate::cpu) matrix: &'b SparseMatrix<T>,
     /// The rows, at most 64.
-    pub(super) rows: Range<usize>,
-    pub(in crate::cpu) columns: &'b mut Vec<CompressedColumn>,
+    pub(in crate::cpu) rows: Range<usize>,
+    /// Room for each column of the rows.
+    pub(in crate::cpu) columns: &'b mut [CompressedColumn],
     pub(in crate::cpu) pivots: &'b [CacheLine<[f32; FAN]>],
     /// The searches, those with the same kernel side by side.
     pub(in crate::cpu) searches: &'b [ColumnSearch],
@@ -43,30 +44,10 @@ pub(in crate::cpu) struct CompressedBlock<'b, T> {
     pub(in crate::cpu) out: &'b mut [[u8; ROW_BLOCK]],
 }
 
-impl<T: Read<f32> + Copy + Default + PartialEq> CompressedBlock<'_, T> {
-    /// Reads the rows into `columns`.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        allow(dead_code, reason = "only a kernel for an instruction set calls it")
-    )]
-    #[inline(always)]
-    pub(in crate::cpu) fn read(&mut self) {
-        self.columns.resize(self.matrix.shape().1, CompressedColumn { held: 0, values: [0.0; ROW_BLOCK] });
-        self.columns.iter_mut().for_each(|column| column.held = 0);
-        for (row, of_matrix) in self.rows.clone().take(ROW_BLOCK).enumerate() {
-            let (columns, values) = self.matrix.elements_of(of_matrix);
-            for (column, value) in columns.iter().zip(values) {
-                let column = &mut self.columns[*column as usize];
-                if let Some(next) = column.values.get_mut(column.held.count_ones() as usize) {
-                    *next = value.read();
-                }
-                column.held |= 1 << row;
-            }
-        }
-    }
-}
-
 impl CompressedColumn {
+    /// A column without values.
+    pub(super) const EMPTY: Self = Self { held: 0, values: [0.0; ROW_BLOCK] };
+
     /// Returns a value for each row: `absent` for rows that hold none.
     pub(super) fn written_out(&self, absent: f32) -> [f32; ROW_BLOCK] {
         let mut found = [absent; ROW_BLOCK];

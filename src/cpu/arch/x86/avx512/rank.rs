@@ -1,7 +1,7 @@
 //! Ranks of one byte, for 64 rows of a column in four registers. A search looks up all its pivots with
 //! permutes of registers.
 
-use std::arch::x86_64::*;
+use std::{arch::x86_64::*, ops::Range};
 
 use super::{super::rank::pairs_of, LANES};
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
         },
         rows::Read,
     },
+    sparse::SparseMatrix,
 };
 
 // A cache line of pivots fills a register.
@@ -231,17 +232,37 @@ fn ranks<const L: u32, const T: usize>(indices: __m512i, column: &ColumnSearch) 
 /// Ranks a row block of sparse rows by the searches of its columns, a run of searches with the same kernel at a time.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi2,popcnt")]
 pub(in crate::cpu::arch::x86) fn compressed<T: Read<f32> + Copy + Default + PartialEq>(
-    mut block: CompressedBlock<'_, T>,
+    block: CompressedBlock<'_, T>,
 ) {
-    let (pivots, searches, absent) = (block.pivots, block.searches, block.absent);
-    block.read();
-    let CompressedBlock { columns, out, .. } = block;
+    let CompressedBlock { matrix, rows, columns, pivots, searches, absent, out } = block;
+    compress(matrix, rows, columns);
     macro_rules! of {
         ($run:ident, $levels:expr, $pairs:literal) => {
             compressed_run::<{ $levels }, $pairs>(pivots, $run, columns, absent, out)
         };
     }
     each_run!(searches, of);
+}
+
+/// Reads rows into compressed columns.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi2,popcnt")]
+fn compress<T: Read<f32> + Copy + Default + PartialEq>(
+    matrix: &SparseMatrix<T>,
+    rows: Range<usize>,
+    columns: &mut [CompressedColumn],
+) {
+    columns.iter_mut().for_each(|column| column.held = 0);
+    for (row, of_matrix) in rows.take(ROW_BLOCK).enumerate() {
+        let (of_row, values) = matrix.elements_of(of_matrix);
+        for (column, value) in of_row.iter().zip(values) {
+            let column = &mut columns[*column as usize];
+            if let Some(next) = column.values.get_mut(column.held.count_ones() as usize) {
+                *next = value.read();
+            }
+            column.held |= 1 << row;
+        }
+    }
 }
 
 /// Ranks compressed columns by searches with the same kernel. At most sixteen values of a column fill one register.
