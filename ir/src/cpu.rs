@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    Dialect, Dim, Op, Plan, RowLoop, Scope, Target, Value,
+    Dialect, Dim, FewRows, Op, Plan, RowLoop, Scope, Target, Value,
     plan::{self, any},
 };
 
@@ -76,6 +76,11 @@ pub struct Head {
     /// The copy dimensions of each buffer of partial sums, outermost first. A buffer has the shape
     /// `[copies…][batch][outputs]`.
     pub partials: Vec<Vec<CopyDim>>,
+    /// How blocks of a few rows are evaluated: as the schedule says in a plan that was just lowered, and by the engine
+    /// that there is in the plan of a program.
+    pub few_rows: FewRows,
+    /// Number of rows from which on a block is evaluated like one of many rows. Only the plan of a program has it.
+    pub few_rows_end: Option<u32>,
 }
 
 /// A statement that only CPU plans have.
@@ -167,8 +172,12 @@ impl Dialect for Cpu {
         String::new()
     }
 
-    fn write_launch(_: &Plan<Self>, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Ok(())
+    fn write_launch(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  few rows: {}", plan.own.few_rows.name())?;
+        match plan.own.few_rows_end {
+            Some(end) => writeln!(f, ", of blocks of fewer than {end}"),
+            None => writeln!(f),
+        }
     }
 
     fn write_buffers(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -36,6 +36,7 @@ pub mod cpu;
 pub mod cube;
 mod dialect;
 mod epilogue;
+mod few_rows;
 mod key;
 mod layout;
 mod plan;
@@ -48,6 +49,7 @@ mod verify;
 pub use axis::{Axis, GpuDim};
 pub use dialect::{Dialect, PlanData, Scope, Target, TargetPlan};
 pub use epilogue::{EpilogueOp, EpiloguePlan, Number};
+pub use few_rows::FewRows;
 pub use key::{MISSING, key};
 pub use layout::{Children, LayoutKind};
 pub use plan::{

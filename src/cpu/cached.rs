@@ -225,8 +225,9 @@ pub(super) fn ranked<T: Row>(
     for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * together).enumerate() {
         let begin = b * together;
         let here = together.min(count - begin);
-        let done = rows.slice(first + begin, here).rank_blocks(ranker, ranks);
-        debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
+        let rows = rows.slice(first + begin, here);
+        let done = rows.rank_blocks(ranks) || ranker.rank_blocks(&rows, ranks).is_ok();
+        debug_assert!(done, "rows and ranks have the forest's columns");
         // Flips the ranks while they are in the cache.
         if let Some(flipped) = others.next() {
             flipped.iter_mut().zip(&*ranks).for_each(|(flipped, rank)| *flipped = rank ^ FLIPPED_BIT);

@@ -15,7 +15,7 @@ use super::{
     },
     engines::Engines,
     ranking::{Ranked, Ranker, ranked},
-    rows::{Row, Rows},
+    rows::{Row, Rows, RowsOfType, with_rows},
     run::Run,
     select::EngineSet,
     sink::SharedBuffer,
@@ -97,7 +97,7 @@ impl Program {
         engines: Engines,
     ) -> Result<Self> {
         crate::isa::check()?;
-        let plan = lowered.cpu_plan()?.clone();
+        let mut plan = lowered.cpu_plan()?.clone();
         if plan.rows != RowType::F32 && lowered.ranks().is_none() {
             let what = "a program of the CPU reads f32 and f64 rows, and ranks them itself if the schedule says \
                         ranks(…); leave Request::rows at RowType::F32";
@@ -125,7 +125,7 @@ impl Program {
         let nodes = EncodedNodes::new(forest, packed).for_vectors(tops, plan.rows);
         let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
         let rows_a_task = rows_a_task(&plan);
-        let engines = EngineSet::build(&EngineRequest {
+        let program_engines = EngineSet::build(&EngineRequest {
             plan: &plan,
             forest,
             packed,
@@ -134,11 +134,26 @@ impl Program {
             ranked: lowered.ranks().map(|ranks| ranks.rank_columns()).unwrap_or_default(),
             rows_a_task,
             few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&instructions),
-            by: if engines.scalar { FewRows::Walk } else { lowered.few_rows() },
+            rows_one_by_one: (values || plan.children.tile() > 1) && rows_inside(&instructions),
+            by: if engines.scalar { FewRows::Walk } else { plan.own.few_rows },
             scalar: engines.scalar,
         });
+        let mut notes = lowered.notes().to_vec();
+        let (asked, few_rows) = (plan.own.few_rows, program_engines.few_rows_engine());
+        let is_missing = asked != few_rows && !matches!(asked, FewRows::Auto | FewRows::Rows | FewRows::Walk);
+        if is_missing && !engines.scalar {
+            let instead = if few_rows == FewRows::Rows { "one after the other" } else { "like many rows" };
+            notes.push(Note {
+                directive: format!("fewRows({})", asked.name()),
+                fallback: format!(
+                    "it can't serve this plan on this machine, so a few rows are walked {instead}"
+                ),
+            });
+        }
+        plan.own.few_rows = few_rows;
+        plan.own.few_rows_end = (few_rows != FewRows::Walk).then(|| program_engines.few_rows() as u32);
         Ok(Self {
-            engines,
+            engines: program_engines,
             instructions,
             used,
             nodes,
@@ -157,7 +172,7 @@ impl Program {
             parallel_inside: parallel_inside(&plan.body, false),
             rows_a_task,
             plan,
-            notes: lowered.notes().to_vec(),
+            notes,
         })
     }
 
@@ -176,6 +191,11 @@ impl Program {
             questions: self.plan.questions,
             addresses: self.slots.len(),
         }
+    }
+
+    /// Returns what ranks rows, if the plan reads ranks.
+    pub(crate) fn ranker(&self) -> Option<&Ranker> {
+        self.ranker.as_ref()
     }
 
     /// Returns whether rows become ranks window by window, and not as a whole before the run.
@@ -344,10 +364,14 @@ impl Program {
     /// # Errors
     /// `rows` or `out` has another shape than the forest needs.
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
-        T::slots(self, rows, out)
+        self.slots_of_type(rows.of_type(), out)
     }
 
-    pub(super) fn slots_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
+    fn slots_of_type(&self, rows: RowsOfType<'_, '_>, out: &mut [u32]) -> Result<()> {
+        with_rows!(rows, rows => self.slots_of(rows, out))
+    }
+
+    fn slots_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
         self.rank_and_run(rows, 1, LeafSlots(SharedBuffer::new(out)))
     }

@@ -1,51 +1,52 @@
 //! Rows in the caller's memory, with any strides. Nothing is copied.
 
-use super::{Program, Ranker, SumMethod, TraceEntry, window::ROW_BLOCK};
 use crate::{
+    cost::ROW_BLOCK,
     error::{Error, Result},
     prefetch::prefetch,
 };
 
 mod sealed {
-    use super::{Program, Result, Rows, SumMethod, TraceEntry};
+    use super::{Rows, RowsOfType};
 
-    /// The kernels' unchecked loads rely on the results of [`Row`](super::Row), so no other crate may implement it. The
-    /// methods of a program that take rows go through this trait, so that this crate compiles them once, and not each
-    /// crate that calls them.
+    /// The kernels' unchecked loads rely on the results of [`Row`](super::Row), so no other crate may implement it.
     pub trait Sealed: Sized {
-        fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()>;
-        fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [TraceEntry]) -> Result<()>;
-        fn margins(
-            program: &Program,
-            summing: &SumMethod,
-            rows: &Rows<'_, Self>,
-            leaves: &[f32],
-            out: &mut [f32],
-        ) -> Result<()>;
+        fn of_type<'r, 'a>(rows: &'r Rows<'a, Self>) -> RowsOfType<'r, 'a>;
     }
     macro_rules! sealed {
-        ($($t:ty)*) => {$(
+        ($($t:ty: $name:ident),*) => {$(
             impl Sealed for $t {
-                fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()> {
-                    program.slots_of(rows, out)
-                }
-                fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [TraceEntry]) -> Result<()> {
-                    program.trace_of(rows, out)
-                }
-                fn margins(
-                    program: &Program,
-                    summing: &SumMethod,
-                    rows: &Rows<'_, Self>,
-                    leaves: &[f32],
-                    out: &mut [f32],
-                ) -> Result<()> {
-                    program.margins_as(summing, rows, leaves, out)
+                fn of_type<'r, 'a>(rows: &'r Rows<'a, Self>) -> RowsOfType<'r, 'a> {
+                    RowsOfType::$name(rows)
                 }
             }
         )*};
     }
-    sealed!(f32 f64 u8 u16);
+    sealed!(f32: F32, f64: F64, u8: U8, u16: U16);
 }
+
+/// Rows of each type that rows can have. A method that takes them is compiled once, in this crate. A method that takes
+/// rows of any type would be compiled again in each crate that calls it.
+#[derive(Clone, Copy, Debug)]
+pub enum RowsOfType<'r, 'a> {
+    F32(&'r Rows<'a, f32>),
+    F64(&'r Rows<'a, f64>),
+    U8(&'r Rows<'a, u8>),
+    U16(&'r Rows<'a, u16>),
+}
+
+/// Calls a method with the rows of a [`RowsOfType`], whatever their type is.
+macro_rules! with_rows {
+    ($of_type:expr, $rows:ident => $call:expr) => {
+        match $of_type {
+            $crate::cpu::rows::RowsOfType::F32($rows) => $call,
+            $crate::cpu::rows::RowsOfType::F64($rows) => $call,
+            $crate::cpu::rows::RowsOfType::U8($rows) => $call,
+            $crate::cpu::rows::RowsOfType::U16($rows) => $call,
+        }
+    };
+}
+pub(super) use with_rows;
 
 /// A type of the values in rows: `f32`, `f64`, `u8` or `u16`.
 pub trait Row:
@@ -151,10 +152,11 @@ impl Read<f64> for f64 {
     }
 }
 
-/// Rows that lie in memory in another form than as a matrix of one type.
+/// Rows that lie in memory in another form than as a matrix of one type, with what ranks them.
 pub(crate) trait RankedRows: Sync + std::panic::RefUnwindSafe {
-    /// Writes the ranks of `count` rows from `first` on into row blocks, as [`Ranker::rank_blocks`] does.
-    fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]);
+    /// Writes the ranks of `count` rows from `first` on into row blocks, as
+    /// [`Ranker::rank_blocks`](super::Ranker::rank_blocks) does.
+    fn rank_blocks(&self, first: usize, count: usize, out: &mut [u8]);
 }
 
 /// A matrix of rows in the caller's memory.
@@ -232,13 +234,17 @@ impl<'a, T: Row> Rows<'a, T> {
         self.ranked_by.is_none()
     }
 
-    /// Writes the ranks of these rows into row blocks: see [`Ranker::rank_blocks`].
-    pub(super) fn rank_blocks(&self, ranker: &Ranker, out: &mut [u8]) -> Result<()> {
-        match self.ranked_by {
-            Some((source, first)) => source.rank_blocks(ranker, first, self.rows, out),
-            None => ranker.rank_blocks(self, out)?,
+    /// Writes the ranks of these rows into row blocks, if they are no matrix. Returns whether they are none.
+    pub(super) fn rank_blocks(&self, out: &mut [u8]) -> bool {
+        if let Some((source, first)) = self.ranked_by {
+            source.rank_blocks(first, self.rows, out);
         }
-        Ok(())
+        self.ranked_by.is_some()
+    }
+
+    /// Returns the rows by their type.
+    pub(super) fn of_type(&self) -> RowsOfType<'_, 'a> {
+        T::of_type(self)
     }
 
     /// Returns the number of rows.
@@ -391,9 +397,9 @@ fn copy<C: Copy>(from: &[C], into: &mut [C]) {
 mod tests {
     use super::*;
     use crate::{
+        cpu::Program,
         forest::{CompareType, Forest, Side},
         plan::{Request, lower},
-        ranks::{Choice, Ranks},
         schedule::Schedule,
     };
 
@@ -427,7 +433,7 @@ mod tests {
     struct Numbers;
 
     impl RankedRows for Numbers {
-        fn rank_blocks(&self, _: &Ranker, first: usize, count: usize, out: &mut [u8]) {
+        fn rank_blocks(&self, first: usize, count: usize, out: &mut [u8]) {
             out.iter_mut().zip(first..first + count).for_each(|(out, row)| *out = row as u8);
         }
     }
@@ -446,10 +452,8 @@ mod tests {
         assert_eq!((rows.column::<f32, 1>(0, 0), rows.columns_of::<f32, 1>(0)), (None, None));
         assert!(rows.row_block(0).is_none() && rows.from(7).is_empty());
         // A slice of a slice begins at the right row.
-        let ranks = Ranks::new(&forest, Choice::U8).expect("ranks");
         let mut out = [0; 4];
-        let slice = rows.slice(10, 60).slice(20, 4);
-        slice.rank_blocks(&Ranker::new(&ranks), &mut out).expect("ranked");
+        assert!(rows.slice(10, 60).slice(20, 4).rank_blocks(&mut out));
         assert_eq!(out, [35, 36, 37, 38]);
         // A program that reads rows refuses them.
         for text in ["", "ranks(u16)", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)"] {

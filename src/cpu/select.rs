@@ -23,21 +23,20 @@ pub(super) struct EngineSet {
     tiles: Option<TileWalks>,
     blends: Option<Blends>,
     few: FewRowsEngine,
-    /// Blocks of fewer rows than this go through the engine for a few rows.
+    /// Blocks of fewer rows than this are of a few rows.
     few_rows: usize,
     /// Blocks of fewer rows than this are walked row by row, each row through several trees at a time.
     one_by_one: usize,
 }
 
-/// The engine for blocks of a few rows.
+/// How blocks of a few rows are evaluated.
 #[derive(Clone, Debug)]
 enum FewRowsEngine {
-    Registers(Registers),
-    Abreast(Abreast),
-    FullTrees(FullTrees),
-    /// Walks one row after the other.
+    /// By an engine of their own.
+    Own(OwnEngine),
+    /// By walks, one row after the other.
     Rows,
-    /// The engine that walks many rows.
+    /// Like blocks of many rows.
     Walks,
 }
 
@@ -60,13 +59,80 @@ pub(super) struct Choice<'e, 'r, 'a, T> {
     block: Block,
 }
 
-/// Lists the engines by name, one a line, each with the type that holds its tables.
+/// Lists the engines by name, one a line, each with the type that holds its tables: the engines for many rows, and
+/// those for a few rows, each with the word of `fewRows` that asks for it.
 macro_rules! engines {
-    ($($name:ident($engine:ty)),* $(,)?) => {
+    (
+        many rows: $($many:ident($table:ty)),*;
+        a few rows: $($few:ident($few_table:ty) by $word:ident),*;
+    ) => {
         /// The engine that runs a block, with its tables.
         #[derive(Clone, Copy)]
         enum EngineRef<'e> {
-            $($name(&'e $engine)),*
+            $($many(&'e $table),)*
+            $($few(&'e $few_table)),*
+        }
+
+        /// An engine for blocks of a few rows alone.
+        #[derive(Clone, Debug)]
+        enum OwnEngine {
+            $($few($few_table)),*
+        }
+
+        impl OwnEngine {
+            /// Builds the engine that a schedule asks for. Returns `None` if the schedule asks for no such engine, or for
+            /// one that can't serve the plan on this machine.
+            fn build(by: FewRows, wanted: &EngineRequest<'_>) -> Option<Self> {
+                match by {
+                    $(FewRows::$word => <$few_table>::build(wanted).map(Self::$few),)*
+                    FewRows::Auto | FewRows::Rows | FewRows::Walk => None,
+                }
+            }
+
+            /// Returns the word of `fewRows` that asks for the engine.
+            fn by(&self) -> FewRows {
+                match self {
+                    $(Self::$few(_) => FewRows::$word),*
+                }
+            }
+
+            /// Returns the engine and its name, if it can run the block.
+            fn serves<T: Row>(
+                &self,
+                trees: &Trees<'_>,
+                source: Source<'_, '_, T>,
+                block: &Block,
+            ) -> Option<(EngineRef<'_>, Engine)> {
+                match self {
+                    $(Self::$few(engine) => engine
+                        .serves(trees, source, block)
+                        .then_some((EngineRef::$few(engine), Engine::$few)),)*
+                }
+            }
+
+            fn seconds(&self, rows: usize) -> f64 {
+                match self {
+                    $(Self::$few(engine) => engine.seconds(rows)),*
+                }
+            }
+
+            fn rows_end(&self) -> usize {
+                match self {
+                    $(Self::$few(engine) => engine.rows_end()),*
+                }
+            }
+
+            fn bytes(&self) -> usize {
+                match self {
+                    $(Self::$few(engine) => engine.bytes()),*
+                }
+            }
+
+            fn text(&self) -> String {
+                match self {
+                    $(Self::$few(engine) => engine.text()),*
+                }
+            }
         }
 
         impl<T: Row> Choice<'_, '_, '_, T> {
@@ -82,7 +148,8 @@ macro_rules! engines {
                 // for `trees`.
                 unsafe {
                     match by {
-                        $(EngineRef::$name(engine) => engine.run(trees, source, block, rest, sink)),*
+                        $(EngineRef::$many(engine) => engine.run(trees, source, block, rest, sink),)*
+                        $(EngineRef::$few(engine) => engine.run(trees, source, block, rest, sink)),*
                     }
                 }
             }
@@ -91,13 +158,15 @@ macro_rules! engines {
 }
 
 engines! {
-    Walks(Walks),
-    Vectors(Vectors),
-    Tiles(TileWalks),
-    Blends(Blends),
-    Registers(Registers),
-    Abreast(Abreast),
-    FullTrees(FullTrees),
+    many rows:
+        Walks(Walks),
+        Vectors(Vectors),
+        Tiles(TileWalks),
+        Blends(Blends);
+    a few rows:
+        Registers(Registers) by Registers,
+        Abreast(Abreast) by Abreast,
+        FullTrees(FullTrees) by Full;
 }
 
 impl FewRowsEngine {
@@ -110,55 +179,35 @@ impl FewRowsEngine {
         let gathers = || crate::cost::gathers();
         #[cfg(not(target_arch = "x86_64"))]
         let gathers = || false;
-        let registers = || Registers::build(wanted).map(Self::Registers);
-        let abreast = || Abreast::build(wanted).map(Self::Abreast);
-        let full = || FullTrees::build(wanted).map(Self::FullTrees);
-        match wanted.by {
+        let by = |by| OwnEngine::build(by, wanted);
+        let own = match wanted.by {
             FewRows::Walk => return Self::Walks,
-            FewRows::Rows => None,
-            FewRows::Registers => registers(),
-            FewRows::Abreast => abreast(),
-            FewRows::Full => full(),
-            FewRows::Auto => match (registers(), abreast()) {
-                (Some(Self::Registers(registers)), Some(Self::Abreast(abreast)))
+            FewRows::Auto => match (by(FewRows::Registers), by(FewRows::Abreast)) {
+                (Some(registers), Some(abreast))
                     if abreast.seconds(1) < registers.seconds(1) && gathers() =>
                 {
-                    Some(Self::Abreast(abreast))
+                    Some(abreast)
                 }
-                (registers, abreast) => registers.or_else(|| abreast.filter(|_| gathers())).or_else(full),
+                (registers, abreast) => {
+                    registers.or_else(|| abreast.filter(|_| gathers())).or_else(|| by(FewRows::Full))
+                }
             },
-        }
-        .unwrap_or(Self::Rows)
-    }
-
-    /// Returns the engine and its name, if it has tables of its own and can run the block.
-    fn serves<T: Row>(
-        &self,
-        trees: &Trees<'_>,
-        source: Source<'_, '_, T>,
-        block: &Block,
-    ) -> Option<(EngineRef<'_>, Engine)> {
-        let (serves, chosen, name) = match self {
-            Self::Registers(e) => {
-                (e.serves(trees, source, block), EngineRef::Registers(e), Engine::Registers)
-            }
-            Self::Abreast(e) => (e.serves(trees, source, block), EngineRef::Abreast(e), Engine::Abreast),
-            Self::FullTrees(e) => {
-                (e.serves(trees, source, block), EngineRef::FullTrees(e), Engine::FullTrees)
-            }
-            Self::Rows | Self::Walks => return None,
+            asked => by(asked),
         };
-        serves.then_some((chosen, name))
+        match own {
+            Some(own) => Self::Own(own),
+            None if wanted.rows_one_by_one => Self::Rows,
+            None => Self::Walks,
+        }
     }
 }
 
 impl EngineSet {
     pub(super) fn build(wanted: &EngineRequest<'_>) -> Self {
-        let costs = Machine::here();
         let few = FewRowsEngine::build(wanted);
-        let one_by_one = costs.walk.rows_one_by_one();
+        let one_by_one = Machine::here().walk.rows_one_by_one();
         Self {
-            few_rows: if let FewRowsEngine::Registers(_) = few { costs.registers.rows } else { one_by_one },
+            few_rows: if let FewRowsEngine::Own(own) = &few { own.rows_end() } else { one_by_one },
             few,
             one_by_one,
             walks: Walks::new(wanted),
@@ -200,7 +249,8 @@ impl EngineSet {
             && row.count < self.few_rows
             && !is_ranks
             && let source = Source::Rows(rows)
-            && let Some((by, engine)) = self.few.serves(trees, source, &block)
+            && let FewRowsEngine::Own(own) = &self.few
+            && let Some((by, engine)) = own.serves(trees, source, &block)
         {
             return Choice { by, engine, rest: Engine::WalksByRow, source, block };
         }
@@ -285,12 +335,10 @@ impl EngineSet {
         end
     }
 
-    /// Returns the engine for a few rows.
+    /// Returns how blocks of a few rows are evaluated.
     pub(super) fn few_rows_engine(&self) -> FewRows {
-        match self.few {
-            FewRowsEngine::Registers(_) => FewRows::Registers,
-            FewRowsEngine::Abreast(_) => FewRows::Abreast,
-            FewRowsEngine::FullTrees(_) => FewRows::Full,
+        match &self.few {
+            FewRowsEngine::Own(own) => own.by(),
             FewRowsEngine::Rows => FewRows::Rows,
             FewRowsEngine::Walks => FewRows::Walk,
         }
@@ -299,19 +347,15 @@ impl EngineSet {
     /// Returns the description of the engine for a few rows in a program's text; `None` if it walks, row by
     /// row or not.
     pub(super) fn few_rows_text(&self) -> Option<String> {
-        Some(match &self.few {
-            FewRowsEngine::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),
-            FewRowsEngine::Abreast(_) => "64 trees abreast".into(),
-            FewRowsEngine::FullTrees(_) => "trees filled up, four side by side".into(),
-            FewRowsEngine::Rows | FewRowsEngine::Walks => return None,
-        })
+        match &self.few {
+            FewRowsEngine::Own(own) => Some(own.text()),
+            FewRowsEngine::Rows | FewRowsEngine::Walks => None,
+        }
     }
 
     fn few_rows_seconds(&self, rows: usize) -> f64 {
         match &self.few {
-            FewRowsEngine::Registers(few) => few.seconds(rows),
-            FewRowsEngine::Abreast(abreast) => abreast.seconds(rows),
-            FewRowsEngine::FullTrees(full) => full.seconds(rows),
+            FewRowsEngine::Own(own) => own.seconds(rows),
             FewRowsEngine::Rows | FewRowsEngine::Walks => self.walks.seconds(rows),
         }
     }
@@ -339,9 +383,7 @@ impl EngineSet {
     /// Returns the size in bytes of the engines' tables, without the nodes.
     pub(super) fn bytes(&self) -> usize {
         let few = match &self.few {
-            FewRowsEngine::Registers(few) => few.bytes(),
-            FewRowsEngine::Abreast(abreast) => abreast.bytes(),
-            FewRowsEngine::FullTrees(full) => full.bytes(),
+            FewRowsEngine::Own(own) => own.bytes(),
             FewRowsEngine::Rows | FewRowsEngine::Walks => 0,
         };
         few + self.blends.as_ref().map_or(0, BlockEngine::bytes)

@@ -7,7 +7,7 @@ use super::{
     emit::{LeafSlots, Sums},
     program::Program,
     ranking::{Ranked, ranked},
-    rows::{Row, Rows},
+    rows::{Row, Rows, RowsOfType, with_rows},
     sink::SharedBuffer,
     widest::{Loops, widest},
 };
@@ -128,10 +128,20 @@ impl Program {
         leaves: &[f32],
         out: &mut [f32],
     ) -> Result<()> {
-        T::margins(self, summing, rows, leaves, out)
+        self.margins_of_type(summing, rows.of_type(), leaves, out)
     }
 
-    pub(super) fn margins_as<T: Row>(
+    fn margins_of_type(
+        &self,
+        summing: &SumMethod,
+        rows: RowsOfType<'_, '_>,
+        leaves: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        with_rows!(rows, rows => self.margins_as(summing, rows, leaves, out))
+    }
+
+    fn margins_as<T: Row>(
         &self,
         summing: &SumMethod,
         rows: &Rows<'_, T>,

@@ -9,7 +9,7 @@ use super::{
     engine::Block,
     engines::Engine,
     program::Program,
-    rows::{Row, Rows},
+    rows::{Row, Rows, RowsOfType, with_rows},
     run::{Run, State},
     sink::{SharedBuffer, Sink},
 };
@@ -120,10 +120,14 @@ impl Program {
     /// # Errors
     /// `rows` or `out` has another shape than the forest needs.
     pub fn trace<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [TraceEntry]) -> Result<()> {
-        T::trace(self, rows, out)
+        self.trace_of_type(rows.of_type(), out)
     }
 
-    pub(super) fn trace_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [TraceEntry]) -> Result<()> {
+    fn trace_of_type(&self, rows: RowsOfType<'_, '_>, out: &mut [TraceEntry]) -> Result<()> {
+        with_rows!(rows, rows => self.trace_of(rows, out))
+    }
+
+    fn trace_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [TraceEntry]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
         let visits = AtomicU32::new(0);
         self.visit(rows, KeptVisits::Each { out: SharedBuffer::new(out), visits: &visits })

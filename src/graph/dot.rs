@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     model::{Graph, Operand},
     operator::{Kind, Operator},
-    text::shape,
+    tensor_text::shape,
 };
 
 /// Returns a text in quotation marks.

@@ -1,7 +1,7 @@
 //! Explains a graph's forests, products and types: the estimates by which they were chosen.
 
 use super::{
-    interpret::GraphError,
+    error::GraphError,
     model::Graph,
     operator::Operator,
     passes::{ForestWays, Pass, PassChange, Passes},

@@ -1,11 +1,11 @@
 //! The interpreter, which defines what a graph computes.
 
-use std::fmt;
-
 use smallvec::SmallVec;
 
 use super::{
-    arrange, choose, elementwise, impute,
+    arrange, choose, elementwise,
+    error::GraphError,
+    impute,
     model::{Graph, GraphOutput, Operand},
     networks,
     operator::Operator,
@@ -14,27 +14,6 @@ use super::{
     view::{ElementsView, TensorView},
 };
 use crate::forest::{Forest, reference};
-
-/// Why a graph can't be read, verified or evaluated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct GraphError {
-    /// Where the error is: at a node, an input or an output, or in a line.
-    pub location: String,
-    /// What is wrong.
-    pub cause: String,
-}
-
-impl fmt::Display for GraphError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.location, self.cause)
-    }
-}
-
-impl GraphError {
-    pub(super) fn at(location: &str, cause: impl Into<String>) -> Self {
-        Self { location: location.to_owned(), cause: cause.into() }
-    }
-}
 
 /// Evaluates the forests and the matrix products of a graph.
 pub(super) trait Evaluator: reduce::Products {

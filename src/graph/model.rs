@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    interpret::GraphError,
+    error::GraphError,
     operator::Operator,
     tensor::{Dtype, Tensor},
 };

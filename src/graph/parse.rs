@@ -3,15 +3,15 @@
 use std::{collections::HashMap, str::FromStr, sync::Arc};
 
 use super::{
-    interpret::GraphError,
+    error::GraphError,
     linear_leaves::{LeafModels, LinearLeaves},
     model::{Graph, GraphInput, GraphOutput, Node, Operand},
     networks::{Pool, Pooling, Window},
     operator::{Binary, Compare, Distance, Operator, Reduction, Unary},
     pattern::Pattern,
     tensor::{Dtype, Elements, Tensor},
+    tensor_type::TensorType,
     texts::{Case, Ngrams, Normalizer, TextOperator, Tokenizer, Tokens, Weighing},
-    types::TensorType,
 };
 use crate::{
     cursor::Cursor,

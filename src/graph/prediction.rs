@@ -1,11 +1,11 @@
 //! Which outputs of a graph are its predictions. A file may have more outputs, in any order.
 
 use super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, GraphOutput, Operand},
     operator::Operator,
     tensor::Dtype,
-    types::TensorType,
+    tensor_type::TensorType,
 };
 
 /// A kind of prediction of a graph.

@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use super::{
     by_rows::goes_by_rows,
-    interpret::{Evaluator, GraphError, Uses},
+    error::GraphError,
+    interpret::{Evaluator, Uses},
     model::{Graph, Operand},
     operator::Operator,
     passes::{PassChange, Passes},

@@ -1,7 +1,7 @@
 //! The rows of a table as the inputs of a graph. The inputs are side by side in a row.
 
 use super::{
-    interpret::GraphError,
+    error::GraphError,
     linear_leaves::LinearLeaves,
     model::{Graph, GraphInput, Operand},
     operator::Operator,

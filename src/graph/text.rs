@@ -20,8 +20,8 @@ use super::{
     model::{Graph, Operand},
     networks::Window,
     operator::Operator,
-    tensor::{Elements, Tensor},
-    types::TensorType,
+    tensor_text::{list, shape, typed},
+    tensor_type::TensorType,
 };
 use crate::forest::{Coding, Feature, Forest, UnseenCategory};
 
@@ -34,13 +34,6 @@ impl fmt::Display for Operand {
             Self::Node(at, result) => write!(f, "%{at}.{result}"),
         }
     }
-}
-
-/// Writes a shape; `rows` stands for a length that may differ from batch to batch.
-pub(super) fn shape(lengths: impl IntoIterator<Item = Option<usize>>) -> String {
-    let text = |length: Option<usize>| length.map_or("rows".to_owned(), |length| length.to_string());
-    let all: Vec<_> = lengths.into_iter().map(text).collect();
-    format!("[{}]", all.join(", "))
 }
 
 /// Writes the name of a column and its categories. `_` stands for a column without a name.
@@ -58,23 +51,6 @@ fn column_text(column: &Feature, most: usize) -> String {
         text.push_str(if is_set { flag } else { "" });
     }
     text
-}
-
-/// Writes elements as a list.
-fn list(elements: &Elements) -> String {
-    match elements {
-        Elements::Bool(values) => format!("{values:?}"),
-        Elements::I32(values) => format!("{values:?}"),
-        Elements::I64(values) => format!("{values:?}"),
-        Elements::F32(values) => format!("{values:?}"),
-        Elements::F64(values) => format!("{values:?}"),
-        Elements::Text(values) => format!("{values:?}"),
-    }
-}
-
-/// Writes elements with their type.
-pub(super) fn typed(elements: &Elements) -> String {
-    format!("{}{}", elements.dtype(), list(elements))
 }
 
 /// Returns an operator's attributes, as a graph's text lists them after the operands.
@@ -270,21 +246,5 @@ impl fmt::Display for Graph {
     /// holds them exactly. For each node it gives the kind and the type that the node computes in.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, true)
-    }
-}
-
-/// Writes the type of the elements, and the shape if the number of dimensions is known.
-impl fmt::Display for TensorType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lengths = self.shape.as_ref().map(|lengths| shape(lengths.iter().copied()));
-        write!(f, "{}{}", self.dtype, lengths.unwrap_or_default())
-    }
-}
-
-/// Returns a tensor's text, for messages and tests.
-impl fmt::Display for Tensor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lengths = shape(self.shape().iter().map(|length| Some(*length)));
-        write!(f, "{}{lengths} = {}", self.dtype(), list(self.elements()))
     }
 }

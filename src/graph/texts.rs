@@ -8,7 +8,7 @@ use std::{
 use super::{
     pattern::Pattern,
     tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor, count},
-    types::TensorType,
+    tensor_type::TensorType,
     view::{ElementsView, TensorView},
 };
 
@@ -553,7 +553,7 @@ impl TextOperator {
                     ("weighing", ngrams.weighing.name().into()),
                     ("lengths", format!("{:?}", ngrams.lengths)),
                     ("skips", ngrams.skips.to_string()),
-                    ("pool", super::text::typed(&ngrams.pool)),
+                    ("pool", super::tensor_text::typed(&ngrams.pool)),
                     ("starts", format!("{:?}", ngrams.starts)),
                     ("columns", format!("{:?}", ngrams.columns)),
                     ("weights", format!("{:?}", ngrams.weights)),

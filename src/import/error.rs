@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 pub(super) const SAVE_AGAIN: &str =
     "the file is damaged or incomplete: save the model again with Booster.save_model('model.ubj')";
 
+/// Returns an error at a field of a file, by the format's own name for the field.
+pub(super) fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
+    ImportError::new(kind, Location::Field(path.into()), cause)
+}
+
 /// Longest text that a message takes from a file, in characters.
 const LONGEST_TEXT: usize = 240;
 

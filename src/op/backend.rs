@@ -28,7 +28,7 @@ pub trait ForestBackend: Backend {
     fn forest_margins(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        #[fusion(scalar = super::fuser::number(&op))] op: Arc<ForestOp>,
+        #[fusion(scalar = super::numbers::number(&op))] op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
     /// Computes values, which are margins after the objective's transform, f32. They have no gradient.
@@ -36,7 +36,7 @@ pub trait ForestBackend: Backend {
     fn forest_values(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        #[fusion(scalar = super::fuser::number(&op))] op: Arc<ForestOp>,
+        #[fusion(scalar = super::numbers::number(&op))] op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
     /// Computes an epilogue on margins or values, of the [epilogue's](Epilogue::dtype) type. The result has

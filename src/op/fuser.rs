@@ -5,13 +5,7 @@
 //! resolves when the operations run. Whether the forest's kernel can take the operations depends on its schedule and
 //! on the device. If it can't, the forest runs by itself, and the operations run as burn would run them.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::{Arc, OnceLock};
 
 use burn::backend::ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr, TensorStatus};
 use burn_cubecl::{
@@ -42,7 +36,7 @@ use cubecl::{client::Client, ir::AddressType};
 use fangorn_kernels::{Buffer, RecordedInputs, Rows};
 use serde::{Deserialize, Serialize};
 
-use super::{ForestOp, cube::rows};
+use super::{ForestOp, cube::rows, numbers::find_forest};
 use crate::{
     cube::Executable,
     error::{Error, Result},
@@ -63,29 +57,6 @@ pub(super) fn register() -> Result<()> {
             "{why}; call fangorn::op::init() first of all, or call op::forest_with_epilogue for the epilogue of a forest"
         ))
     })
-}
-
-/// Returns the map from the number that stands for a forest in recorded operations to the forest.
-fn forests() -> &'static Mutex<HashMap<u64, Weak<ForestOp>>> {
-    static FORESTS: OnceLock<Mutex<HashMap<u64, Weak<ForestOp>>>> = OnceLock::new();
-    FORESTS.get_or_init(Mutex::default)
-}
-
-/// Returns the number that stands for a forest. [`find_forest`] finds the forest as long as it exists.
-pub(super) fn number(op: &Arc<ForestOp>) -> u64 {
-    *op.number.get_or_init(|| {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut forests = forests().lock().unwrap_or_else(PoisonError::into_inner);
-        // Forests that no longer exist are removed.
-        forests.retain(|_, forest| forest.strong_count() > 0);
-        forests.insert(number, Arc::downgrade(op));
-        number
-    })
-}
-
-fn find_forest(number: u64) -> Option<Arc<ForestOp>> {
-    forests().lock().unwrap_or_else(PoisonError::into_inner).get(&number).and_then(Weak::upgrade)
 }
 
 struct Provider;

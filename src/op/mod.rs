@@ -37,6 +37,8 @@ mod gradient;
 mod known;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+#[cfg(feature = "cube")]
+mod numbers;
 mod once_list;
 mod with_epilogue;
 

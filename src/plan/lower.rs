@@ -54,7 +54,6 @@ pub struct LoweredForest {
     plan: TargetPlan,
     ranks: Option<Arc<Ranks>>,
     rows: RowType,
-    few_rows: FewRows,
 }
 
 /// A directive that the device or the model can't carry out as written, and what is done instead. The result
@@ -139,11 +138,6 @@ impl LoweredForest {
         self.rows
     }
 
-    /// Returns the engine that the schedule's `fewRows` asks for, for a few rows on a CPU.
-    pub fn few_rows(&self) -> FewRows {
-        self.few_rows
-    }
-
     /// Returns the forest that is walked: the forest on ranks if the schedule ranks rows, and `forest`
     /// otherwise. `forest` must be the one that was lowered.
     pub fn walked_forest<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
@@ -198,9 +192,8 @@ pub(crate) fn lower_verified(
     }
     let packed = layout.pack(forest, &order, &min_depths)?;
     packed.verify().map_err(Error::Internal)?;
-    let few_rows = schedule.few_rows_by();
     let ranks = ranks.map(Arc::new);
-    Ok(LoweredForest { notes, order, loops, legal, packed, plan, ranks, rows: request.rows, few_rows })
+    Ok(LoweredForest { notes, order, loops, legal, packed, plan, ranks, rows: request.rows })
 }
 
 /// Returns a profile's visits by leaf slot. They also hold for the forest of ranks, which has the same slots.
@@ -318,11 +311,7 @@ fn settle(
         }
     }
     let questions = has_questions(forest);
-    let few = schedule.directives.iter().rev().find(|d| matches!(d, Directive::FewRows { .. }));
-    if let (Target::Cube, Some(few)) = (target, few) {
-        let instead = "a cube's units walk trees, however few rows there are".into();
-        notes.push(Note { directive: few.to_string(), fallback: instead });
-    }
+    notes.extend(few_rows_notes(schedule, target, request.rows));
     if let Some(instead) = blend_obstacle(target, request.rows)
         && schedule.blends()
     {
@@ -350,7 +339,8 @@ fn settle(
     let start = BuilderInputs { walks, notes, trees: count, threads: request.threads };
     let (plan, notes) = match request.device {
         Device::Cpu => {
-            let plan = empty(forest, &*layout, request, questions, cpu::Head::default());
+            let head = cpu::Head { few_rows: schedule.few_rows_by(), ..cpu::Head::default() };
+            let plan = empty(forest, &*layout, request, questions, head);
             let mut builder = Builder::new(plan, start);
             builder.cpu(&legal);
             let (plan, notes) = builder.finish()?;
@@ -365,6 +355,40 @@ fn settle(
         }
     };
     Ok(PlanDraft { notes, order, loops, legal, layout, min_depths, plan })
+}
+
+/// Returns notes on a schedule's `fewRows`, and on the directives that do not reach the engine that it asks for.
+fn few_rows_notes(schedule: &Schedule, target: Target, rows: RowType) -> Vec<Note> {
+    let note = |directive: &Directive, fallback| Note { directive: directive.to_string(), fallback };
+    let asks = |d: &&Directive| matches!(d, Directive::FewRows { .. });
+    let Some(few) = schedule.directives.iter().rev().find(asks) else { return Vec::new() };
+    if target == Target::Cube {
+        return vec![note(few, "a cube's units walk trees, however few rows there are".into())];
+    }
+    let (lays, steps) = match schedule.few_rows_by() {
+        FewRows::Registers | FewRows::Full => (true, true),
+        FewRows::Abreast => (false, true),
+        FewRows::Rows if rows != RowType::F32 && schedule.tiles().is_none() => {
+            return vec![note(
+                few,
+                "ranks are walked in the order of the loops, however few rows there are".into(),
+            )];
+        }
+        FewRows::Auto | FewRows::Rows | FewRows::Walk => return Vec::new(),
+    };
+    let is_left_out = |d: &&Directive| match d {
+        Directive::Layout { .. } => lays,
+        Directive::UnrollWalk { .. }
+        | Directive::PeelWalk { .. }
+        | Directive::PeelLikely { .. }
+        | Directive::Interleave { .. } => steps,
+        _ => false,
+    };
+    let why = |d: &Directive| match d {
+        Directive::Layout { .. } => format!("only many rows read this layout: {few} has nodes of its own"),
+        _ => format!("only walks of many rows step in this way: {few} has steps of its own"),
+    };
+    schedule.directives.iter().filter(is_left_out).map(|d| note(d, why(d))).collect()
 }
 
 /// Returns why a plan can't blend and what is done instead, or `None` if it can.

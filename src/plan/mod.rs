@@ -8,9 +8,9 @@ mod to_cube;
 mod trees;
 
 pub use fangorn_ir::{
-    Children, Combine, Dialect, Emit, EpilogueOp, EpiloguePlan, Lanes, Limit, Loop, MISSING, Map, Number, Op,
-    Plan, PlanData, Range, Remainder, RowLoop, RowType, Scope, Target, TargetPlan, Value, Walk, cpu, cube,
-    key, question,
+    Children, Combine, Dialect, Emit, EpilogueOp, EpiloguePlan, FewRows, Lanes, Limit, Loop, MISSING, Map,
+    Number, Op, Plan, PlanData, Range, Remainder, RowLoop, RowType, Scope, Target, TargetPlan, Value, Walk,
+    cpu, cube, key, question,
 };
 pub(crate) use fangorn_ir::{Dim, Extents, GpuDim, Size};
 

@@ -2,12 +2,12 @@
 //! ranks them. Otherwise each row block is written into a buffer, which fits a core's cache if a row has at most 1024
 //! `f32` columns.
 
-use std::ops::Range;
+use std::{marker::PhantomData, ops::Range, panic::RefUnwindSafe};
 
 use super::{Predictor, room};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::{RankedRows, Row, Rows, aligned, aligned_room, window_length},
+    cpu::{RankedRows, Ranker, Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
     prefetch::CACHE_LINE_BYTES,
@@ -26,9 +26,12 @@ const RANKED_ROWS: usize = 1 << 20;
 const MOST_ROWS: usize = 4096;
 
 /// Rows that are written out row block by row block, or ranked.
-pub(super) trait BlockSource<T>: RankedRows {
+pub(super) trait BlockSource<T>: Sync + RefUnwindSafe {
     /// The maximum number of row blocks that are written together, each into a buffer of its own.
     const TOGETHER: usize;
+
+    /// Writes the ranks of `count` rows from `first` on into row blocks, as [`Ranker::rank_blocks`] does.
+    fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]);
 
     /// Returns the number of rows and of columns.
     fn shape(&self) -> [usize; 2];
@@ -44,6 +47,19 @@ pub(super) trait BlockSource<T>: RankedRows {
 
     /// Resets a buffer into which these rows were written, so that it can take the next rows.
     fn clear(&self, _rows: Range<usize>, _strides: [usize; 2], _buffer: &mut [T]) {}
+}
+
+/// Rows, and the program's ranker, which ranks them.
+struct SourceByRanker<'a, S, T> {
+    source: &'a S,
+    ranker: &'a Ranker,
+    type_of_values: PhantomData<fn(T)>,
+}
+
+impl<T: Row, S: BlockSource<T>> RankedRows for SourceByRanker<'_, S, T> {
+    fn rank_blocks(&self, first: usize, count: usize, out: &mut [u8]) {
+        self.source.rank_blocks(self.ranker, first, count, out);
+    }
 }
 
 impl Predictor {
@@ -68,7 +84,10 @@ impl Predictor {
         let last = count - (count.div_ceil(rows) - 1) * rows;
         if columns > 0 && [rows, last].into_iter().all(|rows| self.plans.of(rows).ranks_in_windows()) {
             for (first, out) in (0..count).step_by(rows).zip(out.chunks_mut(rows * width)) {
-                predict(&Rows::ranked_by(source, first, [out.len() / width, columns])?, out)?;
+                let rows = out.len() / width;
+                let ranker = self.plans.of(rows).ranker().expect("a program that ranks rows in windows");
+                let by_ranker = SourceByRanker { source, ranker, type_of_values: PhantomData };
+                predict(&Rows::ranked_by(&by_ranker, first, [rows, columns])?, out)?;
             }
             return Ok(out);
         }

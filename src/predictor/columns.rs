@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Predictor, blocks::BlockSource};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::{COLUMNS_AHEAD, ColumnReader, ROW_BLOCKS_TOGETHER, RankedRows, Ranker, Rows},
+    cpu::{COLUMNS_AHEAD, ColumnReader, ROW_BLOCKS_TOGETHER, Ranker, Rows},
     error::{Error, Result},
     forest::CompareType,
     table::{Column, Number},
@@ -68,7 +68,9 @@ macro_rules! column_reader {
 column_reader!(f32, lend_singles);
 column_reader!(f64, lend_doubles);
 
-impl RankedRows for Columns<'_, '_> {
+impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
+    const TOGETHER: usize = ROW_BLOCKS_TOGETHER;
+
     fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]) {
         let columns = ColumnsFrom { columns: self.columns, first };
         match self.in_doubles {
@@ -76,10 +78,6 @@ impl RankedRows for Columns<'_, '_> {
             false => ranker.rank_columns(&columns, count, out),
         }
     }
-}
-
-impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
-    const TOGETHER: usize = ROW_BLOCKS_TOGETHER;
 
     fn shape(&self) -> [usize; 2] {
         [self.rows, self.columns.len()]

@@ -8,7 +8,7 @@ use std::{
 use super::{Predictor, blocks::BlockSource};
 use crate::{
     cost::{Machine, ROW_BLOCK, SparseWay},
-    cpu::{CompressedColumns, RankedRows, Ranker, Row, Rows},
+    cpu::{CompressedColumns, Ranker, Row, Rows},
     error::Result,
     sparse::SparseMatrix,
 };
@@ -90,7 +90,9 @@ impl<'r, T: Row + Default + PartialEq> SparseRows<'r, T> {
     }
 }
 
-impl<T: Row + Default + PartialEq> RankedRows for SparseRows<'_, T> {
+impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
+    const TOGETHER: usize = 1;
+
     fn rank_blocks(&self, ranker: &Ranker, first: usize, count: usize, out: &mut [u8]) {
         let columns = ranker.shape().1;
         let costs = Machine::here().ranking.sparse;
@@ -110,10 +112,6 @@ impl<T: Row + Default + PartialEq> RankedRows for SparseRows<'_, T> {
         }
         self.rooms().push(room);
     }
-}
-
-impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
-    const TOGETHER: usize = 1;
 
     fn shape(&self) -> [usize; 2] {
         self.rows.shape().into()

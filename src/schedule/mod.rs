@@ -43,7 +43,7 @@ pub(crate) use presets::{cpu_facts, cpu_schedule};
 pub use template::Template;
 pub use verify::{Device, Gpu, ScheduleError};
 
-pub use fangorn_ir::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
+pub use fangorn_ir::{Axis, Dim, Extents, FewRows, GpuDim, LayoutKind, Size};
 
 use crate::ranks::Choice;
 
@@ -270,43 +270,6 @@ pub enum Directive {
         /// The width of ranks. `None` leaves values as they are.
         choice: Option<Choice>,
     },
-}
-
-/// How rows that are too few to fill vectors find their leaves (CPU). If the forest or the machine can't be
-/// served by the chosen engine, rows are walked one after the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FewRows {
-    /// The fastest engine that can serve the forest on the machine.
-    #[default]
-    Auto,
-    /// Keeps the row in registers and decides four levels of a tree with one compare.
-    Registers,
-    /// Walks 64 trees abreast, with gathers.
-    Abreast,
-    /// Walks trees that are filled up to full trees, four side by side.
-    Full,
-    /// Walks one row after the other on the schedule's layout.
-    Rows,
-    /// Walks a few rows as many rows are walked: in the order of the loops.
-    Walk,
-}
-
-impl FewRows {
-    /// All choices.
-    pub const ALL: [Self; 6] =
-        [Self::Auto, Self::Registers, Self::Abreast, Self::Full, Self::Rows, Self::Walk];
-
-    /// Returns the name in a schedule's text.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Registers => "registers",
-            Self::Abreast => "abreast",
-            Self::Full => "full",
-            Self::Rows => "rows",
-            Self::Walk => "walk",
-        }
-    }
 }
 
 /// How a tree finds the leaf of a row.

@@ -113,6 +113,9 @@ fn an_engine_that_cannot_read_the_rows_is_not_named() {
             let predictor = predictor(&forest, &schedule, 1);
             for plan in predictor.plans() {
                 let (rows, named) = (*plan.rows.start(), plan.program.few_rows_engine());
+                assert_eq!(plan.program.plan().own.few_rows, named, "{text}: the plan");
+                let told = plan.program.notes().iter().any(|note| note.directive.starts_with("fewRows"));
+                assert_eq!(told, named != by, "{text}, {by:?}: {:?}", plan.program.notes());
                 let ran = traced(&predictor, 6, rows);
                 let own = match named {
                     FewRows::Registers => Engine::Registers,
@@ -126,6 +129,27 @@ fn an_engine_that_cannot_read_the_rows_is_not_named() {
                 );
             }
         }
+    }
+}
+
+/// The plan of a program says up to which number of rows its engine for a few rows serves.
+#[test]
+fn the_plan_says_which_blocks_have_a_few_rows() {
+    let forest = forest_of("100 x depth 4; features 6");
+    for by in FewRows::ALL {
+        let schedule = Schedule::parse("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)").expect("a schedule");
+        let program = predictor(&forest, &schedule.few_rows(by), 1);
+        let plan = program.program().plan().clone();
+        let text = plan.to_string();
+        let line = text.lines().find_map(|line| line.strip_prefix("  few rows: ")).expect("a line");
+        let Some(end) = plan.own.few_rows_end else {
+            assert_eq!((line, by), ("walk", FewRows::Walk));
+            continue;
+        };
+        assert_eq!(line, format!("{}, of blocks of fewer than {end}", plan.own.few_rows.name()));
+        let [below, from] = [end - 1, end].map(|rows| traced(&program, 6, rows as usize));
+        let engines = |counts: &[(Engine, u64)]| counts.iter().map(|(engine, _)| *engine).collect::<Vec<_>>();
+        assert_ne!(engines(&below), engines(&from), "{by:?}: {end} rows");
     }
 }
 

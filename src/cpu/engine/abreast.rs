@@ -69,6 +69,10 @@ impl BlockEngine for Abreast {
         }
     }
 
+    fn text(&self) -> String {
+        "64 trees abreast".into()
+    }
+
     fn seconds(&self, rows: usize) -> f64 {
         self.row * rows as f64
     }

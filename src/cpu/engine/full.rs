@@ -116,6 +116,10 @@ impl BlockEngine for FullTrees {
         self.seconds * rows as f64
     }
 
+    fn text(&self) -> String {
+        "trees filled up, four side by side".into()
+    }
+
     fn bytes(&self) -> usize {
         size_of_val(&self.splits[..]) + size_of_val(&self.exits[..]) + size_of_val(&self.trees[..])
     }

@@ -33,7 +33,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    cost::RankColumns,
+    cost::{Machine, RankColumns},
     forest::Forest,
     layout::PackedForest,
     plan::{Plan, cpu::Cpu},
@@ -59,6 +59,9 @@ pub(super) struct EngineRequest<'a> {
     pub(super) few_rows: bool,
     /// The engine for a few rows that the schedule asks for.
     pub(super) by: FewRows,
+    /// Whether a few rows can be walked one by one: rows are `f32` values, or nodes are tiles, and some block of the
+    /// loops walks one tree for all its rows.
+    pub(super) rows_one_by_one: bool,
     /// Whether the program may use only walks in the order of the loops.
     pub(super) scalar: bool,
 }
@@ -158,6 +161,17 @@ pub(super) trait BlockEngine: Sized {
     /// Estimates the seconds of a batch of `rows` rows by what they are spent on.
     fn parts(&self, rows: usize) -> BatchSeconds {
         BatchSeconds { of_rows: 0.0, of_trees: self.seconds(rows) }
+    }
+
+    /// Returns the number of rows from which on an engine for a few rows no longer takes less time than engines for many
+    /// rows.
+    fn rows_end(&self) -> usize {
+        Machine::here().walk.rows_one_by_one()
+    }
+
+    /// Describes the engine in a program's text.
+    fn text(&self) -> String {
+        String::new()
     }
 
     /// Returns the size in bytes of the engine's tables, without the nodes that every program has.

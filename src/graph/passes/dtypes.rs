@@ -10,7 +10,7 @@
 //! `f64`, moves after operators that are exact in `f32`, until it cancels or meets one that is not.
 
 use super::super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Node, Operand},
     operator::{Binary, Operator, Reduction, Unary},
     tensor::{Dtype, Elements, Tensor},

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Operand},
     operator::{Binary, Compare, Operator, Unary},
     tensor::{Dtype, Elements, Tensor},

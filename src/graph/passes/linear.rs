@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Operand},
     operator::Operator,
     tensor::{Dtype, Elements, Tensor},

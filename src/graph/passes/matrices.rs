@@ -2,7 +2,7 @@
 //! sides lead to, and the sum of the leaf values.
 
 use super::super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Node as GraphNode, Operand},
     operator::{Binary, Compare, Operator, Unary},
     tensor::{Dtype, Elements, Tensor},

@@ -29,7 +29,7 @@ mod sparse;
 use std::{fmt, sync::Arc};
 
 use super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Node},
     tensor::Tensor,
 };

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Node, Operand},
     operator::Operator,
     tensor::Tensor,
-    types::{GraphTypes, TensorType},
+    tensor_type::TensorType,
+    types::GraphTypes,
 };
 
 /// The new graph of a pass while it is built.

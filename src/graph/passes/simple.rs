@@ -6,12 +6,12 @@ use std::{
 };
 
 use super::super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Node, Operand},
     operator::{Operator, Unary},
     reduce::axis_of,
     tensor::{Dtype, Elements, Tensor},
-    types::TensorType,
+    tensor_type::TensorType,
 };
 use super::rebuild::Rebuild;
 

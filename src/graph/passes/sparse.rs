@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{
-    interpret::GraphError,
+    error::GraphError,
     model::{Graph, Operand},
     operator::Operator,
     tensor::Dtype,

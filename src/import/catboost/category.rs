@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location, RAW_CATEGORIES};
-use super::at;
 use super::schema::CategoryName;
 use crate::forest::{MOST_CATEGORIES, category_hash as hash};
 

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::schema::{Features, FloatFeature, Split};
 use crate::forest::{Feature, Side};
 

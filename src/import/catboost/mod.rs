@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::budget::Budget;
 use super::decode::{Encoding, decode};
-use super::error::SAVE_AGAIN;
+use super::error::{SAVE_AGAIN, at};
 use super::{ErrorKind, ImportError, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::ForestBuilder;
@@ -25,11 +25,6 @@ use schema::{Document, Numbers, ScaleAndBias};
 /// The remedy for a file that CatBoost can't have written.
 const SAVE_CATBOOST_AGAIN: &str = "the file is damaged or incomplete: save the model again with \
     save_model('model.json', format='json')";
-
-/// Returns an error at a field of the file.
-fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Location::Field(path.into()), cause)
-}
 
 /// Returns the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {

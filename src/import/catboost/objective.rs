@@ -1,7 +1,7 @@
 //! How each CatBoost loss function transforms raw scores, and how a class is chosen.
 
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError};
-use super::at;
 use super::schema::{Label, ModelInfo};
 use crate::forest::{ClassRule, Classes, Real, Transform};
 

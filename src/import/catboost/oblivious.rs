@@ -2,8 +2,8 @@
 //! condition.
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::columns::{Columns, Condition};
 use super::predicates::Predicates;
 use super::schema;

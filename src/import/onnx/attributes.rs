@@ -1,7 +1,7 @@
 //! Reads an operator's attributes by name.
 
 use super::super::{ErrorKind, ImportError};
-use super::at;
+use super::error::at;
 use super::proto::{self, AttributeProto, Bytes, TensorProto};
 
 /// The attributes of an operator; `location` is its path in the file.

@@ -3,9 +3,9 @@
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{Ensemble, Fold, Mode, Node, check_finite, check_length, feature, missing};
+use super::error::at;
 use super::labels::{self, Labels};
 use super::trees::Trees;
 use super::votes::Votes;

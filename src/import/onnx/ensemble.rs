@@ -1,8 +1,8 @@
 //! The common form of the three tree operators: nodes that name their children, and leaves that vote.
 
 use super::super::{ErrorKind, ImportError};
-use super::at;
 use super::attributes::{Attributes, Numbers};
+use super::error::at;
 use crate::forest::{Aggregate, Transform};
 
 /// The condition that a node tests on its feature. If it holds, the row takes the true branch.

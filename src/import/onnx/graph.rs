@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::{ErrorKind, ImportError};
-use super::at;
 use super::attributes::Attributes;
+use super::error::at;
 use super::prepare::{Preparation, PreparationSteps};
 use super::proto::{
     self, AttributeProto, Bytes, ElementType, ModelProto, NodeProto, TensorProto, ValueInfoProto,

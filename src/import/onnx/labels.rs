@@ -2,8 +2,8 @@
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::attributes::Attributes;
+use super::error::at;
 
 /// The names of the classes; empty if classes are numbered from 0.
 #[derive(Clone, Debug, Default)]

@@ -20,6 +20,7 @@ mod attributes;
 mod classic;
 mod classical;
 mod ensemble;
+mod error;
 mod graph;
 mod labels;
 mod leaves;
@@ -47,20 +48,13 @@ use crate::forest::{Aggregate, Classes, CompareType, ForestBuilder};
 use attributes::Attributes;
 use classic::Classifier;
 use ensemble::Ensemble;
+use error::{CONVERT_AGAIN, at};
 use graph::{Rows, TreeGraph};
 use proto::ElementType;
 use reached::ReachedTrees;
 use scores::{Margins, Scores};
 
-/// The remedy for a damaged file.
-const CONVERT_AGAIN: &str = "the file is damaged or incomplete: convert the model to ONNX again";
-
 pub(super) use classical::graph as classical_graph;
-
-/// Returns an error at a field of the file.
-fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Location::Field(path.into()), cause).with_remedy(CONVERT_AGAIN)
-}
 
 /// Reads the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {

@@ -9,7 +9,7 @@ use super::graph::{Rows, TreeGraph};
 use super::prepare::PreparationSteps;
 use super::proto::{AttributeProto, ElementType, NodeProto, TensorProto};
 use super::steps::{Label, Steps};
-use super::{at, followed};
+use super::{error::at, followed};
 use crate::Forest;
 
 /// The numbers of an attribute that is a tensor.

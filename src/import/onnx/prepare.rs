@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::attributes::Attributes;
+use super::error::at;
 use super::graph::unsupported;
 use super::proto::{self, Bytes, ElementType, NodeProto, TensorProto};
 use crate::forest::{CompareType, Operation, Prologue};

@@ -4,7 +4,7 @@ use prost::Message;
 pub(super) use prost::bytes::Bytes;
 
 use super::super::{ErrorKind, ImportError, Location};
-use super::{CONVERT_AGAIN, at};
+use super::error::{CONVERT_AGAIN, at};
 
 pub(super) use super::messages::{
     AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto,

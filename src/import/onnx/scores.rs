@@ -55,7 +55,7 @@ impl Scores {
             matches!(ensemble.post, Transform::Sigmoid | Transform::Softmax | Transform::SoftmaxZero);
         if outputs == 1 && skipped {
             let cause = "a post transform other than NONE and PROBIT of one target: the standard has it, ONNX Runtime leaves it out";
-            return Err(super::at(
+            return Err(super::error::at(
                 ErrorKind::Unsupported,
                 format!("{}.post_transform", ensemble.location),
                 cause,
@@ -64,7 +64,7 @@ impl Scores {
         }
         if reached.trees() == 0 && (outputs > 1 || ensemble.fold.average) {
             let cause = "several targets, or an average, of no trees are not supported: ONNX Runtime leaves base values out";
-            return Err(super::at(ErrorKind::Unsupported, ensemble.location.clone(), cause)
+            return Err(super::error::at(ErrorKind::Unsupported, ensemble.location.clone(), cause)
                 .with_remedy("train the model with at least one tree"));
         }
         let untold = reached
@@ -76,7 +76,7 @@ impl Scores {
             let cause = format!(
                 "a row may reach no leaf with a weight for target {target}: ONNX Runtime then leaves out its base value, which the standard adds"
             );
-            return Err(super::at(
+            return Err(super::error::at(
                 ErrorKind::Unsupported,
                 format!("{}.base_values", ensemble.location),
                 cause,
@@ -102,7 +102,7 @@ impl Scores {
     ) -> Result<Self, ImportError> {
         let fail = |field: &str, cause: &str, remedy: &str| {
             let path = format!("{}.{field}", ensemble.location);
-            Err(super::at(ErrorKind::Unsupported, path, cause).with_remedy(remedy))
+            Err(super::error::at(ErrorKind::Unsupported, path, cause).with_remedy(remedy))
         };
         let outputs = ensemble.outputs;
         let labels = classifier.labels.clone();
@@ -286,7 +286,7 @@ impl Scores {
     ) -> Result<(ClassRule, Labels), ImportError> {
         let refuse = |why: &str| {
             let cause = format!("the label can't be told: {why}");
-            Err(super::at(ErrorKind::Unsupported, ensemble.location.clone(), cause).with_remedy(
+            Err(super::error::at(ErrorKind::Unsupported, ensemble.location.clone(), cause).with_remedy(
                 "remove the output of labels from the graph, or make it of the scores with ArgMax",
             ))
         };
@@ -314,7 +314,7 @@ impl Scores {
         let classes = if matches!(scores.margins, Margins::Only(_)) { 2 } else { scores.offset.len() };
         if !labels.texts.is_empty() && labels.texts.len() != classes {
             let cause = format!("{} names for {classes} classes", labels.texts.len());
-            return Err(super::at(ErrorKind::Structure, ensemble.location.clone(), cause));
+            return Err(super::error::at(ErrorKind::Structure, ensemble.location.clone(), cause));
         }
         match scores.rule {
             // A graph without an output of labels needs no rule.

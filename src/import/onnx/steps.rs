@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
+use super::error::at;
 use super::labels::Labels;
 use super::proto::{self, Bytes, TensorProto};
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{check_count, check_length};
+use super::error::at;
 
 /// The nodes of one tree, `begin..end`. The first is the root.
 pub(super) struct Run {

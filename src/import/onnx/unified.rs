@@ -2,11 +2,11 @@
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{
     Ensemble, Fold, Mode, Node, check_count, check_finite, check_length, feature, missing,
 };
+use super::error::at;
 use crate::forest::{Aggregate, Transform};
 
 /// Attributes that are read.

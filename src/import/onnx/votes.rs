@@ -1,9 +1,9 @@
 //! What the leaves of the classic operators add to outputs.
 
 use super::super::{ErrorKind, ImportError};
-use super::at;
 use super::attributes::{Attributes, Numbers};
 use super::ensemble::{Mode, Node, check_finite, check_length};
+use super::error::at;
 use super::trees::{Run, Trees};
 
 /// The votes of all leaves, in the file's order.

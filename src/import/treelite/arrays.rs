@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::reader::{Reader, Reals};
 use crate::forest::CompareType;
 

@@ -1,8 +1,8 @@
 //! Reads what a checkpoint says before its trees.
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::outputs::{Counts, Outputs, TreeOutputs};
 use super::postprocessor::{OutputTransform, Parameters};
 use super::reader::Reader;

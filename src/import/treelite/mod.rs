@@ -19,7 +19,8 @@ mod reader;
 mod tree;
 
 use super::budget::Budget;
-use super::{ErrorKind, ImportError, LoadOptions, Location};
+use super::error::at;
+use super::{ErrorKind, ImportError, LoadOptions};
 use crate::Forest;
 use crate::forest::Classes;
 use header::Header;
@@ -29,11 +30,6 @@ use tree::TreeGrower;
 /// The remedy for a damaged file.
 const SAVE_AGAIN: &str =
     "the file is damaged or incomplete: save the model again with treelite's Model.serialize('model.tl')";
-
-/// Returns an error at a field of the checkpoint, by treelite's name for the field.
-fn at(kind: ErrorKind, field: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Location::Field(field.into()), cause)
-}
 
 /// Reads the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {

@@ -1,8 +1,8 @@
 //! A model's targets and classes, and which of them a tree adds to.
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 
 /// A model's outputs: the classes of the first target, then those of the second, and so on. Each target has
 /// as many outputs as the target with the most classes, so a target with fewer classes is padded.

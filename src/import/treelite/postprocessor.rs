@@ -1,7 +1,7 @@
 //! treelite's postprocessors, which turn margins into values.
 
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError};
-use super::at;
 use super::outputs::Outputs;
 use crate::forest::Transform;
 

@@ -1,9 +1,9 @@
 //! Turns a tree's arrays into nodes.
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location};
 use super::arrays::{Kind, TreeArrays};
-use super::at;
 use super::header::Header;
 use super::outputs::TreeOutputs;
 use super::reader::Reader;

@@ -1,8 +1,8 @@
 //! The category sets of splits, and the names of categories.
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Location};
-use super::at;
 use super::objective::Version;
 use super::schema::{Categories, CategoryNames, Tree};
 use crate::forest::{CategorySet, Coding, Feature, UnseenCategory};

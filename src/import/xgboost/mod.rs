@@ -10,6 +10,7 @@ mod tree;
 use std::ops::Range;
 
 use super::decode::{Encoding, decode};
+use super::error::at;
 use super::{ErrorKind, ImportError, LoadOptions, Location};
 use crate::Forest;
 use crate::forest::{Aggregate, Classes, CompareType, Covers, EarlyStop, Feature, Producer, Real, Targets};
@@ -22,11 +23,6 @@ const NEWEST_MAJOR: u32 = 3;
 
 /// The path of dart's weights before 3.4.
 const WEIGHTS: &str = "learner.gradient_booster.weight_drop";
-
-/// Returns an error at a field of the file.
-fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
-    ImportError::new(kind, Location::Field(path.into()), cause)
-}
 
 /// Returns the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) -> Result<Forest, ImportError> {

@@ -1,8 +1,8 @@
 //! Turns one XGBoost tree from parallel arrays into HIR nodes.
 
 use super::super::budget::Budget;
+use super::super::error::at;
 use super::super::{ErrorKind, ImportError, Limits, Location};
-use super::at;
 use super::categories::Splits;
 use super::schema;
 use crate::forest::{CategorySet, Node, Predicate, Real, Side, Tree};

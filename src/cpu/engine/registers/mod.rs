@@ -23,7 +23,7 @@ use crate::cpu::{
     rows::Row,
     sink::Sink,
 };
-use crate::forest::Forest;
+use crate::{cost::Machine, forest::Forest};
 
 /// Maximum number of columns of a row in registers.
 pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
@@ -180,6 +180,14 @@ impl BlockEngine for Registers {
 
     fn seconds(&self, rows: usize) -> f64 {
         self.seconds * rows as f64
+    }
+
+    fn rows_end(&self) -> usize {
+        Machine::here().registers.rows
+    }
+
+    fn text(&self) -> String {
+        format!("{} tiles of 15 splits", self.tiles.len())
     }
 
     fn bytes(&self) -> usize {

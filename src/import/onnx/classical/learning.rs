@@ -2,7 +2,7 @@
 
 use super::super::super::budget::Budget;
 use super::super::super::{ErrorKind, ImportError, Location};
-use super::super::at;
+use super::super::error::at;
 use super::{Reader, Source, Value, tensors};
 use crate::graph::{Binary, Compare, Dtype, Elements, Operator, Reduction, Tensor, Unary};
 

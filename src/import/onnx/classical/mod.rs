@@ -168,7 +168,7 @@ impl Source<'_> {
         self.operands.get(at).copied().ok_or_else(|| {
             let cause =
                 format!("{} has {} inputs, and input {at} is missing", self.name, self.operands.len());
-            super::at(ErrorKind::Structure, self.location, cause)
+            super::super::error::at(ErrorKind::Structure, self.location, cause)
         })
     }
 

@@ -1,7 +1,7 @@
 //! ONNX's own operators.
 
 use super::super::super::{ErrorKind, ImportError};
-use super::super::{at, proto::TensorProto};
+use super::super::{error::at, proto::TensorProto};
 use super::{Reader, Source, Value, tensors};
 use crate::graph::{Binary, Compare, Distance, Dtype, Elements, Operator, Reduction, Tensor, Unary};
 

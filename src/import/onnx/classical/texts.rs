@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::super::{ErrorKind, ImportError, Location, budget::Budget};
-use super::super::at;
+use super::super::error::at;
 use super::{Reader, Source, Value, tensors};
 use crate::graph::{
     Case, Dtype, Elements, Ngrams, Normalizer, Operator, Pattern, TextOperator, Tokenizer, Tokens, Weighing,

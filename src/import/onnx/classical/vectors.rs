@@ -1,7 +1,7 @@
 //! Support vector machines of `ai.onnx.ml`.
 
 use super::super::super::{ErrorKind, ImportError};
-use super::super::at;
+use super::super::error::at;
 use super::{Reader, Source, Value};
 use crate::graph::{Binary, Compare, Dtype, Elements, Operator, Tensor, Unary};
 
