@@ -8,16 +8,21 @@ use cpu_time::ThreadTime;
 use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
-    cost::{Blend, ColumnBlock, Hardware, Machine, ROW_BLOCK, Ranking, Registers, Walk},
+    cost::{
+        Blend, ColumnBlock, Hardware, Machine, ROW_BLOCK, Ranking, Registers, RowOrBlock, SparseColumns,
+        SparseRanking, Walk,
+    },
     cpu::{Engine, Ranker, Rows},
     forest::{ForestBuilder, Predicate, Real, Side},
     ranks::{Choice, Ranks},
     schedule::{FewRows, Schedule},
+    sparse::SparseMatrix,
 };
 
 use crate::{
     drawn::{Shape, THRESHOLDS, forest, share, values},
     explained,
+    sparse_rows::number,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -132,24 +137,19 @@ fn walk(shipped: &Walk) -> Result<Walk> {
             shipped.far_abreast,
         )?,
         full: step(FewRows::Full, Engine::FullTrees, shipped.full)?,
-        tiled_rows: tiled_rows(shipped)?,
-        complete_ratio: shipped.complete_ratio,
+        tiles: tiles(&shipped.tiles)?,
     })
 }
 
-/// Returns how many rows, each alone through tiles, take as long as the smallest row block through tiles.
-fn tiled_rows(shipped: &Walk) -> Result<usize> {
+/// Returns the seconds of a step through tiles, of a row alone and of the smallest row block that takes less time.
+fn tiles(shipped: &RowOrBlock) -> Result<RowOrBlock> {
     let forest = forest(TREES, 16, Shape::Grown(64))?;
     let schedule = format!("{}\ntileNodes(8, uniform)", WALKS.replace("unrollWalk(b1)\n", ""));
-    let least = shipped.tiled_rows;
+    let (least, steps) = (shipped.rows(), steps_of(&forest));
     let alone = row(&forest, &schedule, (least / 2).max(1), Engine::TilesByRow)?;
     let block = row(&forest, &schedule, least, Engine::Tiles)?;
-    Ok(alone.zip(block).map_or(least, |(alone, block)| rows_of(block * least as f64, alone)))
-}
-
-/// Returns how many rows, each alone, take as long as a row block. Both arguments are in seconds.
-fn rows_of(block: f64, alone: f64) -> usize {
-    ((block / alone).round() as usize).clamp(1, ROW_BLOCK)
+    let seconds = |(row, block)| RowOrBlock { row: row / steps, block: block * least as f64 / steps };
+    Ok(alone.zip(block).map_or(*shipped, seconds))
 }
 
 fn registers(shipped: &Registers) -> Result<Registers> {
@@ -170,7 +170,8 @@ fn registers(shipped: &Registers) -> Result<Registers> {
     if let (Some(alone), Some((more, fewer))) =
         (tree(32, Shape::Full(8))?, block(2 * TREES)?.zip(block(TREES)?))
     {
-        new.rows = rows_of((more - fewer) / TREES as f64 * ROW_BLOCK as f64, alone);
+        let block = (more - fewer) / TREES as f64 * ROW_BLOCK as f64;
+        new.tree_of_eight = RowOrBlock { row: alone, block };
     }
     if let Some(surprising) = tree(32, Shape::Surprising)? {
         new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
@@ -257,8 +258,11 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
     let column_block = |columns, thresholds| time(ROW_BLOCK, columns, thresholds);
     let (six, four) = (column_block(COLUMN_BLOCK, 63)?, column_block(COLUMN_BLOCK, 15)?);
     let (block, alone) = (column_block(COLUMN_BLOCK, THRESHOLDS)?, time(1, COLUMN_BLOCK, THRESHOLDS)?);
-    let rows = rows_of(block, alone);
-    let new = Ranking { rows, sparse: shipped.sparse, column_block: None };
+    let new = Ranking {
+        columns: RowOrBlock { row: alone, block },
+        sparse: sparse(&shipped.sparse)?,
+        column_block: None,
+    };
     let Some(_) = shipped.column_block else { return Ok(new) };
     let level = (six - four) / (2 * COLUMN_BLOCK) as f64;
     let search = (six - column_block(1, 63)?) / (COLUMN_BLOCK - 1) as f64 - 6.0 * level;
@@ -268,6 +272,61 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
     let column_block =
         ColumnBlock { copy, layer: single - threshold, threshold, search: search.max(0.0), level };
     Ok(Ranking { column_block: Some(column_block), ..new })
+}
+
+/// Returns the costs of ranking sparse rows, from a forest of a few thresholds in each column. Each batch has as many
+/// elements for each column that the shipped costs choose the way that is timed. What the batches take besides is the
+/// same in all of them.
+fn sparse(shipped: &SparseRanking) -> Result<SparseRanking> {
+    const COLUMNS: usize = 512;
+    const THRESHOLDS: u32 = 7;
+    let mut builder = Forest::builder(COLUMNS, 1);
+    for feature in 0..COLUMNS {
+        for k in 1..=THRESHOLDS {
+            stump(&mut builder, feature, Predicate::Less { threshold: Real(share(k, THRESHOLDS + 1)) });
+        }
+    }
+    let forest = builder.build()?;
+    let schedule = Schedule::parse(BLENDS)?;
+    let predictor =
+        Predictor::builder(&forest).schedule(schedule).threads(1).check(SelfCheck::Off).build()?;
+    // Returns the seconds of a row block that has about this many elements for each column, in drawn places: the
+    // processor would learn places that repeat.
+    let time = |of_each: f64| {
+        let (mut offsets, mut columns, mut seed) = (vec![0], Vec::new(), 1);
+        for _ in 0..ROWS {
+            let here = (0..COLUMNS as u32).filter(|_| number(&mut seed) < of_each / ROW_BLOCK as f64);
+            columns.extend(here);
+            offsets.push(columns.len());
+        }
+        let drawn = values(columns.len(), 1);
+        let matrix =
+            SparseMatrix::new([ROWS, COLUMNS], offsets, columns, drawn).ok_or("columns that ascend")?;
+        let all = seconds(|| {
+            black_box(predictor.margins_of_sparse(black_box(&matrix), 0.0)?);
+            Ok(())
+        })?;
+        Ok::<_, Box<dyn Error>>(all * ROW_BLOCK as f64 / ROWS as f64)
+    };
+    let line = |few: f64, many: f64| {
+        let (less, more) = (time(few)?, time(many)?);
+        let element = (more - less) / (many - few);
+        Ok::<_, Box<dyn Error>>((element / COLUMNS as f64, less - element * few))
+    };
+    let (element, alone) = line(0.25, 0.75)?;
+    let columns = |few, many| {
+        let (element, all) = line(few, many)?;
+        Ok::<_, Box<dyn Error>>(SparseColumns { column: (all - alone) / COLUMNS as f64, element })
+    };
+    #[cfg(target_arch = "x86_64")]
+    let compresses = Machine::here().name == "AVX-512" && is_x86_feature_detected!("avx512vbmi2");
+    #[cfg(not(target_arch = "x86_64"))]
+    let compresses = false;
+    Ok(SparseRanking {
+        element,
+        compressed: if compresses { columns(2.0, 8.0)? } else { shipped.compressed },
+        written: columns(16.0, 32.0)?,
+    })
 }
 
 /// Returns three times the seconds that it takes to wake a sleeping thread and to wait for it. With the
@@ -300,22 +359,7 @@ fn hardware(shipped: &Hardware) -> Hardware {
             3.0 * MULTIPLICATIONS as f64 / start.elapsed().as_secs_f64()
         })
         .fold(0.0, f64::max);
-    let file = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
-    let cache = file.ok().and_then(|text| text.trim().strip_suffix('K')?.parse::<usize>().ok());
-    let bandwidth = bandwidth();
-    Hardware { clock, bandwidth, cache: cache.map_or(shipped.cache, |kib| kib << 10), ..*shipped }
-}
-
-/// Returns the bytes of memory that a sum reads in a second. Its words are many times as large as the caches.
-fn bandwidth() -> f64 {
-    const BYTES: usize = 256 << 20;
-    let words = vec![1u64; BYTES / size_of::<u64>()];
-    let sum = || {
-        let start = Instant::now();
-        black_box(black_box(&words[..]).iter().fold(0u64, |sum, word| sum.wrapping_add(*word)));
-        start.elapsed().as_secs_f64()
-    };
-    BYTES as f64 / (0..9).map(|_| sum()).fold(f64::INFINITY, f64::min)
+    Hardware { clock, ..*shipped }
 }
 
 /// Prints the costs that choices on this machine read, as shipped and as measured now, and then the measured
@@ -349,9 +393,9 @@ pub fn fit() -> Result<()> {
     println!("\n{:20} {:>10} {:>10}", "rows", "shipped", "measured");
     let rows = |m: &Machine| {
         [
-            ("walk.tiled_rows", m.walk.tiled_rows),
-            ("registers.rows", m.registers.rows),
-            ("ranking.rows", m.ranking.rows),
+            ("walk.tiles", m.walk.tiles.rows()),
+            ("registers", m.registers.tree_of_eight.rows()),
+            ("ranking.columns", m.ranking.columns.rows()),
         ]
     };
     for ((what, old), (_, new)) in rows(shipped).into_iter().zip(rows(&new)) {
@@ -365,12 +409,22 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
     let Machine { hardware, walk, registers, blend, ranking, contributions, thread, .. } = machine;
     let mut all = vec![
         ("cycle", 1.0 / hardware.clock),
-        ("byte of memory", 1.0 / hardware.bandwidth),
         ("walk.one", walk.one),
         ("walk.block", walk.block),
         ("walk.abreast", walk.abreast),
         ("walk.far abreast", walk.far_abreast),
         ("walk.full", walk.full),
+        ("walk.tiles row", walk.tiles.row),
+        ("walk.tiles block", walk.tiles.block),
+        ("registers.row", registers.tree_of_eight.row),
+        ("registers.block", registers.tree_of_eight.block),
+        ("ranking.row", ranking.columns.row),
+        ("ranking.block", ranking.columns.block),
+        ("sparse.element", ranking.sparse.element),
+        ("sparse.compressed c", ranking.sparse.compressed.column),
+        ("sparse.compressed e", ranking.sparse.compressed.element),
+        ("sparse.written c", ranking.sparse.written.column),
+        ("sparse.written e", ranking.sparse.written.element),
         ("registers.tile 32", registers.tile[0]),
         ("registers.tile 64", registers.tile[1]),
         ("registers.tile 96", registers.tile[2]),

@@ -13,8 +13,8 @@ const DENSITIES: [f64; 7] = [1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
 /// Number of calls for each kind of rows.
 const CALLS: usize = 11;
 
-/// A seeded number between 0 and 1.
-fn number(seed: &mut u64) -> f64 {
+/// Returns a seeded number between 0 and 1.
+pub fn number(seed: &mut u64) -> f64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*seed >> 40) as f64 / f64::from(1 << 24)
 }

@@ -67,7 +67,7 @@ impl Explanation {
         let ways = |among: &[Work], rows: usize| {
             let way = |work: &Work| {
                 let estimate = machine.estimate(&facts, *work, rows)?;
-                let (seconds, schedule) = (estimate.seconds(), cpu_schedule(*work, &stats));
+                let (seconds, schedule) = (estimate.seconds(), cpu_schedule(*work));
                 Some(Way { work: *work, estimate, seconds, schedule })
             };
             let mut ways: Vec<_> = among.iter().filter_map(way).collect();

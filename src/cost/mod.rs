@@ -23,6 +23,7 @@
 //! measure them. This module computes with seconds and sizes. It knows nothing of forests, schedules, plans and
 //! engines.
 
+mod caches;
 mod cubes;
 mod dtypes;
 mod estimate;
@@ -35,10 +36,13 @@ mod shipped;
 pub(crate) use gather::gathers;
 
 pub use cubes::{CUBES, CubeCosts, CubeForest, CubeShape, GpuFacts};
+pub(crate) use cubes::{FEW_COPIES, LEAST_ROW_UNITS};
 pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
 pub(crate) use estimate::VectorWork;
 pub use estimate::{Estimate, ForestFacts, RankColumns, ReachedSplits, RowTile, Term, Work};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
+
+use std::sync::OnceLock;
 
 use crate::isa::{Isa, isa};
 
@@ -110,6 +114,30 @@ impl Products {
 /// the zoo.
 pub const WIDE_LEAVES: usize = 32;
 
+/// How many adjacent values are filled in the time of writing one value at an index that is looked up:
+/// `fangorn-benches sparse-rows`.
+pub(crate) const FILLED_A_WRITE: usize = 16;
+
+/// The least number of trees of a block that walks a row through trees abreast. With fewer trees, walks of one tree
+/// after the other take less time: `fangorn bench` with `fewRows(abreast)` and `fewRows(rows)`.
+pub(crate) const TREES_ABREAST: usize = 8;
+
+/// Rows up to which the plain loops of a matrix product take less time than packing: `fangorn-benches products`.
+pub(crate) const UNPACKED_ROWS: usize = 12;
+
+/// Rows that are copied before a matrix product packs them, so that they are in the first-level cache when it reads
+/// their elements column by column. `fangorn bench` on LinearSVC of `benches/classical` takes 36 ms without the copy and
+/// 33 ms with it (Zen 4).
+pub(crate) const COPIED_ROWS: usize = 64;
+
+/// Rows of a task that scales or transforms margins. With fewer rows it does not pay to wake threads: such a task takes
+/// some microseconds, [`Machine::thread`] about thirty.
+pub(crate) const ROWS_A_TASK: usize = 4096;
+
+/// Tasks of each thread from which on a batch is not divided otherwise: the last tasks then leave a thread idle for at
+/// most a fifth of the time.
+pub(crate) const TASKS_A_THREAD: usize = 4;
+
 /// Rows that the default schedule blends with one tree before it goes on to the next one.
 pub const BLENDED_ROWS: usize = 256;
 
@@ -118,7 +146,7 @@ pub const BLENDED_ROWS: usize = 256;
 pub struct Machine {
     /// Name of the instruction set.
     pub name: &'static str,
-    /// Clock, cache and memory of the machine.
+    /// Clock and caches of the machine.
     pub hardware: Hardware,
     /// Costs of the ways that the default schedule is chosen among.
     pub ways: Ways,
@@ -136,22 +164,29 @@ pub struct Machine {
     pub thread: f64,
 }
 
-/// Clock, cache and memory of a machine.
+/// Clock and caches of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hardware {
-    /// Clock rate, in cycles per second.
+    /// Clock rate, in cycles per second, of which the costs in cycles became seconds. They are compared with each
+    /// other, so a machine with another clock rate chooses in the same way.
     pub clock: f64,
-    /// Bytes of data in the first-level cache of a core.
+    /// Bytes of data in the first-level cache of a core. [`Machine::here`] has the machine's own, if it says so.
     pub closest_cache: usize,
-    /// Bytes of the second-level cache that a core has to itself.
+    /// Bytes of the second-level cache of a core. [`Machine::here`] has the machine's own, if it says so.
     pub cache: usize,
-    /// Bytes that one thread reads from memory in a second.
-    pub bandwidth: f64,
     /// Maximum number of cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer rows
     /// themselves.
     pub prefetched: usize,
     /// Maximum seconds of a fast gather: of eight values from the first-level cache, at this clock.
     pub gather: f64,
+}
+
+impl Hardware {
+    /// Returns the same hardware with the caches of this machine, if it says how large they are.
+    fn with_own_caches(self) -> Self {
+        let [closest_cache, cache] = caches::data_caches().unwrap_or([self.closest_cache, self.cache]);
+        Self { closest_cache, cache, ..self }
+    }
 }
 
 /// Costs of the ways to evaluate many rows, in seconds: the constants of [estimates](Estimate).
@@ -225,19 +260,44 @@ pub struct Walk {
     pub far_abreast: f64,
     /// Seconds of a step of one row through full trees, four side by side.
     pub full: f64,
-    /// Fewer rows than this take less time through tiles one by one than as a row block.
-    pub tiled_rows: usize,
-    /// Greatest ratio of the leaves of complete trees to the leaves of the forest at which walks of complete trees take
-    /// less time. Walks of complete trees need no links.
-    pub complete_ratio: f64,
+    /// Seconds of a step through tiles.
+    pub tiles: RowOrBlock,
 }
 
 impl Walk {
     /// Returns the number of rows below which walking rows one by one, each through several trees at a time, takes less
     /// time than walking a row block. It is at least 1, and at most the rows of a row block.
     pub(crate) fn rows_one_by_one(&self) -> usize {
+        RowOrBlock { row: self.one, block: self.block }.rows()
+    }
+}
+
+/// Seconds of the same work for one row alone, and for a [row block](ROW_BLOCK), however few rows it has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowOrBlock {
+    /// Seconds of one row alone.
+    pub row: f64,
+    /// Seconds of a row block.
+    pub block: f64,
+}
+
+impl RowOrBlock {
+    /// Returns the seconds of work that takes as long for a row block as for `rows` rows of `row` seconds each.
+    const fn of_rows(row: f64, rows: f64) -> Self {
+        Self { row, block: row * rows }
+    }
+
+    /// Returns the number of rows below which rows take less time one by one than as a row block. It is at least 1, and
+    /// at most the rows of a row block.
+    ///
+    /// ```
+    /// use fangorn::cost::RowOrBlock;
+    ///
+    /// assert_eq!(RowOrBlock { row: 2e-9, block: 16e-9 }.rows(), 8);
+    /// ```
+    pub fn rows(&self) -> usize {
         // The cast saturates and makes 0 of NaN, so every cost gives a number of rows.
-        ((self.block / self.one).round() as usize).clamp(1, ROW_BLOCK)
+        ((self.block / self.row).round() as usize).clamp(1, ROW_BLOCK)
     }
 }
 
@@ -255,8 +315,8 @@ pub struct Registers {
     pub misprediction: f64,
     /// Seconds that a tile adds which lies in the part of the tiles that the second cache has no room for.
     pub far_tile: f64,
-    /// From this many rows of a row block on, walks of the whole row block take less time.
-    pub rows: usize,
+    /// Seconds of a full tree of eight levels. A row block goes through it by walks.
+    pub tree_of_eight: RowOrBlock,
 }
 
 /// Seconds of a [row block](ROW_BLOCK) through the groups that blends make of a tree's splits.
@@ -275,24 +335,39 @@ pub struct Blend {
 /// Costs of turning a [row block](ROW_BLOCK) into ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranking {
-    /// Fewer rows than this take less time when they are ranked one by one than as a row block.
-    pub rows: usize,
+    /// Seconds of ranking sixteen columns of a few thresholds.
+    pub columns: RowOrBlock,
     /// How sparse rows become ranks.
     pub sparse: SparseRanking,
     /// Costs of a column block, if the machine has kernels for it.
     pub column_block: Option<ColumnBlock>,
 }
 
-/// Up to how many elements of a [row block](ROW_BLOCK) of sparse rows, for each column of ranks, a way to rank them is
-/// the fastest. `fangorn-benches sparse-rows` shows the times.
+/// Costs of ranking a [row block](ROW_BLOCK) of sparse rows, beyond filling the ranks in that columns have without an
+/// element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SparseRanking {
-    /// Most elements for ranking them one by one, if the machine has kernels for compressed columns.
-    pub elements: f64,
-    /// Most elements for ranking them one by one, if it has none.
-    pub only_elements: f64,
-    /// Most elements for ranking compressed columns.
-    pub compressed: f64,
+    /// Seconds of an element that is ranked by itself.
+    pub element: f64,
+    /// Costs of ranking compressed columns.
+    pub compressed: SparseColumns,
+    /// Costs of writing the rows out and ranking them.
+    pub written: SparseColumns,
+}
+
+/// Costs of ranking the columns of a [row block](ROW_BLOCK) of sparse rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SparseColumns {
+    /// Seconds of a column of ranks, besides its elements.
+    pub column: f64,
+    /// Seconds of an element.
+    pub element: f64,
+}
+
+impl SparseColumns {
+    fn seconds(&self, elements: usize, columns: usize) -> f64 {
+        self.column * columns as f64 + self.element * elements as f64
+    }
 }
 
 /// A way to rank sparse rows.
@@ -318,13 +393,13 @@ impl SparseRanking {
     /// assert_eq!(sparse.way(64_000, 1000, true), SparseWay::WrittenOut);
     /// ```
     pub fn way(&self, elements: usize, columns: usize, has_kernels: bool) -> SparseWay {
-        let of_each = elements as f64 / columns.max(1) as f64;
-        match has_kernels {
-            true if of_each < self.elements => SparseWay::Elements,
-            true if of_each < self.compressed => SparseWay::CompressedColumns,
-            false if of_each < self.only_elements => SparseWay::Elements,
-            _ => SparseWay::WrittenOut,
-        }
+        let compressed = if has_kernels { self.compressed.seconds(elements, columns) } else { f64::INFINITY };
+        let ways = [
+            (SparseWay::Elements, self.element * elements as f64),
+            (SparseWay::CompressedColumns, compressed),
+            (SparseWay::WrittenOut, self.written.seconds(elements, columns)),
+        ];
+        ways.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map_or(SparseWay::WrittenOut, |(way, _)| way)
     }
 }
 
@@ -422,15 +497,19 @@ impl ContributionCosts {
 
 impl Machine {
     /// Returns the costs that choices on this machine read: the shipped costs for its [instruction
-    /// set](crate::cpu::ISA).
+    /// set](crate::cpu::ISA), with the sizes of its own caches.
     pub fn here() -> &'static Self {
-        match isa() {
-            Isa::Avx512 => &shipped::AVX512,
-            Isa::Avx2 => &shipped::AVX2,
-            // NEON's walks are the portable walks. Its blends take vectors as wide as a compiler makes
-            // of portable blends.
-            Isa::Neon | Isa::Portable => &shipped::PORTABLE,
-        }
+        static HERE: OnceLock<Machine> = OnceLock::new();
+        HERE.get_or_init(|| {
+            let shipped = match isa() {
+                Isa::Avx512 => shipped::AVX512,
+                Isa::Avx2 => shipped::AVX2,
+                // NEON's walks are the portable walks. Its blends take vectors as wide as a compiler makes
+                // of portable blends.
+                Isa::Neon | Isa::Portable => shipped::PORTABLE,
+            };
+            Self { hardware: shipped.hardware.with_own_caches(), ..shipped }
+        })
     }
 
     /// Returns the part of `bytes` bytes that the second cache has no room for.

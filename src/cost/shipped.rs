@@ -8,7 +8,8 @@
 //! notebook.
 
 use super::{
-    Blend, ColumnBlock, ContributionCosts, Hardware, Machine, Ranking, Registers, SparseRanking, Walk, Ways,
+    Blend, ColumnBlock, ContributionCosts, Hardware, Machine, Ranking, Registers, RowOrBlock, SparseColumns,
+    SparseRanking, Walk, Ways,
 };
 
 /// Seconds of a cycle. They are whole picoseconds, because sums of the costs of blend groups have to
@@ -24,7 +25,6 @@ const XEON: Hardware = Hardware {
     clock: 1.0 / CYCLE,
     closest_cache: 32 << 10,
     cache: 1 << 20,
-    bandwidth: 1e10,
     prefetched: 16,
     gather: cycles(6.0),
 };
@@ -123,6 +123,16 @@ const CONTRIBUTIONS_PORTABLE: ContributionCosts = ContributionCosts {
 // abreast, in turns with another schedule, on an Intel Xeon (Emerald Rapids), 29 November 2026, as is `far_tile`.
 const FAR_ABREAST: f64 = 0.8e-9;
 
+// The seconds of a row were measured by `fangorn-benches fit` on an Intel Xeon (Emerald Rapids), 29 November 2026. A row
+// block takes as long as so many rows as were found on trained models on several machines: 8 through tiles, 32 through
+// registers, 4 and with portable code 10 of ranks. On this machine `fit` found 11 to 15, 32 to 34, 2 and 16. Portable
+// code has no kernel for tiles, and only AVX-512 has one for registers.
+const TILES: RowOrBlock = RowOrBlock::of_rows(3.6e-9, 8.0);
+const TREE_OF_EIGHT: RowOrBlock = RowOrBlock::of_rows(7.1e-9, 32.0);
+const COLUMNS_AVX512: RowOrBlock = RowOrBlock::of_rows(2.3e-7, 4.0);
+const COLUMNS_AVX2: RowOrBlock = RowOrBlock::of_rows(4.6e-7, 4.0);
+const COLUMNS_PORTABLE: RowOrBlock = RowOrBlock::of_rows(3.3e-7, 10.0);
+
 /// Costs of a row in registers. Only AVX-512 has a kernel for that.
 const REGISTERS: Registers = Registers {
     tile: [cycles(11.0), cycles(13.0), cycles(15.0), cycles(18.0)],
@@ -130,7 +140,7 @@ const REGISTERS: Registers = Registers {
     kept: cycles(1.0),
     misprediction: cycles(40.0),
     far_tile: 15e-9,
-    rows: 32,
+    tree_of_eight: TREE_OF_EIGHT,
 };
 
 /// Returns the costs of blends whose instructions take this many times as long as those of AVX-512.
@@ -143,12 +153,28 @@ const fn blend(times: f64) -> Blend {
     }
 }
 
-// Read off the times of `fangorn-benches sparse-rows` on an Intel Xeon (Emerald Rapids), 29 November 2026, and
-// `only_elements` on Zen 5.
-const SPARSE: SparseRanking = SparseRanking { elements: 1.0, only_elements: 2.5, compressed: 10.0 };
+// The seconds of elements were measured by `fangorn-benches fit` on the same machine. Those of columns are such that the
+// ways take equally long where they do in `fangorn-benches sparse-rows` on own-sparse: one by one and in compressed
+// columns at 1 element for each column of ranks, in compressed columns and written out at 10, one by one and written out
+// at 2.5. Only AVX-512 with VBMI2 has a kernel for compressed columns.
+const SPARSE_AVX512: SparseRanking = SparseRanking {
+    element: 6.4e-9,
+    compressed: SparseColumns { column: 5.4e-9, element: 1.0e-9 },
+    written: SparseColumns { column: 1.03e-8, element: 5.1e-10 },
+};
+const SPARSE_AVX2: SparseRanking = SparseRanking {
+    element: 7.0e-9,
+    written: SparseColumns { column: 1.57e-8, element: 7.2e-10 },
+    ..SPARSE_AVX512
+};
+const SPARSE_PORTABLE: SparseRanking = SparseRanking {
+    element: 1.32e-8,
+    written: SparseColumns { column: 3.16e-8, element: 5.7e-10 },
+    ..SPARSE_AVX512
+};
 
-const fn ranking(rows: usize, column_block: Option<ColumnBlock>) -> Ranking {
-    Ranking { rows, sparse: SPARSE, column_block }
+const fn ranking(columns: RowOrBlock, sparse: SparseRanking, column_block: Option<ColumnBlock>) -> Ranking {
+    Ranking { columns, sparse, column_block }
 }
 
 pub(super) const AVX512: Machine = Machine {
@@ -161,13 +187,13 @@ pub(super) const AVX512: Machine = Machine {
         abreast: cycles(5.0),
         far_abreast: FAR_ABREAST,
         full: cycles(4.4),
-        tiled_rows: 8,
-        complete_ratio: 1.1,
+        tiles: TILES,
     },
     registers: REGISTERS,
     blend: blend(1.0),
     ranking: ranking(
-        4,
+        COLUMNS_AVX512,
+        SPARSE_AVX512,
         Some(ColumnBlock {
             copy: cycles(300.0),
             layer: cycles(200.0),
@@ -190,13 +216,13 @@ pub(super) const AVX2: Machine = Machine {
         abreast: cycles(5.0),
         far_abreast: FAR_ABREAST,
         full: cycles(4.4),
-        tiled_rows: 8,
-        complete_ratio: 1.1,
+        tiles: TILES,
     },
     registers: REGISTERS,
     blend: blend(1.5),
     ranking: ranking(
-        4,
+        COLUMNS_AVX2,
+        SPARSE_AVX2,
         Some(ColumnBlock {
             copy: cycles(400.0),
             layer: cycles(400.0),
@@ -219,12 +245,11 @@ pub(super) const PORTABLE: Machine = Machine {
         abreast: cycles(5.0),
         far_abreast: FAR_ABREAST,
         full: cycles(4.4),
-        tiled_rows: 8,
-        complete_ratio: 1.1,
+        tiles: TILES,
     },
     registers: REGISTERS,
     blend: blend(6.0),
-    ranking: ranking(10, None),
+    ranking: ranking(COLUMNS_PORTABLE, SPARSE_PORTABLE, None),
     contributions: CONTRIBUTIONS_PORTABLE,
     thread: cycles(100000.0),
 };

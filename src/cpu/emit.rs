@@ -5,7 +5,7 @@ use std::{cell::RefCell, ops::Range};
 use super::{
     addend::Addend,
     block::Stage,
-    cache_line::{aligned, room},
+    cache_line::{BYTES, aligned, room},
     engine::Block,
     rows::Row,
     run::{Run, State},
@@ -56,11 +56,11 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
             Sum::Result { atomic } => (self.result, 0, atomic),
         };
         match outputs {
+            _ if self.in_own_room(run, block, (out, base, atomic), state) => {}
             1 => {
                 let own = self.own;
                 run.dispatch(block, SingleOutputSums::<A, GROUPED> { leaves, out, base, atomic, own }, state);
             }
-            _ if self.by_output(run, block, (out, base, atomic), state) => {}
             _ => {
                 let targets = p.targets.as_deref();
                 run.dispatch(block, MultiOutputSums { leaves, out, base, atomic, outputs, targets }, state);
@@ -139,9 +139,10 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
 }
 
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
-    /// Runs a block of several outputs with its sums kept output by output meanwhile, and returns whether it did. It
-    /// does so if that is faster: blends evaluate rows together, and each tree has one output.
-    fn by_output<T: Row>(
+    /// Runs a block with its sums kept in room of their own meanwhile, output by output, and returns whether it did. It
+    /// does so if that is faster: blends evaluate rows together, each tree has one output, and there are several outputs
+    /// or the sums begin inside a cache line, so that each addition would touch two of them.
+    fn in_own_room<T: Row>(
         self,
         run: &Run<'_, T, Self>,
         block: Block,
@@ -152,8 +153,8 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         let Block { row, tree, shape } = block;
         let (Some(targets), Some(values)) = (&p.targets, A::as_f32(self.leaves)) else { return false };
         let outputs = p.base.len();
-        // To transpose the sums and back costs about two additions for each row and output.
-        if p.blend_of(shape).is_none() || atomic || row.stride != 1 || tree.count < 2 * outputs {
+        // To copy the sums and back costs about two additions for each row and output.
+        if !p.blends(shape, row.count) || atomic || row.stride != 1 || tree.count < 2 * outputs {
             return false;
         }
         // SAFETY: the sums are not atomic, so the legal plan gives these rows to this worker alone.
@@ -161,6 +162,9 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         else {
             return false;
         };
+        if outputs == 1 && own.as_ptr().addr().is_multiple_of(BYTES) {
+            return false;
+        }
         // `with_scratch` may lend the scratch of sums around this call, so this one is separate.
         thread_local!(static BY_OUTPUT: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut scratch = BY_OUTPUT.with(RefCell::take);

@@ -6,18 +6,13 @@
 //! multiplies and adds with one rounding if the machine has an instruction for that. The crate's kernels do the same.
 
 use super::widest::{Loops, has_fma, widest};
+use crate::cost::{COPIED_ROWS, UNPACKED_ROWS};
 
 /// Columns below which a product is made of dot products.
 const FEW_COLUMNS: usize = 8;
-/// Rows up to which plain loops take less time than packing: `fangorn-benches products`.
-const FEW_ROWS: usize = 12;
 /// Products that are summed before they are added to the result: the crate's own number, so that one call of it is one
 /// run.
 const RUN: usize = 256;
-/// Rows that are copied before the crate packs them, so that they are in the first-level cache when it reads their
-/// elements column by column: `fangorn bench` on LinearSVC of `benches/classical` takes 36 ms without the copy and 33
-/// ms with it (Zen 4).
-const COPIED_ROWS: usize = 64;
 /// A tile's width is a multiple of this number of columns.
 const TILE_UNIT: usize = 8;
 /// Number of partial sums of a dot product that are computed at the same time.
@@ -98,7 +93,7 @@ pub(crate) fn product<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [us
     assert!(a.len() == m * k && b.len() == k * n && out.len() == m * n, "matrices of other lengths");
     if k == 0 || n == 0 {
         out.fill(T::default());
-    } else if n < FEW_COLUMNS && m > FEW_ROWS {
+    } else if n < FEW_COLUMNS && m > UNPACKED_ROWS {
         let padded = k.next_multiple_of(LANES);
         let mut columns = vec![0.0; padded * n];
         for (column, into) in columns.chunks_exact_mut(padded).enumerate() {
@@ -111,7 +106,7 @@ pub(crate) fn product<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [us
     } else if n < FEW_COLUMNS {
         let columns: Vec<T> = (0..n).flat_map(|column| b[column..].iter().step_by(n).copied()).collect();
         widest(DotProducts { a, columns: &columns, out, lengths: [k, n] });
-    } else if m <= FEW_ROWS && has_fma() {
+    } else if m <= UNPACKED_ROWS && has_fma() {
         widest(FewRows { a, b, out, lengths: [k, n] });
     } else {
         in_runs(a, b, out, [m, k, n]);
@@ -289,7 +284,7 @@ fn in_runs<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [usize; 3]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_COLUMNS, FEW_ROWS, Number, RUN, in_runs, product};
+    use super::{FEW_COLUMNS, Number, RUN, UNPACKED_ROWS, in_runs, product};
     use crate::check::Random;
 
     /// Products of all shapes around the limits of each kernel, compared with sums in doubles. A row has the same bits
@@ -320,14 +315,14 @@ mod tests {
                 127,
                 200,
             ] {
-                let m = 2 * FEW_ROWS + 3;
+                let m = 2 * UNPACKED_ROWS + 3;
                 let mut values = |count: usize| {
                     (0..count).map(|_| T::rounded(f64::from(random.fraction()) - 0.5)).collect::<Vec<_>>()
                 };
                 let (a, b) = (values(m * k), values(k * n));
                 let mut out = vec![T::rounded(7.0); m * n];
                 product(&a, &b, &mut out, [m, k, n]);
-                for rows in [1, 2, FEW_ROWS, FEW_ROWS + 1] {
+                for rows in [1, 2, UNPACKED_ROWS, UNPACKED_ROWS + 1] {
                     let mut some = vec![T::rounded(7.0); rows * n];
                     product(&a[..rows * k], &b, &mut some, [rows, k, n]);
                     assert_eq!(some, out[..rows * n], "{rows} of {m} rows, {k} x {n}");

@@ -9,7 +9,7 @@ use super::{
     encoded::EncodedNodes,
     engine::{
         EngineRequest, Trees,
-        blend::{Blends, groups::Blend},
+        blend::Blends,
         vectors::{Vectors, top_levels},
         walk::Shape,
     },
@@ -21,7 +21,7 @@ use super::{
     sink::SharedBuffer,
 };
 use crate::{
-    cost::{Machine, ROW_BLOCK},
+    cost::{Machine, ROW_BLOCK, TASKS_A_THREAD},
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     parallel,
@@ -203,9 +203,9 @@ impl Program {
         self.engines.blends().is_some()
     }
 
-    /// Returns the blend that evaluates trees in blocks of this shape, if there is one.
-    pub(super) fn blend_of(&self, shape: Shape) -> Option<&Blend> {
-        self.engines.blends()?.of(shape)
+    /// Returns whether blends evaluate trees for so many rows in blocks of this shape.
+    pub(super) fn blends(&self, shape: Shape, rows: usize) -> bool {
+        self.engines.blends().is_some_and(|blends| rows >= blends.from() && blends.of(shape).is_some())
     }
 
     /// Returns the number of rows from which on a block no longer goes through the engine for a few rows.
@@ -237,12 +237,10 @@ impl Program {
     /// Returns the rows of a task, if the plan puts rows on several threads and a batch of `rows` rows has so few tasks
     /// that some threads may have much less to do than others.
     fn rows_of_few_tasks(&self, rows: usize) -> Option<usize> {
-        /// Tasks of each thread from which on they are enough.
-        const ENOUGH: usize = 4;
         // A plan with partial sums divides its trees among threads itself.
         let divides = self.threads > 1 && self.plan.own.partials.is_empty();
         let of_task = self.rows_a_task.filter(|rows| divides && *rows > 0)? as usize;
-        (rows.div_ceil(of_task) < ENOUGH * self.threads as usize).then_some(of_task)
+        (rows.div_ceil(of_task) < TASKS_A_THREAD * self.threads as usize).then_some(of_task)
     }
 
     /// Returns how many threads a batch is worth.

@@ -277,7 +277,7 @@ impl EngineSet {
         if let Some(tiles) = &self.tiles
             && tiles.serves(trees, source, block)
         {
-            let by_row = by_row(Machine::here().walk.tiled_rows);
+            let by_row = by_row(Machine::here().walk.tiles.rows());
             return (EngineRef::Tiles(tiles), if by_row { Engine::TilesByRow } else { Engine::Tiles });
         }
         if let Some(vectors) = &self.vectors

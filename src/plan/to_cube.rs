@@ -14,6 +14,7 @@ use super::{
     lower::Builder,
 };
 use crate::{
+    cost::FEW_COPIES,
     forest::Forest,
     layout::Sizes,
     mir::{self, BufferId, Dim, LoopNest, Mode, Private},
@@ -31,9 +32,6 @@ use paths::{Range, Surroundings, as_loop, buffers_of, each_op, entered, only_tre
 
 /// Number of units along a block dimension if the loop's extent is known only at a call.
 const OPEN_EXTENT: u32 = 256;
-/// If there are fewer private copies than this, one unit adds them up, because halving their number takes a
-/// barrier each time.
-const FEW_COPIES: u32 = 8;
 /// The size of the tree cache is a multiple of this number of words, so that models of about the same size
 /// share a kernel.
 const CACHE_MULTIPLE: u32 = 256;

@@ -12,6 +12,7 @@ use std::{cell::RefCell, sync::Arc};
 use crate::{
     check::{self, Check, Difference, SelfCheck, Warning},
     contributions::RowExplainer,
+    cost::ROWS_A_TASK,
     cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, SumMethod, TraceEntry, prefer_large_pages},
     error::{Error, Result},
     forest::{CompareType, Forest, Transform},
@@ -76,9 +77,6 @@ enum RowTypes {
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's operators ask for it"))]
     Singles,
 }
-
-/// Rows of a task that works on margins. With fewer rows it does not pay to wake threads.
-const ROWS_A_TASK: usize = 4096;
 
 impl Predictor {
     /// Compiles a forest with the CPU's default schedule, for the threads of the current rayon pool.

@@ -7,15 +7,11 @@ use std::{
 
 use super::{Predictor, blocks::BlockSource};
 use crate::{
-    cost::{Machine, ROW_BLOCK, SparseWay},
+    cost::{FILLED_A_WRITE, Machine, ROW_BLOCK, SparseWay},
     cpu::{CompressedColumns, Ranker, Row, Rows},
     error::Result,
     sparse::SparseMatrix,
 };
-
-/// How many adjacent values can be filled in the time of writing one value at an index that is looked up
-/// (`fangorn-benches sparse-rows`).
-const FILL: usize = 16;
 
 /// Sparse rows, and the value of the elements that they don't store.
 struct SparseRows<'r, T> {
@@ -131,7 +127,7 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
     }
 
     fn clear(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]) {
-        match self.rows.filled_in(rows.clone()) * FILL > buffer.len() {
+        match self.rows.filled_in(rows.clone()) * FILLED_A_WRITE > buffer.len() {
             true => buffer.fill(self.absent),
             false => self.indexed(rows, strides).for_each(|(index, _)| buffer[index] = self.absent),
         }

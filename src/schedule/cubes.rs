@@ -3,7 +3,7 @@
 
 use super::{Axis, Gpu, GpuDim, LayoutKind, Schedule, presets::interleaved};
 use crate::{
-    cost::{CUBES, CubeForest, CubeShape, Estimate, GpuFacts},
+    cost::{CUBES, CubeForest, CubeShape, Estimate, GpuFacts, LEAST_ROW_UNITS},
     forest::{Forest, ForestStats},
 };
 
@@ -12,9 +12,6 @@ const MOST_ROWS: u32 = 256;
 /// The greatest number of units of a row for each tree. More than one leaves units idle, but they share the loads of
 /// the row.
 const UNITS_PER_TREE: u32 = 4;
-/// The least number of units of a row, if there are as many trees. On an NVIDIA H200 four took 0.4 to 0.7 of the time of
-/// one and two for 131 072 rows of four trained models, which the costs, fitted to random ones, do not show.
-const LEAST_ROW_UNITS: u32 = 4;
 /// Least number of units of a cube, if the device has as many.
 const LEAST_UNITS: u32 = 64;
 

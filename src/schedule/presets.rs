@@ -230,17 +230,17 @@ fn one_tree(gpu: bool) -> Schedule {
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let facts = cpu_facts(forest, stats);
     let fastest = Machine::here().fastest(&facts, &Work::OF_MANY_ROWS, BLENDED_ROWS);
-    cpu_schedule(fastest.unwrap_or(Work::UntestedWalks(RowTile::Small)), stats)
+    cpu_schedule(fastest.unwrap_or(Work::UntestedWalks(RowTile::Small)))
 }
 
 /// Returns a schedule that evaluates row blocks in this way. `fewRows` is `auto`, except for [`Work::RowWalks`], which
 /// walks a few rows row by row.
-pub(crate) fn cpu_schedule(work: Work, stats: &ForestStats) -> Schedule {
+pub(crate) fn cpu_schedule(work: Work) -> Schedule {
     match work {
         Work::Blends => blended().few_rows(FewRows::Auto),
-        Work::UntestedWalks(tile) => walked(stats, true, tile).few_rows(FewRows::Auto),
-        Work::TestedWalks(tile) => walked(stats, false, tile).few_rows(FewRows::Auto),
-        Work::RowWalks => walked(stats, false, RowTile::Small).few_rows(FewRows::Rows),
+        Work::UntestedWalks(tile) => walked(true, tile).few_rows(FewRows::Auto),
+        Work::TestedWalks(tile) => walked(false, tile).few_rows(FewRows::Auto),
+        Work::RowWalks => walked(false, RowTile::Small).few_rows(FewRows::Rows),
     }
 }
 
@@ -280,15 +280,12 @@ fn blended() -> Schedule {
 /// Returns a schedule that takes one tree for a tile of rows at a time, with the columns in use cached, and walks
 /// with or without leaf tests. It was the fastest of the orders, layouts and caches measured on trained
 /// models (`benches/NOTEBOOK.md`).
-fn walked(stats: &ForestStats, untested: bool, tile: RowTile) -> Schedule {
-    let walk = &Machine::here().walk;
-    let depth = stats.depths.len().saturating_sub(1) as i32;
-    let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= walk.complete_ratio * stats.leaves as f64;
+fn walked(untested: bool, tile: RowTile) -> Schedule {
     let tiled = Schedule::new().tile("batch", "b0", "b1", tile.rows() as u32);
     let ordered = tiled.reorder(["b0", "tree", "b1"]);
     let near = ordered.parallel("b0").cache("b0");
     let walked = if untested { near.unroll_walk("b1", None) } else { near };
-    walked.layout(if nearly_full { LayoutKind::Array } else { LayoutKind::Sparse })
+    walked.layout(LayoutKind::Sparse)
 }
 
 /// Returns the array layout if filling up trees costs little memory, otherwise the sparse layout.

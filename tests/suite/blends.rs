@@ -69,6 +69,37 @@ fn leaf_values_of_the_caller_are_added() {
     }
 }
 
+/// Sums that begin inside a cache line are kept in room of their own meanwhile.
+#[test]
+fn sums_may_begin_anywhere_in_a_cache_line() {
+    for forest in ["40 x depth 3, chain 20, depth 0; features 9", "2 x depth 9, 3 x depth 4; features 5"] {
+        let forest = forest_of(forest);
+        for nest in NESTS {
+            let request = Request { threads: 2, ..Request::cpu() };
+            let lowered = lower(&forest, &schedule(nest), request).expect("lowered");
+            let program = Program::new(&forest, &lowered, 2).expect("a program");
+            for batch in [13, 64, 150, 300] {
+                let values = generate::rows(&forest, batch, 5);
+                let rows = Rows::new(&values, forest.features.len()).expect("rows");
+                let mut room = vec![7.0; batch + 32];
+                let mut margins = |begin: usize| {
+                    room.fill(7.0);
+                    let out = &mut room[begin..begin + batch];
+                    program.margins(&rows, program.leaves(), out).expect("margins");
+                    let found = out.to_vec();
+                    let others = room[..begin].iter().chain(&room[begin + batch..]);
+                    assert!(others.into_iter().all(|other| *other == 7.0), "{batch} rows from {begin} on");
+                    found
+                };
+                let first = margins(0);
+                for begin in 1..=16 {
+                    assert_eq!(margins(begin), first, "{batch} rows from {begin} on, by\n{nest}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn trees_of_every_size_give_what_the_reference_gives() {
     let forests = [

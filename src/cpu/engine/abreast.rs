@@ -6,12 +6,9 @@ use super::{hand_over, walk::MOST_ADDRESSES};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86::avx2::abreast as kernel, encoded::of_encoding};
 use crate::{
-    cost::Machine,
+    cost::{Machine, TREES_ABREAST},
     cpu::{engines::Engine, rows::Row, sink::Sink},
 };
-
-/// Minimum number of trees of a block. With fewer trees, walks one by one finish sooner.
-const TREES: usize = 8;
 
 /// The engine that walks trees abreast. It has no tables besides the nodes.
 #[derive(Clone, Debug)]
@@ -24,7 +21,7 @@ impl BlockEngine for Abreast {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let columns = wanted.forest.features.len();
         let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
-        (able && wanted.few_rows && wanted.order.len() >= TREES).then(|| {
+        (able && wanted.few_rows && wanted.order.len() >= TREES_ABREAST).then(|| {
             let machine = Machine::here();
             let far = machine.walk.far_abreast * machine.past_second_cache(wanted.nodes.bytes());
             Self { row: (machine.walk.abreast + far) * wanted.nodes.steps() as f64 }
@@ -32,7 +29,7 @@ impl BlockEngine for Abreast {
     }
 
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
-        let room = block.tree.stride == 1 && block.tree.count >= TREES;
+        let room = block.tree.stride == 1 && block.tree.count >= TREES_ABREAST;
         room && source.singles().is_some_and(vectors::fits) && trees.can_be_gathered()
     }
 

@@ -189,7 +189,7 @@ impl Ranker {
                     column_blocks,
                     rows,
                     first,
-                    Machine::here().ranking.rows,
+                    Machine::here().ranking.columns.rows(),
                     (&mut *out, ROW_BLOCK),
                 )
             });
@@ -217,7 +217,7 @@ impl Ranker {
         distances: Distances,
     ) {
         let mut first = 0;
-        let least = Machine::here().ranking.rows;
+        let least = Machine::here().ranking.columns.rows();
         let column_blocks =
             self.column_blocks.as_ref().filter(|_| distances.row == 1 && distances.column >= ROW_BLOCK);
         let together =

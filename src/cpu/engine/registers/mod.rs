@@ -183,7 +183,7 @@ impl BlockEngine for Registers {
     }
 
     fn rows_end(&self) -> usize {
-        Machine::here().registers.rows
+        Machine::here().registers.tree_of_eight.rows()
     }
 
     fn text(&self) -> String {
