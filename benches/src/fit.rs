@@ -318,10 +318,7 @@ fn sparse(shipped: &SparseRanking) -> Result<SparseRanking> {
         let (element, all) = line(few, many)?;
         Ok::<_, Box<dyn Error>>(SparseColumns { column: (all - alone) / COLUMNS as f64, element })
     };
-    #[cfg(target_arch = "x86_64")]
-    let compresses = Machine::here().name == "AVX-512" && is_x86_feature_detected!("avx512vbmi2");
-    #[cfg(not(target_arch = "x86_64"))]
-    let compresses = false;
+    let compresses = Ranker::new(&Ranks::new(&forest, Choice::U8)?).compresses::<f32>();
     Ok(SparseRanking {
         element,
         compressed: if compresses { columns(2.0, 8.0)? } else { shipped.compressed },

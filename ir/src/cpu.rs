@@ -174,10 +174,10 @@ impl Dialect for Cpu {
 
     fn write_launch(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  few rows: {}", plan.own.few_rows.name())?;
-        match plan.own.few_rows_end {
-            Some(end) => writeln!(f, ", of blocks of fewer than {end}"),
-            None => writeln!(f),
+        if let Some(end) = plan.own.few_rows_end {
+            write!(f, ", of blocks of fewer than {end}")?;
         }
+        writeln!(f, "{}", plan.own.few_rows.own())
     }
 
     fn write_buffers(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! How a few rows find their leaves: an engine's choice, which schedules and plans name.
+//! How a few rows find their leaves: the choice of an engine, which schedules and plans name.
 
 /// How rows that are too few to fill vectors find their leaves (CPU). If the chosen engine can't serve the forest
 /// or the machine, rows are walked one after the other.
@@ -23,6 +23,15 @@ impl FewRows {
     /// All choices.
     pub const ALL: [Self; 6] =
         [Self::Auto, Self::Registers, Self::Abreast, Self::Full, Self::Rows, Self::Walk];
+
+    /// Returns what of the plan does not reach a few rows, in words for the plan's text.
+    pub(crate) fn own(self) -> &'static str {
+        match self {
+            Self::Registers | Self::Full => "; nodes and steps of their own, for any layout and walk",
+            Self::Abreast => "; steps of their own, for any walk",
+            Self::Auto | Self::Rows | Self::Walk => "",
+        }
+    }
 
     /// Returns the name in a schedule's text.
     pub fn name(self) -> &'static str {

@@ -46,7 +46,7 @@ pub struct CubeCosts {
 pub(crate) const LEAST_ROW_UNITS: u32 = 4;
 
 /// If there are fewer private copies of a sum than this, one unit adds them up, because halving their number takes a
-/// barrier each time. No GPU has fitted this number.
+/// barrier each time. It was not measured on a GPU.
 pub(crate) const FEW_COPIES: u32 = 8;
 
 /// The costs of GPUs, as measured on an NVIDIA H200 with CUDA, 28 November 2026.

@@ -251,9 +251,8 @@ impl VectorWork {
             let past = |cache: f64| (1.0 - cache / copy as f64).max(0.0);
             let steps = (number * of_tile) as f64 * self.steps;
             counts.far += steps * past(machine.hardware.closest_cache as f64);
-            // The rows that are copied and the nodes take the other half of the second cache.
             counts.far_columns += (number * of_tile.div_ceil(ROW_BLOCK) * self.columns) as f64
-                * past(machine.hardware.cache as f64 / 2.0);
+                * past(machine.hardware.near_copy as f64);
             counts.nodes += number as f64 * self.reached.by(of_tile);
         }
         counts

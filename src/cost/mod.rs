@@ -167,13 +167,16 @@ pub struct Machine {
 /// Clock and caches of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hardware {
-    /// Clock rate, in cycles per second, of which the costs in cycles became seconds. They are compared with each
+    /// Clock rate, in cycles per second, with which cycles were converted to seconds. They are compared with each
     /// other, so a machine with another clock rate chooses in the same way.
     pub clock: f64,
     /// Bytes of data in the first-level cache of a core. [`Machine::here`] has the machine's own, if it says so.
     pub closest_cache: usize,
     /// Bytes of the second-level cache of a core. [`Machine::here`] has the machine's own, if it says so.
     pub cache: usize,
+    /// Bytes of a tile's copy of rows up to which a column takes no longer to copy: `benches/experiments/fit_estimates.py`
+    /// with records of other sizes. Half of a second cache of 1 MiB, and a quarter of one of 2 MiB.
+    pub near_copy: usize,
     /// Maximum number of cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer rows
     /// themselves.
     pub prefetched: usize,
@@ -211,7 +214,7 @@ pub struct Ways {
     pub codes: f64,
     /// Seconds of copying a column of a row block that walks read.
     pub column: f64,
-    /// Seconds that copying such a column adds in the part of the copy that half of the second cache has no room for.
+    /// Seconds that copying such a column adds in the part of the copy past [`Hardware::near_copy`].
     pub far_column: f64,
     /// Seconds of a step of one row, in a whole row block that is walked through one tree.
     pub step: f64,
@@ -282,7 +285,7 @@ pub struct RowOrBlock {
 }
 
 impl RowOrBlock {
-    /// Returns the seconds of work that takes as long for a row block as for `rows` rows of `row` seconds each.
+    /// Returns the seconds of work of `row` seconds a row that takes as long for a row block as for `rows` rows.
     const fn of_rows(row: f64, rows: f64) -> Self {
         Self { row, block: row * rows }
     }
@@ -343,8 +346,7 @@ pub struct Ranking {
     pub column_block: Option<ColumnBlock>,
 }
 
-/// Costs of ranking a [row block](ROW_BLOCK) of sparse rows, beyond filling the ranks in that columns have without an
-/// element.
+/// Costs of ranking a [row block](ROW_BLOCK) of sparse rows, besides writing the ranks of absent values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SparseRanking {
     /// Seconds of an element that is ranked by itself.

@@ -134,14 +134,15 @@ impl Program {
             ranked: lowered.ranks().map(|ranks| ranks.rank_columns()).unwrap_or_default(),
             rows_a_task,
             few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&instructions),
-            rows_one_by_one: (values || plan.children.tile() > 1) && rows_inside(&instructions),
+            rows_one_by_one: values && rows_inside(&instructions),
             by: if engines.scalar { FewRows::Walk } else { plan.own.few_rows },
             scalar: engines.scalar,
         });
         let mut notes = lowered.notes().to_vec();
         let (asked, few_rows) = (plan.own.few_rows, program_engines.few_rows_engine());
         let is_missing = asked != few_rows && !matches!(asked, FewRows::Auto | FewRows::Rows | FewRows::Walk);
-        if is_missing && !engines.scalar {
+        // A plan that blends serves many rows. Its `fewRows` is for the plan of small batches.
+        if is_missing && !engines.scalar && program_engines.blends().is_none() {
             let instead = if few_rows == FewRows::Rows { "one after the other" } else { "like many rows" };
             notes.push(Note {
                 directive: format!("fewRows({})", asked.name()),

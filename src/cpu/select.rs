@@ -205,14 +205,20 @@ impl FewRowsEngine {
 impl EngineSet {
     pub(super) fn build(wanted: &EngineRequest<'_>) -> Self {
         let few = FewRowsEngine::build(wanted);
-        let one_by_one = Machine::here().walk.rows_one_by_one();
+        let costs = &Machine::here().walk;
+        let (one_by_one, tiles) = (costs.rows_one_by_one(), TileWalks::build(wanted));
+        let few_rows = match &few {
+            FewRowsEngine::Own(own) => own.rows_end(),
+            FewRowsEngine::Rows | FewRowsEngine::Walks if tiles.is_some() => costs.tiles.rows(),
+            FewRowsEngine::Rows | FewRowsEngine::Walks => one_by_one,
+        };
         Self {
-            few_rows: if let FewRowsEngine::Own(own) = &few { own.rows_end() } else { one_by_one },
             few,
+            few_rows,
             one_by_one,
             walks: Walks::new(wanted),
             vectors: Vectors::build(wanted),
-            tiles: TileWalks::build(wanted),
+            tiles,
             blends: Blends::build(wanted),
         }
     }
@@ -400,10 +406,9 @@ mod tests {
         forest::{CompareType, Forest, Side},
     };
 
-    /// Returns 60 full trees.
-    fn full_trees(depth: u32) -> Forest {
+    fn full_trees(trees: u32, depth: u32) -> Forest {
         let mut forest = Forest::builder(8, 1);
-        for t in 0..60 {
+        for t in 0..trees {
             let mut tree = forest.tree(0);
             let splits = (1 << depth) - 1;
             for n in 0..splits {
@@ -417,15 +422,17 @@ mod tests {
         forest.build().expect("a forest")
     }
 
-    /// Registers are the fastest engine for a row of small trees. Their tiles of the large trees take 2.1 MB.
+    /// Registers are the fastest engine for a row of small trees. Their tiles of the large trees take four times as much
+    /// room as the second cache has: 273 tiles of 128 bytes each.
     #[test]
     fn a_row_of_large_tables_walks_trees_abreast_where_gathers_are_fast() {
         if isa() < Isa::Avx512 {
             return;
         }
-        for (depth, by) in [(4, FewRows::Registers), (10, FewRows::Abreast)] {
+        let many = (4 * Machine::here().hardware.cache).div_ceil(273 * 128) as u32;
+        for (trees, depth, by) in [(60, 4, FewRows::Registers), (many, 10, FewRows::Abreast)] {
             let by = if crate::cost::gathers() { by } else { FewRows::Registers };
-            let forest = full_trees(depth);
+            let forest = full_trees(trees, depth);
             let builder = Predictor::builder(&forest).threads(1).check(SelfCheck::Off);
             let predictor = builder.build().expect("a predictor");
             assert_eq!(predictor.plan_for(1).program.few_rows_engine(), by, "depth {depth}");

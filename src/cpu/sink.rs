@@ -250,7 +250,7 @@ impl Sink for Slots<'_> {
     fn add(&self, _row: usize, _sum: u32) {}
 }
 
-/// Sums of several outputs, kept output by output: those of `count` rows from `first` on. `Sums::by_output`
+/// Sums in room of their own, kept output by output: those of `count` rows from `first` on. `Sums::in_own_room`
 /// puts them back row by row at the end.
 #[derive(Clone, Copy)]
 pub(super) struct OutputMajorSums<'a> {

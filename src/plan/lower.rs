@@ -311,7 +311,7 @@ fn settle(
         }
     }
     let questions = has_questions(forest);
-    notes.extend(few_rows_notes(schedule, target, request.rows));
+    notes.extend(few_rows_note(schedule, target, request.rows));
     if let Some(instead) = blend_obstacle(target, request.rows)
         && schedule.blends()
     {
@@ -357,38 +357,18 @@ fn settle(
     Ok(PlanDraft { notes, order, loops, legal, layout, min_depths, plan })
 }
 
-/// Returns notes on a schedule's `fewRows`, and on the directives that do not reach the engine that it asks for.
-fn few_rows_notes(schedule: &Schedule, target: Target, rows: RowType) -> Vec<Note> {
-    let note = |directive: &Directive, fallback| Note { directive: directive.to_string(), fallback };
+/// Returns a note on a schedule's `fewRows`, if it has no effect on this target or on rows of this type.
+fn few_rows_note(schedule: &Schedule, target: Target, rows: RowType) -> Option<Note> {
     let asks = |d: &&Directive| matches!(d, Directive::FewRows { .. });
-    let Some(few) = schedule.directives.iter().rev().find(asks) else { return Vec::new() };
-    if target == Target::Cube {
-        return vec![note(few, "a cube's units walk trees, however few rows there are".into())];
-    }
-    let (lays, steps) = match schedule.few_rows_by() {
-        FewRows::Registers | FewRows::Full => (true, true),
-        FewRows::Abreast => (false, true),
-        FewRows::Rows if rows != RowType::F32 && schedule.tiles().is_none() => {
-            return vec![note(
-                few,
-                "ranks are walked in the order of the loops, however few rows there are".into(),
-            )];
+    let few = schedule.directives.iter().rev().find(asks)?;
+    let fallback = match target {
+        Target::Cube => "a cube's units walk trees, however few rows there are",
+        Target::Cpu if schedule.few_rows_by() == FewRows::Rows && rows != RowType::F32 => {
+            "ranks are walked in the order of the loops, however few rows there are"
         }
-        FewRows::Auto | FewRows::Rows | FewRows::Walk => return Vec::new(),
+        Target::Cpu => return None,
     };
-    let is_left_out = |d: &&Directive| match d {
-        Directive::Layout { .. } => lays,
-        Directive::UnrollWalk { .. }
-        | Directive::PeelWalk { .. }
-        | Directive::PeelLikely { .. }
-        | Directive::Interleave { .. } => steps,
-        _ => false,
-    };
-    let why = |d: &Directive| match d {
-        Directive::Layout { .. } => format!("only many rows read this layout: {few} has nodes of its own"),
-        _ => format!("only walks of many rows step in this way: {few} has steps of its own"),
-    };
-    schedule.directives.iter().filter(is_left_out).map(|d| note(d, why(d))).collect()
+    Some(Note { directive: few.to_string(), fallback: fallback.into() })
 }
 
 /// Returns why a plan can't blend and what is done instead, or `None` if it can.

@@ -89,8 +89,10 @@ fn batches(seed: u64, count: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Whether a predictor has the engine that the schedule forces, where the model and the machine allow it.
+/// Whether a predictor has the engine that the schedule forces, where the model and the machine allow it. Every model can
+/// be walked.
 pub fn serves(predictor: &Predictor, schedule: Option<&Schedule>) -> bool {
-    let forced = schedule.map(Schedule::few_rows_by).filter(|by| *by != FewRows::Auto);
+    let has_limits = |by: &FewRows| [FewRows::Registers, FewRows::Abreast, FewRows::Full].contains(by);
+    let forced = schedule.map(Schedule::few_rows_by).filter(has_limits);
     forced.is_none_or(|by| predictor.uses(by))
 }

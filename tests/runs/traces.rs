@@ -6,9 +6,10 @@ use std::{
 };
 
 use fangorn::{
+    cost::ROW_BLOCK,
     cpu::{Engine, Program, Rows, TraceEntry, worker},
     plan::{Mode, Visit, lower_with},
-    schedule::{Axis, Device, Extents, GpuDim},
+    schedule::{Axis, Device, Directive, Extents, GpuDim},
 };
 
 use super::request;
@@ -50,7 +51,14 @@ pub fn runs_as_prescribed(case: &Case, threads: u32) -> Result<usize, String> {
     let Some(parts) = found.parts_of_rows(case.batch) else {
         return found.against(&prescribed(case, threads)?).map(|()| 1);
     };
+    let shares_rows = case.schedule.directives.iter().any(|d| matches!(d, Directive::Parallel { .. }));
+    if threads == 1 || !shares_rows {
+        return Err(format!("{} parts on {threads} threads", parts.len()));
+    }
     for (rows, part) in &parts {
+        if !rows.start.is_multiple_of(ROW_BLOCK) {
+            return Err(format!("rows {rows:?} begin inside a row block"));
+        }
         let prescribed = prescribed_for(case, threads, rows.len())?;
         part.against(&prescribed).map_err(|e| format!("rows {rows:?} of {}: {e}", case.batch))?;
     }

@@ -118,7 +118,16 @@ fn every_engine_serves_tables_as_people_have_them() {
     eprintln!("{cases} tables in {:.1} s; served: {served:?}", begun.elapsed().as_secs_f32());
     if cases >= TABLES {
         let least = |name: &str| served.get(name).copied().unwrap_or(0);
-        for name in ["default", "fewRows(full)", "ranks by columns, blends", "tiles", "plain"] {
+        for name in [
+            "default",
+            "fewRows(full)",
+            "ranks by columns, blends",
+            "ranks by columns, walks",
+            "ranks of two bytes",
+            "trees inside",
+            "tiles",
+            "plain",
+        ] {
             assert!(least(name) >= 5, "{name} served {} of {cases} tables: {served:?}", least(name));
         }
     }

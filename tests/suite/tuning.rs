@@ -6,10 +6,10 @@ use crate::support::{assert_margins, for_each_specimen, named, reference_margins
 
 use fangorn::{
     Predictor,
-    auto::{Explanation, TimingRecord, Tuner, cpu_space},
+    auto::{Explanation, TimedSchedule, TimingRecord, Tuner, cpu_space},
     cost::{BLENDED_ROWS, ForestFacts, Machine, RankColumns, Work},
     cpu::{Engine, Rows},
-    schedule::{BatchSchedules, Preset, Schedule},
+    schedule::{BatchSchedules, FewRows, Preset, Schedule},
     sum::Contract,
 };
 
@@ -180,6 +180,14 @@ fn an_exhaustive_search_times_or_misses_every_candidate() {
     assert_eq!(batch.screened.len() + batch.missed.len(), batch.points);
     let best = batch.best.as_ref().expect("a best one").seconds;
     assert!(best <= batch.tuned.seconds && batch.tuned.seconds <= batch.auto.seconds);
+    // A layout and an engine for a few rows that does not read it are no reason to leave a candidate out.
+    let timed = |by: FewRows| {
+        let asks = |timed: &TimedSchedule| {
+            timed.schedule.few_rows_by() == by && timed.schedule.layout_kind().is_some()
+        };
+        batch.screened.iter().any(asks)
+    };
+    assert!(timed(FewRows::Full) && timed(FewRows::Rows), "{:?}", batch.missed);
     for miss in &batch.missed {
         assert!(!miss.why.is_empty() && !miss.why.contains('\n'), "{}: {}", miss.schedule, miss.why);
     }

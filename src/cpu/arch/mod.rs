@@ -7,7 +7,7 @@
 //! | `top.rs` | the first levels of these walks, with a tree's nodes in registers |
 //! | `blend.rs` | every split of a tree for 64 rows |
 //! | `copy.rs` | rows to columns |
-//! | `rank.rs` | values of a column to ranks, by search |
+//! | `rank.rs` | values of a column to ranks |
 //! | `layers.rs` | values of a column block to ranks, by one compare for each layer of thresholds |
 //! | `count.rs` | values of a column to ranks, by counts in groups of thresholds |
 //! | `tiles.rs` | walks of tiles of nodes |

@@ -59,8 +59,8 @@ pub(super) struct EngineRequest<'a> {
     pub(super) few_rows: bool,
     /// The engine for a few rows that the schedule asks for.
     pub(super) by: FewRows,
-    /// Whether a few rows can be walked one by one: rows are `f32` values, or nodes are tiles, and some block of the
-    /// loops walks one tree for all its rows.
+    /// Whether a few rows can be walked one by one: rows are `f32` values, and some block of the loops walks one tree for
+    /// all its rows.
     pub(super) rows_one_by_one: bool,
     /// Whether the program may use only walks in the order of the loops.
     pub(super) scalar: bool,

@@ -116,7 +116,7 @@ impl Ranker {
 
     /// Returns whether sparse rows of values of type `T` can be ranked as compressed columns: if the machine has a
     /// kernel for it, and no doubles are compared.
-    pub(crate) fn compresses<T: 'static>(&self) -> bool {
+    pub fn compresses<T: 'static>(&self) -> bool {
         kernels::compresses() && !(self.doubles.is_some() && TypeId::of::<T>() == TypeId::of::<f64>())
     }
 
