@@ -259,7 +259,7 @@ pub struct Walk {
     pub block: f64,
     /// Seconds of a step of one row through 64 trees abreast.
     pub abreast: f64,
-    /// Seconds that such a step adds whose node lies in the part of the nodes that the second cache has no room for.
+    /// Seconds that such a step adds whose node lies in the part of the nodes that half of the second cache has no room for.
     pub far_abreast: f64,
     /// Seconds of a step of one row through full trees, four side by side.
     pub full: f64,
@@ -316,7 +316,7 @@ pub struct Registers {
     pub kept: f64,
     /// Seconds of a mispredicted branch.
     pub misprediction: f64,
-    /// Seconds that a tile adds which lies in the part of the tiles that the second cache has no room for.
+    /// Seconds that a tile adds which lies in the part of the tiles that half of the second cache has no room for.
     pub far_tile: f64,
     /// Seconds of a full tree of eight levels. A row block goes through it by walks.
     pub tree_of_eight: RowOrBlock,
@@ -514,9 +514,10 @@ impl Machine {
         })
     }
 
-    /// Returns the part of `bytes` bytes that the second cache has no room for.
-    pub(crate) fn past_second_cache(&self, bytes: usize) -> f64 {
-        (1.0 - self.hardware.cache as f64 / bytes as f64).max(0.0)
+    /// Returns the part of tables of `bytes` bytes that half of the second cache has no room for. Rows, sums and whatever
+    /// else the processor does take the other half.
+    pub(crate) fn far_part(&self, bytes: usize) -> f64 {
+        (1.0 - self.hardware.cache as f64 / 2.0 / bytes as f64).max(0.0)
     }
 
     /// Returns all machines that there are costs for, the one with the widest instructions first.

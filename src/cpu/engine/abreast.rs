@@ -23,7 +23,7 @@ impl BlockEngine for Abreast {
         let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
         (able && wanted.few_rows && wanted.order.len() >= TREES_ABREAST).then(|| {
             let machine = Machine::here();
-            let far = machine.walk.far_abreast * machine.past_second_cache(wanted.nodes.bytes());
+            let far = machine.walk.far_abreast * machine.far_part(wanted.nodes.bytes());
             Self { row: (machine.walk.abreast + far) * wanted.nodes.steps() as f64 }
         })
     }

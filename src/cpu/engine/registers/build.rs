@@ -28,7 +28,7 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
         few.trees.push(tree);
     }
     let machine = Machine::here();
-    few.seconds += few.row_tiles * machine.registers.far_tile * machine.past_second_cache(few.bytes());
+    few.seconds += few.row_tiles * machine.registers.far_tile * machine.far_part(few.bytes());
     Some(few)
 }
 
