@@ -162,14 +162,13 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         else {
             return false;
         };
-        if outputs == 1 && own.as_ptr().addr().is_multiple_of(BYTES) {
-            return false;
-        }
         // `with_scratch` may lend the scratch of sums around this call, so this one is separate.
         thread_local!(static BY_OUTPUT: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut scratch = BY_OUTPUT.with(RefCell::take);
         scratch.resize(scratch.len().max(room::<f32>(own.len())), 0.0);
-        {
+        // The room is made in any case, so that no later call has to make it.
+        let pays = outputs > 1 || !own.as_ptr().addr().is_multiple_of(BYTES);
+        if pays {
             let sums = &mut aligned(&mut scratch)[..own.len()];
             for (r, row_sums) in own.chunks_exact(outputs).enumerate() {
                 row_sums.iter().enumerate().for_each(|(o, sum)| sums[o * row.count + r] = *sum);
@@ -187,7 +186,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
             }
         }
         BY_OUTPUT.with(|s| s.replace(scratch));
-        true
+        pays
     }
 }
 
