@@ -107,6 +107,9 @@ fn an_engine_that_cannot_read_the_rows_is_not_named() {
             "",
             "ranks(u8)\nreorder(tree, batch)",
             "tile(tree, t0, t1, 8)\nreorder(batch, t0, t1)",
+            // The trees of a block are eight apart, and too few.
+            "tile(tree, t0, t1, 8)\nreorder(t1, t0, batch)",
+            "tile(tree, t0, t1, 4)\ntile(batch, b0, b1, 64)\nreorder(t0, b0, t1, b1)",
             "ranks(u8)\ntile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)",
         ] {
             let schedule = Schedule::parse(text).expect("a schedule").few_rows(by);

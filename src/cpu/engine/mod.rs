@@ -59,9 +59,12 @@ pub(super) struct EngineRequest<'a> {
     pub(super) few_rows: bool,
     /// The engine for a few rows that the schedule asks for.
     pub(super) by: FewRows,
-    /// Whether a few rows can be walked one by one: rows are `f32` values, and some block of the loops walks one tree for
-    /// all its rows.
+    /// Whether a few rows can be walked one by one: rows are `f32` values, and some block of the loops walks one tree
+    /// for all its rows.
     pub(super) rows_one_by_one: bool,
+    /// The greatest number of neighbouring trees in a block that walks one tree for all its rows, as far as the plan
+    /// says it.
+    pub(super) trees_together: usize,
     /// Whether the program may use only walks in the order of the loops.
     pub(super) scalar: bool,
 }
@@ -163,8 +166,8 @@ pub(super) trait BlockEngine: Sized {
         BatchSeconds { of_rows: 0.0, of_trees: self.seconds(rows) }
     }
 
-    /// Returns the number of rows from which on an engine for a few rows no longer takes less time than engines for many
-    /// rows.
+    /// Returns the number of rows from which on an engine for a few rows no longer takes less time than engines for
+    /// many rows.
     fn rows_end(&self) -> usize {
         Machine::here().walk.rows_one_by_one()
     }
