@@ -47,7 +47,6 @@ pub use program::{Program, worker};
 pub(crate) use ranking::column_block::ROW_BLOCKS_TOGETHER;
 pub(crate) use ranking::{ColumnReader, CompressedColumns};
 pub use ranking::{Rank, Ranker};
-pub(crate) use rows::RankedRows;
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::SumMethod;
 pub use trace::TraceEntry;

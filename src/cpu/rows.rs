@@ -152,12 +152,9 @@ impl Read<f64> for f64 {
     }
 }
 
-/// Rows that lie in memory in another form than as a matrix of one type, with what ranks them.
-pub(crate) trait RankedRows: Sync + std::panic::RefUnwindSafe {
-    /// Writes the ranks of `count` rows from `first` on into row blocks, as
-    /// [`Ranker::rank_blocks`](super::Ranker::rank_blocks) does.
-    fn rank_blocks(&self, first: usize, count: usize, out: &mut [u8]);
-}
+/// What ranks rows that are no matrix of one type in memory. A call writes the ranks of so many rows, from the first of
+/// the two numbers on, into row blocks, as [`Ranker::rank_blocks`](super::Ranker::rank_blocks) does.
+pub(crate) type RankRows<'a> = dyn Fn(usize, usize, &mut [u8]) + Sync + std::panic::RefUnwindSafe + 'a;
 
 /// A matrix of rows in the caller's memory.
 #[derive(Clone, Copy)]
@@ -167,9 +164,8 @@ pub struct Rows<'a, T = f32> {
     columns: usize,
     row_stride: usize,
     column_stride: usize,
-    /// If the rows are no matrix: the source that ranks them, and the index of the first of them in it. `data` is empty
-    /// then.
-    ranked_by: Option<(&'a dyn RankedRows, usize)>,
+    /// If the rows are no matrix: what ranks them, and the number of the first of them there. `data` is empty then.
+    ranked_by: Option<(&'a RankRows<'a>, usize)>,
 }
 
 impl<T> std::fmt::Debug for Rows<'_, T> {
@@ -224,9 +220,9 @@ impl<'a, T: Row> Rows<'a, T> {
     ///
     /// # Errors
     /// There are more than 2^31 - 1 rows.
-    pub(crate) fn ranked_by(source: &'a dyn RankedRows, first: usize, shape: [usize; 2]) -> Result<Self> {
+    pub(crate) fn ranked_by(rank: &'a RankRows<'a>, first: usize, shape: [usize; 2]) -> Result<Self> {
         let [rows, columns] = shape;
-        Ok(Self { columns, ranked_by: Some((source, first)), ..Self::strided(&[], [rows, 0], [1, 0])? })
+        Ok(Self { columns, ranked_by: Some((rank, first)), ..Self::strided(&[], [rows, 0], [1, 0])? })
     }
 
     /// Returns whether the rows are a matrix in memory.
@@ -236,8 +232,8 @@ impl<'a, T: Row> Rows<'a, T> {
 
     /// Writes the ranks of these rows into row blocks, if they are no matrix. Returns whether they are none.
     pub(super) fn rank_blocks(&self, out: &mut [u8]) -> bool {
-        if let Some((source, first)) = self.ranked_by {
-            source.rank_blocks(first, self.rows, out);
+        if let Some((rank, first)) = self.ranked_by {
+            rank(first, self.rows, out);
         }
         self.ranked_by.is_some()
     }
@@ -297,7 +293,7 @@ impl<'a, T: Row> Rows<'a, T> {
     /// Returns the rows `first` to `first + count`.
     pub fn slice(&self, first: usize, count: usize) -> Self {
         let first = first.min(self.rows);
-        let ranked_by = self.ranked_by.map(|(source, begin)| (source, begin + first));
+        let ranked_by = self.ranked_by.map(|(rank, begin)| (rank, begin + first));
         Self { data: self.from(first), rows: count.min(self.rows - first), ranked_by, ..*self }
     }
 
@@ -429,15 +425,6 @@ mod tests {
         assert!(refused.contains("2^31 - 1"), "{refused}");
     }
 
-    /// Writes the numbers of the rows that it is asked for.
-    struct Numbers;
-
-    impl RankedRows for Numbers {
-        fn rank_blocks(&self, first: usize, count: usize, out: &mut [u8]) {
-            out.iter_mut().zip(first..first + count).for_each(|(out, row)| *out = row as u8);
-        }
-    }
-
     #[test]
     fn rows_that_are_ranked_are_read_by_nothing_else() {
         let mut forest = Forest::builder(3, 1);
@@ -446,7 +433,10 @@ mod tests {
         stump.leaf(1, &[1.0]);
         stump.leaf(2, &[2.0]);
         let forest = forest.build().expect("a stump");
-        let rows = Rows::<f32>::ranked_by(&Numbers, 5, [90, 3]).expect("rows");
+        let numbers = |first: usize, count: usize, out: &mut [u8]| {
+            out.iter_mut().zip(first..first + count).for_each(|(out, row)| *out = row as u8);
+        };
+        let rows = Rows::<f32>::ranked_by(&numbers, 5, [90, 3]).expect("rows");
         assert_eq!((rows.len(), rows.columns(), rows.is_unit()), (90, 3, false));
         assert!(!rows.are_a_matrix() && rows.has_adjacent_columns());
         assert_eq!((rows.column::<f32, 1>(0, 0), rows.columns_of::<f32, 1>(0)), (None, None));

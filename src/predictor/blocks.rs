@@ -2,12 +2,12 @@
 //! ranks them. Otherwise each row block is written into a buffer, which fits a core's cache if a row has at most 1024
 //! `f32` columns.
 
-use std::{marker::PhantomData, ops::Range, panic::RefUnwindSafe};
+use std::{ops::Range, panic::RefUnwindSafe};
 
 use super::{Predictor, room};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::{RankedRows, Ranker, Row, Rows, aligned, aligned_room, window_length},
+    cpu::{Ranker, Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
     prefetch::CACHE_LINE_BYTES,
@@ -49,19 +49,6 @@ pub(super) trait BlockSource<T>: Sync + RefUnwindSafe {
     fn clear(&self, _rows: Range<usize>, _strides: [usize; 2], _buffer: &mut [T]) {}
 }
 
-/// Rows, and the program's ranker, which ranks them.
-struct SourceByRanker<'a, S, T> {
-    source: &'a S,
-    ranker: &'a Ranker,
-    type_of_values: PhantomData<fn(T)>,
-}
-
-impl<T: Row, S: BlockSource<T>> RankedRows for SourceByRanker<'_, S, T> {
-    fn rank_blocks(&self, first: usize, count: usize, out: &mut [u8]) {
-        self.source.rank_blocks(self.ranker, first, count, out);
-    }
-}
-
 impl Predictor {
     /// Calls `predict` on each row block, and returns `width` results for each row.
     pub(super) fn predict_in_blocks<T: Row, S: BlockSource<T>, R: Clone + Default + Send>(
@@ -86,8 +73,8 @@ impl Predictor {
             for (first, out) in (0..count).step_by(rows).zip(out.chunks_mut(rows * width)) {
                 let rows = out.len() / width;
                 let ranker = self.plans.of(rows).ranker().expect("a program that ranks rows in windows");
-                let by_ranker = SourceByRanker { source, ranker, type_of_values: PhantomData };
-                predict(&Rows::ranked_by(&by_ranker, first, [rows, columns])?, out)?;
+                let rank = |first, count, out: &mut [u8]| source.rank_blocks(ranker, first, count, out);
+                predict(&Rows::ranked_by(&rank, first, [rows, columns])?, out)?;
             }
             return Ok(out);
         }
