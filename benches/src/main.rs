@@ -5,6 +5,7 @@
 //! cargo run --release -p fangorn-benches -- cache MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- ranking MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- engines MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches -- alignment MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- fit
 //! cargo run --release -p fangorn-benches -- contributions [MODEL…]
@@ -28,6 +29,7 @@
 //!   It prints medians of thread CPU time, in microseconds a row.
 //! - `ranking` prints the size of a model's ranks, and times ranking rows beside predicting them.
 //! - `engines` times the default schedule with each engine of the CPU and without it.
+//! - `alignment` times the default schedule with results that begin inside a cache line.
 //! - `load` times reading models, each also as a `.fangorn` file, to compare with `benches/peers/load.py`.
 //! - `fit` measures the costs that choices read (`fangorn::cost`) again on this machine.
 //! - `contributions` times the two algorithms for contributions, and the choice between them, on models or, without
@@ -47,6 +49,7 @@
 //!   products. With a model, it times walks of small trees and burn's matrix products in turns.
 //! - `operator` times what burn's operator and module add to a call of the predictor.
 
+mod alignment;
 mod backends;
 mod bounds;
 mod cpu;
@@ -154,6 +157,12 @@ fn main() -> ExitCode {
         let batches = rest.first().map_or("1,64,512,4096", String::as_str);
         return done(engines::engines(Path::new(model), Path::new(rows), batches));
     }
+    if let [first, model, rows, rest @ ..] = &arguments[..]
+        && first == "alignment"
+    {
+        let batches = rest.first().map_or("64,96,256,4096", String::as_str);
+        return done(alignment::alignment(Path::new(model), Path::new(rows), batches));
+    }
     #[cfg(feature = "matrices")]
     if let [first, model, rows, rest @ ..] = &arguments[..]
         && first == "matrices"
@@ -170,7 +179,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | contributions [MODEL…] | products | matrices | sparse-rows MODEL [ROWS] | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
+            "usage: fangorn-benches [cache|ranking|engines|alignment] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | contributions [MODEL…] | products | matrices | sparse-rows MODEL [ROWS] | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
         );
         return ExitCode::from(2);
     };
