@@ -93,9 +93,9 @@ fn few(columns: u32, shape: Shape, few: FewRows, engine: Engine) -> Result<Optio
     Ok(time(2 * TREES)?.zip(time(TREES)?).map(|(more, fewer)| (more - fewer) / TREES as f64))
 }
 
-/// Returns the seconds that a step adds whose node or tile lies past half of the second cache, from a forest of full trees of
-/// eight levels that is much larger. A walk takes `steps` of them through a tree, in `near` seconds if the trees lie
-/// in the cache, and a tree has `bytes` bytes. Returns `old` if another engine than `engine` serves a row.
+/// Returns the seconds that a step adds whose node or tile lies past half of the second cache, from a forest of full
+/// trees of eight levels that is much larger. A walk takes `steps` of them through a tree, in `near` seconds if the
+/// trees lie in the cache, and a tree has `bytes` bytes. Returns `old` if another engine than `engine` serves a row.
 fn far(by: FewRows, engine: Engine, near: Option<f64>, [steps, bytes]: [f64; 2], old: f64) -> Result<f64> {
     const TREES: usize = 4096;
     let schedule = format!("{WALKS}\nfewRows({})", by.name());

@@ -177,7 +177,7 @@ impl Dialect for Cpu {
         if let Some(end) = plan.own.few_rows_end {
             write!(f, ", of blocks of fewer than {end}")?;
         }
-        writeln!(f, "{}", plan.own.few_rows.own())
+        writeln!(f, "{}", plan.own.few_rows.out_of_reach())
     }
 
     fn write_buffers(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! How a few rows find their leaves: the choice of an engine, which schedules and plans name.
 
-/// How rows that are too few to fill vectors find their leaves (CPU). If the chosen engine can't serve the forest
-/// or the machine, rows are walked one after the other.
+/// How rows that are too few to fill vectors find their leaves (CPU). If the chosen engine can't serve the plan
+/// on the machine, rows are walked: one after the other where the plan allows it, and otherwise like many rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FewRows {
     /// The fastest engine that can serve the forest on the machine.
@@ -24,11 +24,11 @@ impl FewRows {
     pub const ALL: [Self; 6] =
         [Self::Auto, Self::Registers, Self::Abreast, Self::Full, Self::Rows, Self::Walk];
 
-    /// Returns what of the plan does not reach a few rows, in words for the plan's text.
-    pub(crate) fn own(self) -> &'static str {
+    /// Returns what of the plan does not reach a few rows, for the plan's text.
+    pub(crate) fn out_of_reach(self) -> &'static str {
         match self {
-            Self::Registers | Self::Full => "; nodes and steps of their own, for any layout and walk",
-            Self::Abreast => "; steps of their own, for any walk",
+            Self::Registers | Self::Full => "; the layout and the walks' steps do not reach them",
+            Self::Abreast => "; the walks' steps do not reach them",
             Self::Auto | Self::Rows | Self::Walk => "",
         }
     }

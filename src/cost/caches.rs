@@ -12,8 +12,8 @@ pub(super) fn data_caches() -> Option<[usize; 2]> {
     caches.filter(|caches| caches.iter().zip(&USUAL).all(|(bytes, usual)| usual.contains(bytes)))
 }
 
-/// The processor's own description: AMD's leaf 8000001D, and Intel's leaf 4, which has the same form. Intel's processors
-/// have no cache in AMD's leaf.
+/// The processor's own description: AMD's leaf 8000001D, and Intel's leaf 4, which has the same form. Intel's
+/// processors have no cache in AMD's leaf.
 #[cfg(target_arch = "x86_64")]
 fn found() -> Option<[usize; 2]> {
     use std::arch::x86_64::{__cpuid, __cpuid_count};

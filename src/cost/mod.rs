@@ -130,12 +130,12 @@ pub(crate) const UNPACKED_ROWS: usize = 12;
 /// 33 ms with it (Zen 4).
 pub(crate) const COPIED_ROWS: usize = 64;
 
-/// Rows of a task that scales or transforms margins. With fewer rows it does not pay to wake threads: such a task takes
-/// some microseconds, [`Machine::thread`] about thirty.
+/// Rows of a task that ranks rows before they are walked, or scales or transforms margins. With fewer rows it does not
+/// pay to wake threads: to scale so many margins takes some microseconds, [`Machine::thread`] is about thirty.
 pub(crate) const ROWS_A_TASK: usize = 4096;
 
-/// Tasks of each thread from which on a batch is not divided otherwise: the last tasks then leave a thread idle for at
-/// most a fifth of the time.
+/// Tasks of each thread from which on a plan's own tasks stay as they are. The last tasks then leave a thread idle for
+/// at most a fifth of the time.
 pub(crate) const TASKS_A_THREAD: usize = 4;
 
 /// Rows that the default schedule blends with one tree before it goes on to the next one.
@@ -174,8 +174,8 @@ pub struct Hardware {
     pub closest_cache: usize,
     /// Bytes of the second-level cache of a core. [`Machine::here`] has the machine's own, if it says so.
     pub cache: usize,
-    /// Bytes of a tile's copy of rows up to which a column takes no longer to copy: `benches/experiments/fit_estimates.py`
-    /// with records of other sizes. Half of a second cache of 1 MiB, and a quarter of one of 2 MiB.
+    /// Bytes of a tile's copy of rows up to which a column takes no longer to copy. No command fits this number; "Costs
+    /// of estimates" in `benches/NOTEBOOK.md` says how it was found.
     pub near_copy: usize,
     /// Maximum number of cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer rows
     /// themselves.
@@ -259,7 +259,8 @@ pub struct Walk {
     pub block: f64,
     /// Seconds of a step of one row through 64 trees abreast.
     pub abreast: f64,
-    /// Seconds that such a step adds whose node lies in the part of the nodes that half of the second cache has no room for.
+    /// Seconds that such a step adds whose node lies in the part of the nodes that half of the second cache has no room
+    /// for.
     pub far_abreast: f64,
     /// Seconds of a step of one row through full trees, four side by side.
     pub full: f64,
@@ -514,8 +515,8 @@ impl Machine {
         })
     }
 
-    /// Returns the part of tables of `bytes` bytes that half of the second cache has no room for. Rows, sums and whatever
-    /// else the processor does take the other half.
+    /// Returns the part of tables of `bytes` bytes that half of the second cache has no room for. Rows, sums and
+    /// whatever else the processor does take the other half.
     pub(crate) fn far_part(&self, bytes: usize) -> f64 {
         (1.0 - self.hardware.cache as f64 / 2.0 / bytes as f64).max(0.0)
     }

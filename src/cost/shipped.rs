@@ -126,8 +126,8 @@ const FAR_ABREAST: f64 = 0.8e-9;
 
 // The seconds of a row were measured by `fangorn-benches fit` on an Intel Xeon (Emerald Rapids), 29 November 2026. A row
 // block takes as long as so many rows as were found on trained models on several machines: 8 through tiles, 32 through
-// registers, 4 and with portable code 10 of ranks. On this machine `fit` found 11 to 15, 32 to 34, 2 and 16. Portable
-// code has no kernel for tiles, and only AVX-512 has one for registers.
+// registers, 4 and with portable code 10 of ranks. On the Xeon `fit` found 11 to 15, 32 to 34, 2 and 16. Portable code
+// has no kernel for tiles, and only AVX-512 has one for registers.
 const TILES: RowOrBlock = RowOrBlock::of_rows(3.6e-9, 8.0);
 const TREE_OF_EIGHT: RowOrBlock = RowOrBlock::of_rows(7.1e-9, 32.0);
 const COLUMNS_AVX512: RowOrBlock = RowOrBlock::of_rows(2.3e-7, 4.0);

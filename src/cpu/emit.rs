@@ -140,8 +140,8 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
 
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
     /// Runs a block with its sums kept in room of their own meanwhile, output by output, and returns whether it did. It
-    /// does so if that is faster: blends evaluate rows together, each tree has one output, and there are several outputs
-    /// or the sums begin inside a cache line, so that each addition would touch two of them.
+    /// does so if that is faster: blends evaluate the rows, each tree has one output, and there are several outputs, or
+    /// the sums begin inside a cache line, so that each addition would touch two lines.
     fn in_own_room<T: Row>(
         self,
         run: &Run<'_, T, Self>,

@@ -80,8 +80,8 @@ macro_rules! engines {
         }
 
         impl OwnEngine {
-            /// Builds the engine that a schedule asks for. Returns `None` if the schedule asks for no such engine, or for
-            /// one that can't serve the plan on this machine.
+            /// Builds the engine that a schedule asks for. Returns `None` if the schedule asks for no such engine, or
+            /// for one that can't serve the plan on this machine.
             fn build(by: FewRows, wanted: &EngineRequest<'_>) -> Option<Self> {
                 match by {
                     $(FewRows::$word => <$few_table>::build(wanted).map(Self::$few),)*
@@ -422,8 +422,8 @@ mod tests {
         forest.build().expect("a forest")
     }
 
-    /// Registers are the fastest engine for a row of small trees. Their tiles of the large trees take four times as much
-    /// room as the second cache has: 273 tiles of 128 bytes each.
+    /// Registers are the fastest engine for a row of small trees. The large trees have 273 tiles of 128 bytes each, and
+    /// all of them take four times as much room as the second cache has.
     #[test]
     fn a_row_of_large_tables_walks_trees_abreast_where_gathers_are_fast() {
         if isa() < Isa::Avx512 {

@@ -6,10 +6,7 @@ use super::{
     super::rows::{Row, Rows},
     Rank, Ranker,
 };
-use crate::{error::Result, parallel, ranks::Width};
-
-/// Rows that one task ranks.
-const ROWS_A_TASK: usize = 4096;
+use crate::{cost::ROWS_A_TASK, error::Result, parallel, ranks::Width};
 
 /// Rows of ranks, by the width of a rank.
 pub(in crate::cpu) enum Ranked<'r, 'a> {
