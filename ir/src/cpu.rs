@@ -81,6 +81,18 @@ pub struct Head {
     pub few_rows: FewRows,
     /// Number of rows from which on a block is evaluated like one of many rows. Only the plan of a program has it.
     pub few_rows_end: Option<u32>,
+    /// How blocks of many rows are evaluated. Only the plan of a program has it.
+    pub many_rows: Option<ManyRows>,
+}
+
+/// How a program evaluates blocks of many rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ManyRows {
+    /// Name of the engine.
+    pub engine: &'static str,
+    /// Number of rows from which on a block goes through the engine. Blocks of fewer rows that are too many for the
+    /// engine for a few rows are walked.
+    pub from: u32,
 }
 
 /// A statement that only CPU plans have.
@@ -177,7 +189,14 @@ impl Dialect for Cpu {
         if let Some(end) = plan.own.few_rows_end {
             write!(f, ", of blocks of fewer than {end}")?;
         }
-        writeln!(f, "{}", plan.own.few_rows.out_of_reach())
+        writeln!(f, "{}", plan.own.few_rows.out_of_reach())?;
+        match plan.own.many_rows {
+            Some(ManyRows { engine, from: 0 | 1 }) => writeln!(f, "  many rows: {engine}"),
+            Some(ManyRows { engine, from }) => {
+                writeln!(f, "  many rows: {engine}, of blocks of {from} and more, walks of smaller ones")
+            }
+            None => Ok(()),
+        }
     }
 
     fn write_buffers(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -34,6 +34,62 @@ pub(super) enum Instruction {
     Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, into: Stage },
 }
 
+/// The blocks of a program that walk one tree for all their rows before the next tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BlocksByTree {
+    /// Whether there is such a block.
+    pub(super) exist: bool,
+    /// Whether the rows of such a block are neighbours.
+    pub(super) rows_adjoin: bool,
+    /// The greatest number of neighbouring trees in such a block, as far as constants limit it.
+    pub(super) trees_together: usize,
+}
+
+impl BlocksByTree {
+    /// Looks through the instructions of a program of `trees` trees.
+    pub(super) fn new(instructions: &[Instruction], trees: usize) -> Self {
+        let mut found = Self::default();
+        for instruction in instructions {
+            match instruction {
+                Instruction::Block { rows, trees: own, shape, .. } if shape.rows_inside => {
+                    let adjoin = |l: &BlockLoop| l.range.stride == Value::Const(1);
+                    let together =
+                        own.as_ref().map_or(1, |own| if adjoin(own) { most(&own.range) } else { 1 });
+                    found = found.or(Self {
+                        exist: true,
+                        rows_adjoin: rows.as_ref().is_none_or(adjoin),
+                        trees_together: together.min(trees),
+                    });
+                }
+                Instruction::Loop { body, .. } => found = found.or(Self::new(body, trees)),
+                Instruction::Cases { cases, .. } => {
+                    cases.iter().for_each(|(_, body)| found = found.or(Self::new(body, trees)));
+                }
+                Instruction::Block { .. } | Instruction::CacheRows { .. } | Instruction::Reduce { .. } => {}
+            }
+        }
+        found
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            exist: self.exist || other.exist,
+            rows_adjoin: self.rows_adjoin || other.rows_adjoin,
+            trees_together: self.trees_together.max(other.trees_together),
+        }
+    }
+}
+
+/// Returns the greatest number of iterations of a loop, as far as constants limit it.
+fn most(range: &Range) -> usize {
+    let limits = range.limits.iter().filter(|limit| limit.minus.is_empty());
+    let known = limits.filter_map(|limit| match (limit.end, range.start) {
+        (Value::Const(end), Value::Const(start)) => Some(end.saturating_sub(start) as usize),
+        _ => None,
+    });
+    known.min().unwrap_or(usize::MAX)
+}
+
 /// How a reduction stage runs: where it adds its sums, and how many sums it takes at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {

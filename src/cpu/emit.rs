@@ -7,6 +7,7 @@ use super::{
     block::Stage,
     cache_line::{BYTES, aligned, room},
     engine::Block,
+    program::Program,
     rows::Row,
     run::{Run, State},
     sink::{Leaves, MultiOutputSums, OutputMajorSums, SharedBuffer, SingleOutputSums, SlotTable, Slots},
@@ -138,6 +139,21 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
     }
 }
 
+/// Returns whether a block's sums may be kept in room of their own while it runs, output by output: blends evaluate its
+/// rows, and each tree has one output.
+fn can_have_own_room(program: &Program, block: &Block) -> bool {
+    let Block { row, tree, shape } = *block;
+    // To copy the sums and back costs about two additions for each row and output.
+    let pays = tree.count >= 2 * program.base.len();
+    pays && program.targets.is_some() && program.blends(shape, row.count) && row.stride == 1
+}
+
+/// Returns whether the margins of a block are added to sums that a sink [lends](Sink::sums).
+pub(super) fn lends_sums(program: &Program, block: &Block, into: Sum) -> bool {
+    let (Sum::Partial { atomic, .. } | Sum::Result { atomic }) = into;
+    !atomic && (program.base.len() == 1 || can_have_own_room(program, block))
+}
+
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
     /// Runs a block with its sums kept in room of their own meanwhile, output by output, and returns whether it did. It
     /// does so if that is faster: blends evaluate the rows, each tree has one output, and there are several outputs, or
@@ -150,11 +166,10 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         state: &State<'_>,
     ) -> bool {
         let p = run.program;
-        let Block { row, tree, shape } = block;
+        let row = block.row;
         let (Some(targets), Some(values)) = (&p.targets, A::as_f32(self.leaves)) else { return false };
         let outputs = p.base.len();
-        // To copy the sums and back costs about two additions for each row and output.
-        if !p.blends(shape, row.count) || atomic || row.stride != 1 || tree.count < 2 * outputs {
+        if atomic || !can_have_own_room(p, &block) {
             return false;
         }
         // SAFETY: the sums are not atomic, so the legal plan gives these rows to this worker alone.

@@ -3,7 +3,7 @@
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::{
-    block::{Instruction, instructions},
+    block::{BlocksByTree, Instruction, instructions},
     cached::UsedColumns,
     emit::{Emission, LeafSlots},
     encoded::EncodedNodes,
@@ -26,7 +26,7 @@ use crate::{
     forest::{Aggregate, CompareType, Forest, Targets},
     parallel,
     plan::{
-        Dim, Extents, LoweredForest, Map, Note, Op, Plan, Range, RowType, Value,
+        Dim, Extents, LoweredForest, Map, Note, Op, Plan, RowType, Value,
         cpu::{CopyDim, Cpu, Parallel, Statement},
     },
     schedule::FewRows,
@@ -133,9 +133,8 @@ impl Program {
             nodes: &nodes,
             ranked: lowered.ranks().map(|ranks| ranks.rank_columns()).unwrap_or_default(),
             rows_a_task,
-            few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&instructions),
-            rows_one_by_one: values && rows_inside(&instructions),
-            trees_together: trees_together(&instructions).min(lowered.order().len()),
+            values,
+            blocks: BlocksByTree::new(&instructions, lowered.order().len()),
             by: if engines.scalar { FewRows::Walk } else { plan.own.few_rows },
             scalar: engines.scalar,
         });
@@ -154,6 +153,7 @@ impl Program {
         }
         plan.own.few_rows = few_rows;
         plan.own.few_rows_end = (few_rows != FewRows::Walk).then(|| program_engines.few_rows() as u32);
+        plan.own.many_rows = Some(program_engines.many_rows());
         Ok(Self {
             engines: program_engines,
             instructions,
@@ -471,43 +471,6 @@ impl Program {
             run.all();
         }
     }
-}
-
-/// Returns whether some block walks a tree for all its rows.
-fn rows_inside(instructions: &[Instruction]) -> bool {
-    instructions.iter().any(|instruction| match instruction {
-        Instruction::Block { shape, .. } => shape.rows_inside,
-        Instruction::Loop { body, .. } => rows_inside(body),
-        Instruction::Cases { cases, .. } => cases.iter().any(|(_, body)| rows_inside(body)),
-        Instruction::CacheRows { .. } | Instruction::Reduce { .. } => false,
-    })
-}
-
-/// Returns the greatest number of neighbouring trees in a block that walks a tree for all its rows, as far as constants
-/// limit it.
-fn trees_together(instructions: &[Instruction]) -> usize {
-    let most = |range: &Range| {
-        let limits = range.limits.iter().filter(|limit| limit.minus.is_empty());
-        let known = limits.filter_map(|limit| match (limit.end, range.start) {
-            (Value::Const(end), Value::Const(start)) => Some(end.saturating_sub(start) as usize),
-            _ => None,
-        });
-        known.min().unwrap_or(usize::MAX)
-    };
-    let of = |instruction: &Instruction| match instruction {
-        Instruction::Block { trees: Some(trees), shape, .. } if shape.rows_inside => match trees.range.stride
-        {
-            Value::Const(1) => most(&trees.range),
-            _ => 1,
-        },
-        Instruction::Block { shape, .. } => usize::from(shape.rows_inside),
-        Instruction::Loop { body, .. } => trees_together(body),
-        Instruction::Cases { cases, .. } => {
-            cases.iter().map(|(_, body)| trees_together(body)).max().unwrap_or(0)
-        }
-        Instruction::CacheRows { .. } | Instruction::Reduce { .. } => 0,
-    };
-    instructions.iter().map(of).max().unwrap_or(0)
 }
 
 /// Returns the rows of an iteration of the plan's parallel loop. `None` unless there is exactly one such loop

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     cost::{Machine, ROW_BLOCK},
+    plan::cpu::ManyRows,
     schedule::FewRows,
 };
 
@@ -96,41 +97,28 @@ macro_rules! engines {
                 }
             }
 
-            /// Returns the engine and its name, if it can run the block.
-            fn serves<T: Row>(
-                &self,
-                trees: &Trees<'_>,
-                source: Source<'_, '_, T>,
-                block: &Block,
-            ) -> Option<(EngineRef<'_>, Engine)> {
+            fn get(&self) -> EngineRef<'_> {
                 match self {
-                    $(Self::$few(engine) => engine
-                        .serves(trees, source, block)
-                        .then_some((EngineRef::$few(engine), Engine::$few)),)*
+                    $(Self::$few(engine) => EngineRef::$few(engine)),*
                 }
             }
+        }
 
-            fn seconds(&self, rows: usize) -> f64 {
-                match self {
-                    $(Self::$few(engine) => engine.seconds(rows)),*
+        /// Calls a method of [`BlockEngine`] on whichever engine it is.
+        macro_rules! of_engine {
+            ($by:expr, $engine:ident => $call:expr) => {
+                match $by {
+                    $(EngineRef::$many($engine) => $call,)*
+                    $(EngineRef::$few($engine) => $call),*
                 }
-            }
+            };
+        }
 
-            fn rows_end(&self) -> usize {
+        impl EngineRef<'_> {
+            fn name(self) -> Engine {
                 match self {
-                    $(Self::$few(engine) => engine.rows_end()),*
-                }
-            }
-
-            fn bytes(&self) -> usize {
-                match self {
-                    $(Self::$few(engine) => engine.bytes()),*
-                }
-            }
-
-            fn text(&self) -> String {
-                match self {
-                    $(Self::$few(engine) => engine.text()),*
+                    $(Self::$many(_) => Engine::$many,)*
+                    $(Self::$few(_) => Engine::$few),*
                 }
             }
         }
@@ -146,12 +134,7 @@ macro_rules! engines {
                 // SAFETY: `choose` takes an engine only where it serves the block. The caller upholds that
                 // the spans are in range, that rows have the forest's columns and that the engines were built
                 // for `trees`.
-                unsafe {
-                    match by {
-                        $(EngineRef::$many(engine) => engine.run(trees, source, block, rest, sink),)*
-                        $(EngineRef::$few(engine) => engine.run(trees, source, block, rest, sink)),*
-                    }
-                }
+                unsafe { of_engine!(by, engine => engine.run(trees, source, block, rest, sink)) }
             }
         }
     };
@@ -169,7 +152,41 @@ engines! {
         FullTrees(FullTrees) by Full;
 }
 
+impl EngineRef<'_> {
+    fn serves<T: Row>(self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
+        of_engine!(self, engine => engine.serves(trees, source, block))
+    }
+
+    fn seconds(self, rows: usize) -> f64 {
+        of_engine!(self, engine => engine.seconds(rows))
+    }
+
+    fn parts(self, rows: usize) -> BatchSeconds {
+        of_engine!(self, engine => engine.parts(rows))
+    }
+
+    fn rows_end(self) -> usize {
+        of_engine!(self, engine => engine.rows_end())
+    }
+
+    fn bytes(self) -> usize {
+        of_engine!(self, engine => engine.bytes())
+    }
+
+    fn text(self) -> String {
+        of_engine!(self, engine => engine.text())
+    }
+}
+
 impl FewRowsEngine {
+    /// Returns the engine that serves blocks of a few rows alone, if there is one.
+    fn own(&self) -> Option<EngineRef<'_>> {
+        match self {
+            Self::Own(own) => Some(own.get()),
+            Self::Rows | Self::Walks => None,
+        }
+    }
+
     /// Builds the engine that the schedule asks for. If it asks for `auto`, this is registers, which have a limit of
     /// columns, or trees abreast, if gathers are fast: the one with the shorter estimate of those that can serve the
     /// forest on this machine. If neither can, it is full trees, which have a limit of depth. If none can, rows are
@@ -184,7 +201,7 @@ impl FewRowsEngine {
             FewRows::Walk => return Self::Walks,
             FewRows::Auto => match (by(FewRows::Registers), by(FewRows::Abreast)) {
                 (Some(registers), Some(abreast))
-                    if abreast.seconds(1) < registers.seconds(1) && gathers() =>
+                    if abreast.get().seconds(1) < registers.get().seconds(1) && gathers() =>
                 {
                     Some(abreast)
                 }
@@ -196,7 +213,7 @@ impl FewRowsEngine {
         };
         match own {
             Some(own) => Self::Own(own),
-            None if wanted.rows_one_by_one => Self::Rows,
+            None if wanted.values && wanted.blocks.exist => Self::Rows,
             None => Self::Walks,
         }
     }
@@ -204,22 +221,23 @@ impl FewRowsEngine {
 
 impl EngineSet {
     pub(super) fn build(wanted: &EngineRequest<'_>) -> Self {
-        let few = FewRowsEngine::build(wanted);
+        let (few, blends) = (FewRowsEngine::build(wanted), Blends::build(wanted));
         let costs = &Machine::here().walk;
         let (one_by_one, tiles) = (costs.rows_one_by_one(), TileWalks::build(wanted));
-        let few_rows = match &few {
-            FewRowsEngine::Own(own) => own.rows_end(),
-            FewRowsEngine::Rows | FewRowsEngine::Walks if tiles.is_some() => costs.tiles.rows(),
-            FewRowsEngine::Rows | FewRowsEngine::Walks => one_by_one,
+        let few_rows = match few.own() {
+            Some(own) => own.rows_end(),
+            None if tiles.is_some() => costs.tiles.rows(),
+            None => one_by_one,
         };
         Self {
             few,
             few_rows,
             one_by_one,
             walks: Walks::new(wanted),
-            vectors: Vectors::build(wanted),
+            // Ranks are read by vectors only from the windows that blends rank.
+            vectors: Vectors::build(wanted).filter(|_| wanted.values || blends.is_some()),
             tiles,
-            blends: Blends::build(wanted),
+            blends,
         }
     }
 
@@ -255,10 +273,10 @@ impl EngineSet {
             && row.count < self.few_rows
             && !is_ranks
             && let source = Source::Rows(rows)
-            && let FewRowsEngine::Own(own) = &self.few
-            && let Some((by, engine)) = own.serves(trees, source, &block)
+            && let Some(by) = self.few.own()
+            && by.serves(trees, source, &block)
         {
-            return Choice { by, engine, rest: Engine::WalksByRow, source, block };
+            return Choice { by, engine: by.name(), rest: Engine::WalksByRow, source, block };
         }
         let (by, engine) = walks;
         // A single row visits the trees in the same order either way, so it may take the faster shape.
@@ -353,46 +371,56 @@ impl EngineSet {
     /// Returns the description of the engine for a few rows in a program's text; `None` if it walks, row by
     /// row or not.
     pub(super) fn few_rows_text(&self) -> Option<String> {
-        match &self.few {
-            FewRowsEngine::Own(own) => Some(own.text()),
-            FewRowsEngine::Rows | FewRowsEngine::Walks => None,
+        self.few.own().map(EngineRef::text)
+    }
+
+    /// Returns the engine for blocks of many rows.
+    fn many(&self) -> EngineRef<'_> {
+        match (&self.blends, &self.tiles, &self.vectors) {
+            (Some(blends), ..) => EngineRef::Blends(blends),
+            (_, Some(tiles), _) => EngineRef::Tiles(tiles),
+            (_, _, Some(vectors)) => EngineRef::Vectors(vectors),
+            (None, None, None) => EngineRef::Walks(&self.walks),
         }
     }
 
-    fn few_rows_seconds(&self, rows: usize) -> f64 {
-        match &self.few {
-            FewRowsEngine::Own(own) => own.seconds(rows),
-            FewRowsEngine::Rows | FewRowsEngine::Walks => self.walks.seconds(rows),
+    /// Returns the engine by whose costs a batch of `rows` rows is estimated.
+    fn estimated(&self, rows: usize) -> EngineRef<'_> {
+        match self.blends {
+            None if rows < self.few_rows => self.few.own().unwrap_or(EngineRef::Walks(&self.walks)),
+            _ => self.many(),
         }
+    }
+
+    /// Describes how blocks of many rows are evaluated.
+    pub(super) fn many_rows(&self) -> ManyRows {
+        let by = self.many();
+        let from = match by {
+            EngineRef::Blends(blends) => blends.from(),
+            EngineRef::Vectors(_) => self.one_by_one,
+            _ => 1,
+        };
+        ManyRows { engine: by.name().name(), from: from as u32 }
     }
 
     /// Returns about how many seconds a batch of `rows` rows takes on one thread.
     pub(super) fn seconds(&self, rows: usize) -> f64 {
-        match (&self.blends, &self.vectors, &self.tiles) {
-            (Some(blends), ..) => blends.seconds(rows),
-            _ if rows < self.few_rows => self.few_rows_seconds(rows),
-            (_, Some(vectors), _) => vectors.seconds(rows),
-            (_, _, Some(tiles)) => tiles.seconds(rows),
-            _ => self.walks.seconds(rows),
-        }
+        self.estimated(rows).seconds(rows)
     }
 
     /// Returns about how many seconds a batch of `rows` rows takes on one thread, by what they are spent on.
     pub(super) fn parts(&self, rows: usize) -> BatchSeconds {
-        match (&self.blends, &self.vectors) {
-            (Some(blends), _) => blends.parts(rows),
-            (_, Some(vectors)) if rows >= self.few_rows => vectors.parts(rows),
-            _ => BatchSeconds { of_rows: 0.0, of_trees: self.seconds(rows) },
-        }
+        self.estimated(rows).parts(rows)
     }
 
     /// Returns the size in bytes of the engines' tables, without the nodes.
     pub(super) fn bytes(&self) -> usize {
-        let few = match &self.few {
-            FewRowsEngine::Own(own) => own.bytes(),
-            FewRowsEngine::Rows | FewRowsEngine::Walks => 0,
-        };
-        few + self.blends.as_ref().map_or(0, BlockEngine::bytes)
+        let many = [
+            self.vectors.as_ref().map(EngineRef::Vectors),
+            self.tiles.as_ref().map(EngineRef::Tiles),
+            self.blends.as_ref().map(EngineRef::Blends),
+        ];
+        many.into_iter().chain([self.few.own()]).flatten().map(EngineRef::bytes).sum()
     }
 }
 

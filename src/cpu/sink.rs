@@ -86,6 +86,8 @@ pub(super) trait Sink: Copy {
     fn sums(&self, _row: usize, _count: usize, _position: usize) -> Option<&mut [f32]> {
         None
     }
+    /// Learns that each of these rows has got a leaf value of the tree at `position`, added to [`Sink::sums`].
+    fn added(&self, _row: usize, _count: usize, _position: usize) {}
     /// Returns the values of a tree's leaves, in the order of the leaves. They are for adding to
     /// [`Sink::sums`].
     fn values<'r>(&self, leaves: evaluate::Leaves<'r>, _room: &'r mut evaluate::Room) -> LeafValues<'r> {

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{
-    emit::Emission,
+    emit::{Emission, lends_sums},
     engine::Block,
     engines::Engine,
     program::Program,
@@ -62,11 +62,14 @@ impl Emission for TraceEmission<'_> {
     fn of_share(self, share: u32) -> Self {
         Self { share, ..self }
     }
-    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: Sum, state: &State<'_>) {
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: Sum, state: &State<'_>) {
         let Self { kept, blocks, share } = self;
         let number = blocks.fetch_add(1, Ordering::Relaxed);
         let visit = TraceEntry { worker: state.worker, share, block: number, ..TraceEntry::default() };
-        run.dispatch(block, Trace { kept, order: &run.program.order, visit }, state);
+        let (first, count) = (block.row.start, block.row.end() - block.row.start);
+        let mut sums = lends_sums(run.program, &block, into).then(|| vec![0.0; count]);
+        let sums = sums.as_mut().map(|sums| SharedBuffer::new(sums));
+        run.dispatch(block, Trace { kept, order: &run.program.order, visit, first, sums }, state);
     }
 }
 
@@ -76,6 +79,11 @@ struct Trace<'a> {
     kept: KeptVisits<'a>,
     order: &'a [u32],
     visit: TraceEntry,
+    /// The first row of the block.
+    first: usize,
+    /// A sum for each row of the block, which nobody reads, if margins are added to sums of neighbouring rows: engines
+    /// then run the code that adds leaf values to them.
+    sums: Option<SharedBuffer<f32>>,
 }
 
 impl Sink for Trace<'_> {
@@ -101,6 +109,13 @@ impl Sink for Trace<'_> {
                 counts[self.visit.engine as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+    fn sums(&self, row: usize, count: usize, _position: usize) -> Option<&mut [f32]> {
+        // SAFETY: `TraceEmission::block` made the sums for this block alone, and one worker runs a block.
+        self.sums.as_ref().map(|sums| unsafe { sums.range(row - self.first, count) })
+    }
+    fn added(&self, row: usize, count: usize, position: usize) {
+        (row..row + count).for_each(|row| self.slot(row, position, 0));
     }
     fn value(&self, _address: u32) -> u32 {
         0

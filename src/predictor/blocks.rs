@@ -7,7 +7,7 @@ use std::{ops::Range, panic::RefUnwindSafe};
 use super::{Predictor, room};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::{Ranker, Row, Rows, aligned, aligned_room, window_length},
+    cpu::{Program, Ranker, Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
     prefetch::CACHE_LINE_BYTES,
@@ -50,15 +50,17 @@ pub(super) trait BlockSource<T>: Sync + RefUnwindSafe {
 }
 
 impl Predictor {
-    /// Calls `predict` on each row block, and returns `width` results for each row.
+    /// Calls `predict` on each row block, and returns `width` results for each row. The plan of the whole batch runs all
+    /// row blocks.
     pub(super) fn predict_in_blocks<T: Row, S: BlockSource<T>, R: Clone + Default + Send>(
         &self,
         source: &S,
         width: usize,
-        predict: impl Fn(&Rows<'_, T>, &mut [R]) -> Result<()> + Sync,
+        predict: impl Fn(&Program, &Rows<'_, T>, &mut [R]) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
         let [count, columns] = source.shape();
-        let features = self.plans.large().features();
+        let program = self.plans.of(count);
+        let features = program.features();
         if columns != features {
             return Err(Error::Columns { found: columns, expected: features });
         }
@@ -66,15 +68,14 @@ impl Predictor {
         if out.is_empty() {
             return Ok(out);
         }
-        // About as many rows in each part, because a part of a few rows would have another plan.
-        let rows = count.div_ceil(count.div_ceil(RANKED_ROWS));
-        let last = count - (count.div_ceil(rows) - 1) * rows;
-        if columns > 0 && [rows, last].into_iter().all(|rows| self.plans.of(rows).ranks_in_windows()) {
-            for (first, out) in (0..count).step_by(rows).zip(out.chunks_mut(rows * width)) {
-                let rows = out.len() / width;
-                let ranker = self.plans.of(rows).ranker().expect("a program that ranks rows in windows");
-                let rank = |first, count, out: &mut [u8]| source.rank_blocks(ranker, first, count, out);
-                predict(&Rows::ranked_by(&rank, first, [rows, columns])?, out)?;
+        if columns > 0
+            && program.ranks_in_windows()
+            && let Some(ranker) = program.ranker()
+        {
+            let rank = |first, count, out: &mut [u8]| source.rank_blocks(ranker, first, count, out);
+            for (first, out) in (0..count).step_by(RANKED_ROWS).zip(out.chunks_mut(RANKED_ROWS * width)) {
+                let rows = Rows::ranked_by(&rank, first, [out.len() / width, columns])?;
+                self.on_threads(rows.len(), &mut || predict(program, &rows, out))?;
             }
             return Ok(out);
         }
@@ -82,7 +83,7 @@ impl Predictor {
         let block = fits.clamp(ROW_BLOCK, MOST_ROWS).min(count);
         let strides = source.strides(block);
         let mut length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;
-        let threads = self.plans.large().threads() as usize;
+        let threads = program.threads() as usize;
         let mut together = 1;
         if strides == [1, ROW_BLOCK] {
             // Trees that read values from a window then read the buffer itself.
@@ -101,7 +102,7 @@ impl Predictor {
                 firsts.zip(buffer.chunks_mut(length)).zip(out.chunks_mut(block * width))
             {
                 let rows = first..rows.end.min(first + block);
-                predict(&Rows::strided(buffer, [rows.len(), columns], strides)?, out)?;
+                predict(program, &Rows::strided(buffer, [rows.len(), columns], strides)?, out)?;
                 source.clear(rows, strides, buffer);
             }
             Ok(())

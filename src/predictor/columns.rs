@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Predictor, blocks::BlockSource};
 use crate::{
     cost::ROW_BLOCK,
-    cpu::{COLUMNS_AHEAD, ColumnReader, ROW_BLOCKS_TOGETHER, Ranker, Rows},
+    cpu::{COLUMNS_AHEAD, ColumnReader, Program, ROW_BLOCKS_TOGETHER, Ranker, Rows},
     error::{Error, Result},
     forest::CompareType,
     table::{Column, Number},
@@ -122,8 +122,8 @@ impl Predictor {
         self.of_columns(
             columns,
             width,
-            |rows, out| self.values_into(rows, out),
-            |rows, out| self.values_into(rows, out),
+            |program, rows, out| self.values_by(program, rows, out),
+            |program, rows, out| self.values_by(program, rows, out),
         )
     }
 
@@ -136,8 +136,8 @@ impl Predictor {
         self.of_columns(
             columns,
             outputs,
-            |rows, out| self.margins_into(rows, out),
-            |rows, out| self.margins_into(rows, out),
+            |program, rows, out| self.margins_by(program, rows, out),
+            |program, rows, out| self.margins_by(program, rows, out),
         )
     }
 
@@ -151,8 +151,8 @@ impl Predictor {
         self.of_columns(
             columns,
             trees,
-            |rows, out| self.leaf_slots_into(rows, out),
-            |rows, out| self.leaf_slots_into(rows, out),
+            |program, rows, out| program.slots(rows, out),
+            |program, rows, out| program.slots(rows, out),
         )
     }
 
@@ -162,8 +162,8 @@ impl Predictor {
         &self,
         columns: &[Column<'_>],
         width: usize,
-        singles: impl Fn(&Rows<'_, f32>, &mut [R]) -> Result<()> + Sync,
-        doubles: impl Fn(&Rows<'_, f64>, &mut [R]) -> Result<()> + Sync,
+        singles: impl Fn(&Program, &Rows<'_, f32>, &mut [R]) -> Result<()> + Sync,
+        doubles: impl Fn(&Program, &Rows<'_, f64>, &mut [R]) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
         let source = Columns::new(columns, &self.used, self.compare)?;
         match source.in_doubles {

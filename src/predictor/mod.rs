@@ -259,14 +259,16 @@ impl Predictor {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn values_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.on_threads(rows.len(), &mut || self.values_by(rows, self.plans.of(rows.len()).leaves(), out))
+        let program = self.plans.of(rows.len());
+        self.on_threads(rows.len(), &mut || self.values_by(program, rows, out))
     }
 
     /// Like [`Predictor::values_into`], but under [`Contract::Any`] with the leaf values `leaves`, in slot order.
     /// Stricter contracts always use the forest's own leaf values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn values_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.values_by(rows, self.contract_leaves(leaves), out)
+        let what = PredictedRows { rows, leaves: self.contract_leaves(leaves), values: true };
+        self.predict_with(self.plans.of(rows.len()), what, None, out)
     }
 
     /// Writes margins, with the leaf values that [`Predictor::values_of`] takes.
@@ -286,7 +288,8 @@ impl Predictor {
         epilogue: Epilogue<'_>,
         out: &mut [f32],
     ) -> Result<()> {
-        self.predict_with(rows, self.contract_leaves(leaves), values, Some(epilogue), out)
+        let what = PredictedRows { rows, leaves: self.contract_leaves(leaves), values };
+        self.predict_with(self.plans.of(rows.len()), what, Some(epilogue), out)
     }
 
     /// Returns the leaf values to add up: `leaves` under [`Contract::Any`], otherwise the forest's own.
@@ -295,18 +298,25 @@ impl Predictor {
         if self.sum == Contract::Any { leaves } else { self.plans.large().leaves() }
     }
 
-    fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.predict_with(rows, leaves, true, None, out)
+    /// Writes the values of rows by one of the predictor's programs.
+    fn values_by<T: Row>(&self, program: &Program, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
+        let what = PredictedRows { rows, leaves: program.leaves(), values: true };
+        self.predict_with(program, what, None, out)
+    }
+
+    /// Writes the margins of rows by one of the predictor's programs.
+    fn margins_by<T: Row>(&self, program: &Program, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
+        program.margins_by(&self.summing, rows, program.leaves(), out)
     }
 
     fn predict_with<T: Row>(
         &self,
-        rows: &Rows<'_, T>,
-        leaves: &[f32],
-        values: bool,
+        program: &Program,
+        what: PredictedRows<'_, '_, T>,
         epilogue: Option<Epilogue<'_>>,
         out: &mut [f32],
     ) -> Result<()> {
+        let PredictedRows { rows, leaves, values } = what;
         let outputs = self.plans.large().outputs();
         let width = if values { self.width() } else { outputs };
         if rows.len().checked_mul(width) != Some(out.len()) {
@@ -318,7 +328,7 @@ impl Predictor {
             )));
         }
         if width == outputs {
-            self.plans.of(rows.len()).margins_by(&self.summing, rows, leaves, out)?;
+            program.margins_by(&self.summing, rows, leaves, out)?;
             self.end_in_place(out, outputs, values, epilogue);
             return Ok(());
         }
@@ -330,7 +340,7 @@ impl Predictor {
             .checked_mul(outputs)
             .filter(|needed| margins.try_reserve_exact(needed.saturating_sub(margins.len())).is_ok());
         margins.resize(needed.ok_or_else(|| no_room(rows.len(), outputs))?, 0.0);
-        let done = self.plans.of(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
+        let done = program.margins_by(&self.summing, rows, leaves, &mut margins);
         self.end(&mut margins, outputs, epilogue, out);
         MARGINS.with(|m| m.replace(margins));
         done
@@ -399,10 +409,8 @@ impl Predictor {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has the wrong length.
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.on_threads(rows.len(), &mut || {
-            let program = self.plans.of(rows.len());
-            program.margins_by(&self.summing, rows, program.leaves(), out)
-        })
+        let program = self.plans.of(rows.len());
+        self.on_threads(rows.len(), &mut || self.margins_by(program, rows, out))
     }
 
     /// Returns raw margins, `rows x outputs`.
@@ -486,6 +494,15 @@ fn no_room(rows: usize, width: usize) -> Error {
     Error::Rows(format!("{what}; predict fewer rows at a time"))
 }
 
+/// Rows to be predicted, and what of them.
+struct PredictedRows<'r, 'a, T> {
+    rows: &'r Rows<'a, T>,
+    /// The leaf values to add up.
+    leaves: &'r [f32],
+    /// Whether values are asked for. Otherwise it is margins.
+    values: bool,
+}
+
 /// Runs every batch with one of a predictor's programs.
 struct PlanRunner<'p> {
     predictor: &'p Predictor,
@@ -504,8 +521,7 @@ impl<T: Row> check::Runner<T> for PlanRunner<'_> {
     fn margins(&self, rows: &[T]) -> Option<check::RunResult<f32>> {
         let run = |rows: &Rows<'_, T>| {
             let mut out = room(rows.len(), self.program.outputs())?;
-            let leaves = self.program.leaves();
-            self.program.margins_by(&self.predictor.summing, rows, leaves, &mut out).map(|()| out)
+            self.predictor.margins_by(self.program, rows, &mut out).map(|()| out)
         };
         Some(Rows::new(rows, self.program.features()).and_then(|rows| run(&rows)).map_err(Into::into))
     }

@@ -161,8 +161,8 @@ impl Predictor {
         rows: &SparseMatrix<T>,
         absent: T,
     ) -> Result<Vec<f32>> {
-        self.predict_in_blocks(&SparseRows::new(rows, absent), self.width(), |block, out| {
-            self.values_into(block, out)
+        self.predict_in_blocks(&SparseRows::new(rows, absent), self.width(), |program, block, out| {
+            self.values_by(program, block, out)
         })
     }
 
@@ -177,8 +177,8 @@ impl Predictor {
         absent: T,
     ) -> Result<Vec<f32>> {
         let outputs = self.plans.large().outputs();
-        self.predict_in_blocks(&SparseRows::new(rows, absent), outputs, |block, out| {
-            self.margins_into(block, out)
+        self.predict_in_blocks(&SparseRows::new(rows, absent), outputs, |program, block, out| {
+            self.margins_by(program, block, out)
         })
     }
 }

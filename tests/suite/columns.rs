@@ -6,8 +6,9 @@ use crate::generate;
 use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
-    forest::{CompareType, reference},
-    schedule::Schedule,
+    cpu::Rows,
+    forest::{CompareType, Side, reference},
+    schedule::{BatchSchedules, FewRows, Schedule},
     table::{Column, ColumnValues},
 };
 use generate::{Seeded, engines::usual, forest_of};
@@ -212,6 +213,40 @@ fn columns_of_any_type_have_the_leaves_of_their_rows() {
     for (dtype, seen) in TYPES.iter().zip(seen) {
         assert!(seen >= 5 || seeds < in_ci, "{dtype} was drawn {seen} times");
     }
+}
+
+/// A table is written out in row blocks, but the plan of the whole batch runs them. The plans of 64 and of more rows add
+/// up trees in different groups, which the last bits of margins show.
+#[test]
+fn the_plan_of_the_whole_batch_runs_each_row_block_of_a_table() {
+    let mut forest = Forest::builder(1200, 1);
+    for t in 0..101u32 {
+        let mut tree = forest.tree(0);
+        tree.split(t * 11, CompareType::F32.less(f64::from(t % 5)), Side::Left, 1, 2);
+        tree.leaf(1, &[0.1 * f64::from(t % 13)]);
+        tree.leaf(2, &[0.3 * f64::from(t % 7)]);
+    }
+    let forest = forest.build().expect("a forest");
+    let schedule = |text: &str| Schedule::parse(text).expect("a schedule").few_rows(FewRows::Walk);
+    let small = schedule("reorder(batch, tree)");
+    let large = schedule("tile(tree, t0, t1, 7)\nreorder(t0, batch, t1)");
+    let margins = |schedules: BatchSchedules, matrix: bool| {
+        let values: Vec<f32> = (0..700 * 1200).map(|i| (i * 37 % 101) as f32 * 0.11 - 3.0).collect();
+        let predictor = Predictor::builder(&forest).schedules(schedules).threads(1).build();
+        let predictor = predictor.expect("a predictor");
+        if matrix {
+            return predictor.margins(&Rows::new(&values, 1200).expect("rows")).expect("margins");
+        }
+        let columns: Vec<Vec<f32>> =
+            (0..1200).map(|column| values[column..].iter().step_by(1200).copied().collect()).collect();
+        let columns: Vec<Column<'_>> =
+            columns.iter().map(|values| Column::new(ColumnValues::F32(values))).collect();
+        predictor.margins_of_columns(&columns).expect("margins")
+    };
+    let both = BatchSchedules::new([(64, small.clone()), (65, large.clone())]).expect("two sizes");
+    let found = margins(both, false);
+    assert_eq!(found, margins(large.into(), true));
+    assert_ne!(found, margins(small.into(), true));
 }
 
 /// Wide tables: several row blocks of each column are written together, if there are enough for each thread, and columns

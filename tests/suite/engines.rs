@@ -169,6 +169,47 @@ fn the_plan_says_which_blocks_have_a_few_rows() {
     }
 }
 
+/// The plan of a program says which engine blocks of many rows go through, and from how many rows on.
+#[test]
+fn the_plan_says_which_engine_evaluates_many_rows() {
+    let forest = forest_of("100 x depth 4; features 6");
+    let nest = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)";
+    let blends = format!("ranks(u8)\n{nest}\ncache(b0)\nevaluate(b1, blend)");
+    let texts = [
+        nest.to_owned(),
+        format!("{nest}\ntileNodes(4, uniform)"),
+        blends.clone(),
+        "reorder(batch, tree)".to_owned(),
+    ];
+    let mut named = Vec::new();
+    for text in &texts {
+        let schedule = Schedule::parse(text).expect("a schedule").few_rows(FewRows::Rows);
+        let predictor = predictor(&forest, &schedule, 1);
+        let program = predictor.program();
+        let many = program.plan().own.many_rows.expect("a program's plan");
+        let from = format!("of blocks of {} and more", many.from);
+        let line = format!("  many rows: {}", many.engine);
+        let printed = program.plan().to_string();
+        let printed = printed.lines().find(|printed| printed.starts_with(&line));
+        let printed = printed.unwrap_or_else(|| panic!("{text}: no {line}"));
+        assert_eq!(printed.contains(&from), many.from > 1, "{text}: {printed}");
+        let engines = |rows: u32| {
+            let values = vec![0.5; rows as usize * 6];
+            program.engines(&Rows::new(&values, 6).expect("rows")).expect("engines")
+        };
+        let ran = |rows: u32| engines(rows).iter().any(|(engine, _)| engine.name() == many.engine);
+        let few = program.plan().own.few_rows_end.unwrap_or(1);
+        let first = many.from.max(few);
+        assert!([first, first + 1, 64, 300].into_iter().all(ran), "{text}: {:?}", engines(first));
+        if many.from > 1 {
+            assert!(!ran(many.from - 1), "{text}: {:?}", engines(many.from - 1));
+        }
+        named.push(many.engine);
+    }
+    named.dedup();
+    assert!(named.contains(&"blends") && named.contains(&"walks"), "{named:?}");
+}
+
 /// What runs where only walks may: `fangorn verify` compares with it.
 #[test]
 fn plain_engines_are_walks_under_any_schedule() {

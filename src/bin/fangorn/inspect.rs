@@ -116,7 +116,8 @@ struct PlanOfBatches {
     first: usize,
     /// The number of rows of the largest batch that the plan serves, if there is a largest.
     last: Option<usize>,
-    /// The engines that run the plan's largest batch, or a batch of 4096 rows if there is no largest.
+    /// The engines of the plan's batches, those of the smallest batch first. The largest batch that is looked at is the
+    /// plan's largest one, or one of 4096 rows if there is no largest.
     engines: Vec<&'static str>,
 }
 
@@ -230,11 +231,26 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
 fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
     let predictor = compiled(Predictor::builder(forest))?;
     let of = |plan: NamedPlan<'_>| {
+        let (first, text) = (*plan.rows.start(), plan.to_string());
         let last = Some(*plan.rows.end()).filter(|last| *last < usize::MAX);
-        let engines = predictor.engines(last.unwrap_or(BatchSchedules::USUAL_ROWS))?;
-        let engines = engines.into_iter().map(|(engine, _)| engine.name()).collect();
-        let text = plan.to_string();
-        Ok(PlanOfBatches { name: plan.name, text, first: *plan.rows.start(), last, engines })
+        let largest = last.unwrap_or(BatchSchedules::USUAL_ROWS.max(first));
+        // Inside a plan, the engine changes where the plan says so.
+        let own = &plan.program.plan().own;
+        let changes = [own.few_rows_end, own.many_rows.map(|many| many.from)];
+        let around =
+            changes.into_iter().flatten().flat_map(|rows| [(rows as usize).saturating_sub(1), rows as usize]);
+        let mut batches: Vec<usize> = [first, largest].into_iter().chain(around).collect();
+        batches.sort_unstable();
+        batches.dedup();
+        let mut engines = Vec::new();
+        for rows in batches.into_iter().filter(|rows| (first..=largest).contains(rows)) {
+            for name in predictor.engines(rows)?.into_iter().map(|(engine, _)| engine.name()) {
+                if !engines.contains(&name) {
+                    engines.push(name);
+                }
+            }
+        }
+        Ok(PlanOfBatches { name: plan.name, text, first, last, engines })
     };
     predictor.plans().into_iter().map(of).collect()
 }

@@ -21,7 +21,7 @@ impl BlockEngine for Abreast {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let columns = wanted.forest.features.len();
         let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
-        (able && wanted.few_rows && wanted.trees_together >= TREES_ABREAST).then(|| {
+        (able && wanted.has_few_rows() && wanted.blocks.trees_together >= TREES_ABREAST).then(|| {
             let machine = Machine::here();
             let far = machine.walk.far_abreast * machine.far_part(wanted.nodes.bytes());
             Self { row: (machine.walk.abreast + far) * wanted.nodes.steps() as f64 }

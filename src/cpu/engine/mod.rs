@@ -26,6 +26,7 @@ pub(super) mod walk;
 pub(super) mod walks;
 
 use super::{
+    block::BlocksByTree,
     encoded::EncodedNodes,
     engines::Engine,
     rows::{Row, Rows},
@@ -54,19 +55,22 @@ pub(super) struct EngineRequest<'a> {
     pub(super) ranked: RankColumns,
     /// Rows of an iteration of the plan's parallel loop, if that is the only one and goes over rows.
     pub(super) rows_a_task: Option<u32>,
-    /// Whether an engine for a few rows can get a block. It can if rows are `f32` values and not ranks, no
-    /// node asks a question or is a tile, and some block of the loops walks one tree for all its rows.
-    pub(super) few_rows: bool,
+    /// Whether rows are `f32` values and not ranks.
+    pub(super) values: bool,
+    /// The blocks that walk one tree for all their rows.
+    pub(super) blocks: BlocksByTree,
     /// The engine for a few rows that the schedule asks for.
     pub(super) by: FewRows,
-    /// Whether a few rows can be walked one by one: rows are `f32` values, and some block of the loops walks one tree
-    /// for all its rows.
-    pub(super) rows_one_by_one: bool,
-    /// The greatest number of neighbouring trees in a block that walks one tree for all its rows, as far as the plan
-    /// says it.
-    pub(super) trees_together: usize,
     /// Whether the program may use only walks in the order of the loops.
     pub(super) scalar: bool,
+}
+
+impl EngineRequest<'_> {
+    /// Returns whether an engine for a few rows can get a block. It can if rows are `f32` values, no node asks a question
+    /// or is a tile, and some block walks one tree for all its rows.
+    fn has_few_rows(&self) -> bool {
+        self.values && !self.plan.questions && self.plan.children.tile() == 1 && self.blocks.exist
+    }
 }
 
 /// Seconds of a batch on one thread.

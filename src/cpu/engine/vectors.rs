@@ -57,7 +57,8 @@ pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
 
 impl BlockEngine for Vectors {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
-        Self::can_serve(wanted.plan, wanted.forest.features.len(), wanted.scalar).then(|| {
+        let able = Self::can_serve(wanted.plan, wanted.forest.features.len(), wanted.scalar);
+        (able && wanted.blocks.rows_adjoin).then(|| {
             let reached = ReachedSplits::new(wanted.forest.split_probabilities());
             let columns = wanted.forest.used_columns().len();
             let (steps, tile) =

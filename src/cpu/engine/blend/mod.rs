@@ -254,9 +254,12 @@ unsafe fn evaluate_tree<S: Sink>(
             }
         };
         match sink.sums(first, count, position) {
-            // SAFETY: `evaluate` finds only numbers of the tree's exits. `Sink::values` has filled `own` with a
-            // leaf value for each of these, padded to a power of two and at least 16.
-            Some(sums) if offset == 0 => unsafe { evaluate::add(&numbers, own, sums) },
+            Some(sums) if offset == 0 => {
+                // SAFETY: `evaluate` finds only numbers of the tree's exits. `Sink::values` has filled `own` with a
+                // leaf value for each of these, padded to a power of two and at least 16.
+                unsafe { evaluate::add(&numbers, own, sums) };
+                sink.added(first, count, position);
+            }
             _ => {
                 for (l, number) in numbers[offset..offset + count].iter().enumerate() {
                     sink.slot(first + l, position, leaves.slots[usize::from(*number)] as usize);
@@ -280,6 +283,7 @@ unsafe fn evaluate_tree<S: Sink>(
                     if let Some(sums) = sink.sums(first, count, position)
                         && blend.add_together(position, ranks, own, values, sums)
                     {
+                        sink.added(first, count, position);
                         done += count;
                         continue;
                     }

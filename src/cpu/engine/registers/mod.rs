@@ -146,7 +146,7 @@ impl Registers {
 
 impl BlockEngine for Registers {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
-        let able = wanted.few_rows && !wanted.scalar;
+        let able = wanted.has_few_rows() && !wanted.scalar;
         if able { Self::new(wanted.forest, wanted.order) } else { None }
     }
 

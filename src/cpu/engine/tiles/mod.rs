@@ -29,7 +29,7 @@ pub(in crate::cpu) struct TileWalks {
 impl BlockEngine for TileWalks {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let tiled = matches!(wanted.nodes, EncodedNodes::Tiled(_)) && !wanted.plan.questions;
-        (tiled && isa() >= Isa::Avx2 && !wanted.scalar)
+        (tiled && wanted.values && isa() >= Isa::Avx2 && !wanted.scalar)
             .then(|| Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 })
     }
 
