@@ -327,27 +327,7 @@ impl Blend {
                 used - 1
             });
             outs[g] = out;
-            let first = children[0] as u8;
-            match kind {
-                GroupKind::LeafGroup(1) => {
-                    self.leaf_groups.0.push(LeafGroup { splits: array(splits), first, out })
-                }
-                GroupKind::LeafGroup(2) => {
-                    self.leaf_groups.1.push(LeafGroup { splits: array(splits), first, out })
-                }
-                GroupKind::LeafGroup(_) => {
-                    self.leaf_groups.2.push(LeafGroup { splits: array(splits), first, out })
-                }
-                GroupKind::Seven => {
-                    self.groups_of_7.push(Group { splits: array(splits), children: array(&children), out })
-                }
-                GroupKind::Three => {
-                    self.groups_of_3.push(Group { splits: array(splits), children: array(&children), out })
-                }
-                GroupKind::One => {
-                    self.groups_of_1.push(Group { splits: array(splits), children: array(&children), out })
-                }
-            }
+            self.push_group(*kind, splits, &children, out);
         }
         self.buffers = self.buffers.max(usize::from(used));
         let ends = self.counts();
@@ -361,24 +341,8 @@ impl Blend {
         };
         let slots: Option<Vec<u32>> = exits.iter().map(slot).collect();
         let cut = slots.is_none();
-        if let Some(slots) = slots.as_ref().filter(|_| forest.leaf_width() == 1) {
-            let value =
-                |i: usize| slots.get(i).map_or(0.0, |slot| forest.leaf_values[*slot as usize].0 as f32);
-            let count = padded(slots.len());
-            let line = |first: usize| CacheLine(std::array::from_fn(|i| value(first + i)));
-            self.values.extend((0..count).step_by(16).map(line));
-            #[cfg(target_arch = "x86_64")]
-            if match self.flipped {
-                true => matches!(count, 32 | 64),
-                false => count >= ROW_BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
-            } {
-                let line_of_bytes = |byte: usize, first: usize| {
-                    CacheLine(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
-                };
-                let lines =
-                    (0..4).flat_map(|byte| (0..count).step_by(ROW_BLOCK).map(move |first| (byte, first)));
-                self.byte_lists.extend(lines.map(|(byte, first)| line_of_bytes(byte, first)));
-            }
+        if let Some(slots) = slots.as_deref().filter(|_| forest.leaf_width() == 1) {
+            self.push_values(forest, slots);
         }
         self.exits.extend(slots.unwrap_or(exits));
         let from = self.levels.len() as u32;
@@ -397,6 +361,51 @@ impl Blend {
             cut,
             values,
             byte_lists: (byte_lists, self.byte_lists.len() as u32),
+        }
+    }
+
+    /// Adds a group to the list of its kind. It reads the buffers `children`, and its result goes into the buffer
+    /// `out`.
+    fn push_group(&mut self, kind: GroupKind, splits: &[Split], children: &[u16], out: u16) {
+        let first = children[0] as u8;
+        match kind {
+            GroupKind::LeafGroup(1) => {
+                self.leaf_groups.0.push(LeafGroup { splits: array(splits), first, out })
+            }
+            GroupKind::LeafGroup(2) => {
+                self.leaf_groups.1.push(LeafGroup { splits: array(splits), first, out })
+            }
+            GroupKind::LeafGroup(_) => {
+                self.leaf_groups.2.push(LeafGroup { splits: array(splits), first, out })
+            }
+            GroupKind::Seven => {
+                self.groups_of_7.push(Group { splits: array(splits), children: array(children), out })
+            }
+            GroupKind::Three => {
+                self.groups_of_3.push(Group { splits: array(splits), children: array(children), out })
+            }
+            GroupKind::One => {
+                self.groups_of_1.push(Group { splits: array(splits), children: array(children), out })
+            }
+        }
+    }
+
+    /// Adds the values of a tree's leaves, each of a single value, and their byte lists on a machine that reads them.
+    fn push_values(&mut self, forest: &Forest, slots: &[u32]) {
+        let value = |i: usize| slots.get(i).map_or(0.0, |slot| forest.leaf_values[*slot as usize].0 as f32);
+        let count = padded(slots.len());
+        let line = |first: usize| CacheLine(std::array::from_fn(|i| value(first + i)));
+        self.values.extend((0..count).step_by(16).map(line));
+        #[cfg(target_arch = "x86_64")]
+        if match self.flipped {
+            true => matches!(count, 32 | 64),
+            false => count >= ROW_BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
+        } {
+            let line_of_bytes = |byte: usize, first: usize| {
+                CacheLine(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
+            };
+            let lines = (0..4).flat_map(|byte| (0..count).step_by(ROW_BLOCK).map(move |first| (byte, first)));
+            self.byte_lists.extend(lines.map(|(byte, first)| line_of_bytes(byte, first)));
         }
     }
 
