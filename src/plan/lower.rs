@@ -289,22 +289,8 @@ fn settle(
         (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)), likely)
     };
     let (mut loops, left) = loops.specialize(count, request.threads, most, code);
-    for UnspecializedLoop { name, why } in left {
-        let instead = match why {
-            SharedCodeReason::Table => format!(
-                "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
-            ),
-            SharedCodeReason::Rows => {
-                "it goes over rows, which are not known when code is made; its iterations share theirs"
-                    .to_owned()
-            }
-            SharedCodeReason::Batch => {
-                "the batch says which trees an iteration visits, and is not known when code is made; \
-                                 its iterations share theirs"
-                    .to_owned()
-            }
-        };
-        let note = Note { directive: format!("specialize({name})"), fallback: instead };
+    for shared in left {
+        let note = shared_code_note(&shared, most);
         // A loop that the nest holds several times has one name, and one note is enough.
         if !notes.contains(&note) {
             notes.push(note);
@@ -355,6 +341,25 @@ fn settle(
         }
     };
     Ok(PlanDraft { notes, order, loops, legal, layout, min_depths, plan })
+}
+
+/// Returns the note on a loop whose iterations share code, although the schedule asks for code of their own.
+/// `most` is the greatest number of walks that may stand side by side.
+fn shared_code_note(shared: &UnspecializedLoop, most: usize) -> Note {
+    let instead = match shared.why {
+        SharedCodeReason::Table => format!(
+            "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
+        ),
+        SharedCodeReason::Rows => {
+            "it goes over rows, which are not known when code is made; its iterations share theirs".to_owned()
+        }
+        SharedCodeReason::Batch => {
+            "the batch says which trees an iteration visits, and is not known when code is made; \
+                             its iterations share theirs"
+                .to_owned()
+        }
+    };
+    Note { directive: format!("specialize({})", shared.name), fallback: instead }
 }
 
 /// Returns a note on a schedule's `fewRows`, if it has no effect on this target or on rows of this type.
