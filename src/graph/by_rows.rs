@@ -129,18 +129,7 @@ impl RowAxes<'_> {
                 let axis = other(*axis)?;
                 Some(Dimension(row_axis? - if *keep { 0 } else { before(&[axis]) }))
             }
-            // The axis becomes the dimensions of the indices.
-            Operator::Gather { axis } => match (row_axis, self.operand(*second?)) {
-                (Some(at), RowAxis::Absent) => {
-                    let axis = other(*axis)?;
-                    let indices = self.dimensions(*second?)?;
-                    Some(Dimension(if axis < at { at - 1 + indices } else { at }))
-                }
-                (None, Dimension(at)) if x_rows == RowAxis::Absent => {
-                    Some(Dimension(axis_of(*axis, self.dimensions(x)?).ok()? + at))
-                }
-                _ => None,
-            },
+            Operator::Gather { axis } => self.of_gather(*axis, x, *second?),
             Operator::GatherElements { axis } => {
                 (self.operand(*second?) == x_rows).then_some(())?;
                 other(*axis).and(row_axis).map(Dimension)
@@ -176,6 +165,20 @@ impl RowAxes<'_> {
                 RowAxis::Length(at) => Some(Dimension(at)),
                 _ => None,
             },
+            _ => None,
+        }
+    }
+
+    /// Returns where the rows are in slices of `x` with these indices, or `None` as [`result`](Self::result) does. The
+    /// axis becomes the dimensions of the indices.
+    fn of_gather(&self, axis: i64, x: Operand, indices: Operand) -> Option<RowAxis> {
+        let axis = axis_of(axis, self.dimensions(x)?).ok()?;
+        match (self.operand(x), self.operand(indices)) {
+            (Dimension(at), RowAxis::Absent) if axis != at => {
+                let indices = self.dimensions(indices)?;
+                Some(Dimension(if axis < at { at - 1 + indices } else { at }))
+            }
+            (RowAxis::Absent, Dimension(at)) => Some(Dimension(axis + at)),
             _ => None,
         }
     }
