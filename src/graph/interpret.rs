@@ -143,7 +143,7 @@ impl Graph {
             let reused = match unused_afterwards(&node.operands, at, uses) {
                 Some(of) => {
                     let other = node.operands.get(1).copied();
-                    made.reuse(&node.operator, of, other, (self, inputs)).map_err(refused)?
+                    made.reuse(&node.operator, of, other, self, inputs).map_err(refused)?
                 }
                 None => false,
             };
@@ -151,9 +151,11 @@ impl Graph {
                 made.results.push(Results::NONE);
                 made.indices.push(made.results.len() as u32 - 1);
                 let (results, earlier) = made.results.split_last_mut().expect("there is one now");
-                let view = |operand: &Operand| view(*operand, (self, inputs), (earlier, &made.indices));
-                let context = (evaluator, uses.wanted[at]);
-                let call = |operands: &[TensorView<'_>]| evaluate(&node.operator, operands, context, results);
+                let view = |operand: &Operand| view(*operand, self, inputs, earlier, &made.indices);
+                let wanted = uses.wanted[at];
+                let call = |operands: &[TensorView<'_>]| {
+                    evaluate(&node.operator, operands, evaluator, wanted, results)
+                };
                 with_views(&node.operands, view, call).map_err(refused)?;
             }
             // Results that no later node reads are freed.
@@ -166,7 +168,7 @@ impl Graph {
                 }
             }
         }
-        let output = |operand| view(operand, (self, inputs), (&made.results, &made.indices)).to_tensor();
+        let output = |operand| view(operand, self, inputs, &made.results, &made.indices).to_tensor();
         // An only output is moved. Several are copied, because two may be the same tensor.
         match self.outputs[..] {
             [GraphOutput { operand: Operand::Node(at, result), .. }] => {
@@ -213,7 +215,7 @@ impl Operator {
         }
         let operands: Vec<TensorView<'_>> = operands.iter().map(|operand| operand.view()).collect();
         let mut results = Results::NONE;
-        evaluate(self, &operands, (&Reference, [true; 2]), &mut results)?;
+        evaluate(self, &operands, &Reference, [true; 2], &mut results)?;
         Ok(results.0.into_iter().flatten().collect())
     }
 }
@@ -236,8 +238,10 @@ struct NodeResults {
 /// Returns the view of an operand, given the results of earlier nodes and their indices.
 fn view<'t>(
     operand: Operand,
-    (graph, inputs): (&'t Graph, &[TensorView<'t>]),
-    (results, indices): (&'t [Results], &[u32]),
+    graph: &'t Graph,
+    inputs: &[TensorView<'t>],
+    results: &'t [Results],
+    indices: &[u32],
 ) -> TensorView<'t> {
     match operand {
         Operand::Input(at) => inputs[at as usize],
@@ -259,7 +263,8 @@ impl NodeResults {
         operator: &Operator,
         of: usize,
         other: Option<Operand>,
-        (graph, inputs): (&Graph, &[TensorView<'_>]),
+        graph: &Graph,
+        inputs: &[TensorView<'_>],
     ) -> Result<bool, String> {
         let index = self.indices[of];
         let (first, other) = match other {
@@ -271,7 +276,7 @@ impl NodeResults {
                 (first, others.0[result as usize].as_ref().map(Tensor::view))
             }
             Some(operand) => {
-                (&mut self.results[index as usize], Some(view(operand, (graph, inputs), (&[], &[]))))
+                (&mut self.results[index as usize], Some(view(operand, graph, inputs, &[], &[])))
             }
             None => (&mut self.results[index as usize], None),
         };
@@ -317,16 +322,8 @@ fn unused_afterwards(operands: &[Operand], at: usize, uses: &Uses) -> Option<usi
     (uses.last[*of as usize] == at && !others.contains(first)).then_some(*of as usize)
 }
 
-/// Evaluates an operator with as many operands as it takes. It writes into `results`, so that a tensor is moved only
-/// once: moving a tensor that was just written is slow.
-fn evaluate(
-    operator: &Operator,
-    operands: &[TensorView<'_>],
-    (evaluator, wanted): (&impl Evaluator, [bool; 2]),
-    results: &mut Results,
-) -> Result<(), String> {
-    let x = operands[0];
-    // These results can be far larger than the operands, so their sizes are checked first.
+/// Checks the size of a result that can be far larger than the operands.
+fn check_room(operator: &Operator, operands: &[TensorView<'_>]) -> Result<(), String> {
     match (operator, operands) {
         (Operator::MatMul, [a, b]) => {
             let many = |t: TensorView<'_>| t.elements().len() / t.shape().last().copied().unwrap_or(1).max(1);
@@ -343,6 +340,20 @@ fn evaluate(
         }
         _ => {}
     }
+    Ok(())
+}
+
+/// Evaluates an operator with as many operands as it takes. It writes into `results`, so that a tensor is moved only
+/// once: moving a tensor that was just written is slow. `wanted` says which of the results are needed.
+fn evaluate(
+    operator: &Operator,
+    operands: &[TensorView<'_>],
+    evaluator: &impl Evaluator,
+    wanted: [bool; 2],
+    results: &mut Results,
+) -> Result<(), String> {
+    let x = operands[0];
+    check_room(operator, operands)?;
     let found = match (operator, operands) {
         (Operator::Unary(how), _) => elementwise::unary(*how, x),
         (Operator::Binary(how), [a, b]) => elementwise::binary(*how, *a, *b),
@@ -356,7 +367,7 @@ fn evaluate(
         (Operator::Reduce { how, axes, keep }, _) => reduce::reduce(*how, axes, *keep, x),
         (Operator::Softmax { axis }, _) => reduce::softmax(*axis, x),
         (Operator::ArgExtreme { axis, keep, greatest, last }, _) => {
-            reduce::arg_extreme(*axis, *keep, (*greatest, *last), x)
+            reduce::arg_extreme(*axis, *keep, *greatest, *last, x)
         }
         (Operator::TopK { axis, k, greatest }, _) => {
             *results = Results(reduce::top(*axis, *k, *greatest, x)?.map(Some));
@@ -393,27 +404,7 @@ fn evaluate(
             let lengths: Vec<i64> = x.shape().iter().map(|length| *length as i64).collect();
             Ok(Tensor::new([lengths.len()], Elements::I64(lengths)).expect("a list"))
         }
-        (Operator::Forest(forest), _) => {
-            let x = rows_of(forest, x)?;
-            let x = x.view();
-            let rows = &x.shape()[0];
-            let (values, classes) = evaluator.forest(forest, x, wanted)?;
-            let width = values.len().checked_div(*rows);
-            let width = width.unwrap_or_else(|| forest.transform.width(forest.outputs as usize));
-            // A forest that is no classifier has class 0. If each output has a class, the first counts.
-            let a_row = classes.len().checked_div(*rows).unwrap_or(0).max(1);
-            let mut classes: Vec<i64> = classes.into_iter().step_by(a_row).map(i64::from).collect();
-            classes.resize(*rows, 0);
-            let values = match wanted[0] {
-                true => {
-                    Some(Tensor::new([*rows, width], Elements::F32(values)).ok_or("its values don't fit")?)
-                }
-                false => None,
-            };
-            let classes = Tensor::new([*rows], Elements::I64(classes)).ok_or("its classes don't fit")?;
-            *results = Results([values, Some(classes)]);
-            return Ok(());
-        }
+        (Operator::Forest(forest), _) => return evaluate_forest(forest, x, evaluator, wanted, results),
         (Operator::LeafSlots(forest), _) => {
             let rows = rows_of(forest, x)?;
             let slots = evaluator.leaf_slots(forest, rows.view())?;
@@ -433,6 +424,33 @@ fn evaluate(
         _ => return Err("it has another number of operands".into()),
     };
     results.0[0] = Some(found?);
+    Ok(())
+}
+
+/// Evaluates a forest, and writes the values of rows, if they are wanted, and their classes.
+fn evaluate_forest(
+    forest: &Forest,
+    x: TensorView<'_>,
+    evaluator: &impl Evaluator,
+    wanted: [bool; 2],
+    results: &mut Results,
+) -> Result<(), String> {
+    let x = rows_of(forest, x)?;
+    let x = x.view();
+    let rows = &x.shape()[0];
+    let (values, classes) = evaluator.forest(forest, x, wanted)?;
+    let width = values.len().checked_div(*rows);
+    let width = width.unwrap_or_else(|| forest.transform.width(forest.outputs as usize));
+    // A forest that is no classifier has class 0. If each output has a class, the first counts.
+    let a_row = classes.len().checked_div(*rows).unwrap_or(0).max(1);
+    let mut classes: Vec<i64> = classes.into_iter().step_by(a_row).map(i64::from).collect();
+    classes.resize(*rows, 0);
+    let values = match wanted[0] {
+        true => Some(Tensor::new([*rows, width], Elements::F32(values)).ok_or("its values don't fit")?),
+        false => None,
+    };
+    let classes = Tensor::new([*rows], Elements::I64(classes)).ok_or("its classes don't fit")?;
+    *results = Results([values, Some(classes)]);
     Ok(())
 }
 

@@ -258,11 +258,13 @@ pub(super) fn cumulative_sum(axis: i64, x: TensorView<'_>) -> Result<Tensor, Str
     made(x.shape(), x.dtype(), values)
 }
 
-/// Returns the index of the greatest or the least element along an axis.
+/// Returns the index of an extreme element along an axis: the greatest if `greatest` is set, and otherwise the least.
+/// Of equal elements, the last counts if `last` is set, and otherwise the first.
 pub(super) fn arg_extreme(
     axis: i64,
     keep: bool,
-    (greatest, last): (bool, bool),
+    greatest: bool,
+    last: bool,
     x: TensorView<'_>,
 ) -> Result<Tensor, String> {
     let (axis, lines) = Lines::of(x, axis)?;
