@@ -70,15 +70,7 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
             Ok(one(Value::Float(activation::softmax(x.clone(), axis), *dimensions)))
         }
         (Operator::ArgExtreme { axis, keep, greatest, last }, [x]) => {
-            let (Value::Float(x, dimensions), at) = (x.as_floats()?, *axis) else {
-                return refused("no floats");
-            };
-            let axis = axis_of(at, dimensions)?;
-            let length = x.dims()[axis] as i64;
-            let x = if *last { x.flip([axis]) } else { x };
-            let indices = if *greatest { x.argmax(axis) } else { x.argmin(axis) };
-            let indices = if *last { indices.neg().add_scalar(length - 1) } else { indices };
-            without(&Value::Int(indices, dimensions), &[axis], *keep).map(one)
+            arg_extreme(x, *axis, *keep, *greatest, *last).map(one)
         }
         (Operator::TopK { axis, k, greatest }, [Value::Float(x, dimensions)]) => {
             let axis = axis_of(*axis, *dimensions)?;
@@ -110,46 +102,12 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
                 other => return refused(format!("it does not take {}", other.kind())),
             }))
         }
-        (Operator::Transpose(order), [x]) => {
-            let before = MOST_DIMENSIONS - order.len();
-            let axes: [usize; 4] =
-                std::array::from_fn(|at| if at < before { at } else { order[at - before] + before });
-            Ok(one(match x {
-                Value::Float(x, dimensions) => Value::Float(x.clone().permute(axes), *dimensions),
-                Value::Int(x, dimensions) => Value::Int(x.clone().permute(axes), *dimensions),
-                Value::Bool(x, dimensions) => Value::Bool(x.clone().permute(axes), *dimensions),
-                Value::Host(_) => return refused("no tensor"),
-            }))
-        }
+        (Operator::Transpose(order), [x]) => transpose(x, order).map(one),
         (Operator::Slice { axis, start, end, step }, [x]) => {
             slice(x, *axis, [*start, *end, *step], device).map(one)
         }
-        (Operator::Unsqueeze(axes), [x]) => {
-            let mut shape = x.shape();
-            let dimensions = shape.len() + axes.len();
-            if dimensions > MOST_DIMENSIONS {
-                return refused("tensors of more than four dimensions do not run on devices");
-            }
-            let mut at: Vec<usize> = axes
-                .iter()
-                .map(|axis| if *axis < 0 { (axis + dimensions as i64) as usize } else { *axis as usize })
-                .collect();
-            at.sort_unstable();
-            at.into_iter().for_each(|at| shape.insert(at.min(shape.len()), 1));
-            Ok(one(shaped(x, &shape)?))
-        }
-        (Operator::Squeeze(axes), [x]) => {
-            let shape = x.shape();
-            let named = axes.iter().map(|axis| axis_of(*axis, shape.len())).collect::<Result<Vec<_>>>()?;
-            let before = MOST_DIMENSIONS - shape.len();
-            let kept = |(at, length): &(usize, &usize)| match named.is_empty() {
-                true => **length != 1,
-                false => !named.contains(&(at + before)),
-            };
-            let shape: Vec<usize> =
-                shape.iter().enumerate().filter(kept).map(|(_, length)| *length).collect();
-            Ok(one(shaped(x, &shape)?))
-        }
+        (Operator::Unsqueeze(axes), [x]) => unsqueeze(x, axes).map(one),
+        (Operator::Squeeze(axes), [x]) => squeeze(x, axes).map(one),
         (
             Operator::Convolve { window, groups },
             [Value::Float(x, 4), Value::Float(filters, 4), bias @ ..],
@@ -231,6 +189,60 @@ fn shaped(x: &Value, shape: &[usize]) -> Result<Value> {
         Value::Bool(x, _) => Value::Bool(x.clone().reshape(lengths), dimensions),
         Value::Host(_) => return refused("no tensor"),
     })
+}
+
+/// Returns the index of an extreme element along an axis: the greatest if `greatest` is set, and otherwise the least.
+/// Of equal elements, the last counts if `last` is set, and otherwise the first.
+fn arg_extreme(x: &Value, axis: i64, keep: bool, greatest: bool, last: bool) -> Result<Value> {
+    let Value::Float(x, dimensions) = x.as_floats()? else { return refused("no floats") };
+    let axis = axis_of(axis, dimensions)?;
+    let length = x.dims()[axis] as i64;
+    let x = if last { x.flip([axis]) } else { x };
+    let indices = if greatest { x.argmax(axis) } else { x.argmin(axis) };
+    let indices = if last { indices.neg().add_scalar(length - 1) } else { indices };
+    without(&Value::Int(indices, dimensions), &[axis], keep)
+}
+
+/// Reorders the dimensions. `order` holds, for each dimension of the result, that of `x`.
+fn transpose(x: &Value, order: &[usize]) -> Result<Value> {
+    let before = MOST_DIMENSIONS - order.len();
+    let axes: [usize; 4] =
+        std::array::from_fn(|at| if at < before { at } else { order[at - before] + before });
+    Ok(match x {
+        Value::Float(x, dimensions) => Value::Float(x.clone().permute(axes), *dimensions),
+        Value::Int(x, dimensions) => Value::Int(x.clone().permute(axes), *dimensions),
+        Value::Bool(x, dimensions) => Value::Bool(x.clone().permute(axes), *dimensions),
+        Value::Host(_) => return refused("no tensor"),
+    })
+}
+
+/// Inserts dimensions of length 1, which are these dimensions of the result.
+fn unsqueeze(x: &Value, axes: &[i64]) -> Result<Value> {
+    let mut shape = x.shape();
+    let dimensions = shape.len() + axes.len();
+    if dimensions > MOST_DIMENSIONS {
+        return refused("tensors of more than four dimensions do not run on devices");
+    }
+    let mut at: Vec<usize> = axes
+        .iter()
+        .map(|axis| if *axis < 0 { (axis + dimensions as i64) as usize } else { *axis as usize })
+        .collect();
+    at.sort_unstable();
+    at.into_iter().for_each(|at| shape.insert(at.min(shape.len()), 1));
+    shaped(x, &shape)
+}
+
+/// Removes these dimensions, or all dimensions of length 1 if there are no axes.
+fn squeeze(x: &Value, axes: &[i64]) -> Result<Value> {
+    let shape = x.shape();
+    let named = axes.iter().map(|axis| axis_of(*axis, shape.len())).collect::<Result<Vec<_>>>()?;
+    let before = MOST_DIMENSIONS - shape.len();
+    let kept = |(at, length): &(usize, &usize)| match named.is_empty() {
+        true => **length != 1,
+        false => !named.contains(&(at + before)),
+    };
+    let shape: Vec<usize> = shape.iter().enumerate().filter(kept).map(|(_, length)| *length).collect();
+    shaped(x, &shape)
 }
 
 fn reshape(x: &Value, lengths: &[i64]) -> Result<Value> {
