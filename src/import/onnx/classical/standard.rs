@@ -75,39 +75,12 @@ fn reduction(name: &str) -> Option<Reduction> {
 impl Reader<'_> {
     /// Adds an operator of ONNX's own domain, and returns its results.
     pub(super) fn standard(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
+        if let Some(found) = self.elementwise(source)? {
+            return Ok(vec![found]);
+        }
         let name = &source.node.op_type[..];
-        if let Some(how) = unary(name) {
-            let x = source.operand(0)?;
-            let dtype = if how == Unary::IsNan { Dtype::Bool } else { x.dtype };
-            return Ok(vec![self.add(source, Operator::Unary(how), &[x], dtype)]);
-        }
-        if let Some(how) = compare(name) {
-            let operands = [source.operand(0)?, source.operand(1)?];
-            return Ok(vec![self.add(source, Operator::Compare(how), &operands, Dtype::Bool)]);
-        }
-        if let Some(how) = binary(name) {
-            if how == Binary::Modulo && source.attributes.int("fmod").unwrap_or(0) != 0 {
-                return Err(source.unsupported(" with the sign of the dividend"));
-            }
-            // `Sum`, `Min` and `Max` take any number of operands.
-            let mut so_far = source.operand(0)?;
-            if !matches!(name, "Sum" | "Min" | "Max") {
-                source.operand(1)?;
-            }
-            for other in source.operands[1..].iter().copied() {
-                so_far = self.add(source, Operator::Binary(how), &[so_far, other], so_far.dtype);
-            }
-            return Ok(vec![so_far]);
-        }
         if let Some(how) = reduction(name) {
-            let axes = self.axes(source)?;
-            let keep = source.attributes.int("keepdims").unwrap_or(1) != 0;
-            let nothing = source.attributes.int("noop_with_empty_axes").unwrap_or(0) != 0;
-            let x = source.operand(0)?;
-            if axes.is_empty() && nothing {
-                return Ok(vec![x]);
-            }
-            return Ok(vec![self.add(source, Operator::Reduce { how, axes, keep }, &[x], x.dtype)]);
+            return Ok(vec![self.reduce(source, how)?]);
         }
         let axis = source.attributes.int("axis");
         let found = match name {
@@ -131,55 +104,13 @@ impl Reader<'_> {
                 let operands = [source.operand(0)?, source.operand(1)?, source.operand(2)?];
                 self.add(source, Operator::Where, &operands, operands[1].dtype)
             }
-            "Clip" => {
-                let mut x = source.operand(0)?;
-                let bounds = [source.attributes.float("min"), source.attributes.float("max")];
-                // An operand that is left out has an empty name, so operands are counted by their names.
-                let mut given = source.operands[1..].iter().copied();
-                for (at, how) in [(0, Binary::Maximum), (1, Binary::Minimum)] {
-                    let named = source.node.input.get(at + 1).is_some_and(|name| !name.is_empty());
-                    let bound = match bounds[at] {
-                        Some(bound) => {
-                            let elements = Elements::of_doubles(x.dtype, vec![f64::from(bound)]);
-                            let elements = elements.ok_or_else(|| source.unsupported(" on texts"))?;
-                            Some(self.weight(tensors::list(elements)))
-                        }
-                        None => given.next().filter(|_| named),
-                    };
-                    if let Some(bound) = bound {
-                        x = self.add(source, Operator::Binary(how), &[x, bound], x.dtype);
-                    }
-                }
-                x
-            }
+            "Clip" => self.clip(source)?,
             "Softmax" => {
                 let x = source.operand(0)?;
                 self.add(source, Operator::Softmax { axis: axis.unwrap_or(-1) }, &[x], x.dtype)
             }
-            "ArgMax" | "ArgMin" => {
-                let operator = Operator::ArgExtreme {
-                    axis: axis.unwrap_or(0),
-                    keep: source.attributes.int("keepdims").unwrap_or(1) != 0,
-                    greatest: name == "ArgMax",
-                    last: source.attributes.int("select_last_index").unwrap_or(0) != 0,
-                };
-                let x = source.operand(0)?;
-                self.add(source, operator, &[x], Dtype::I64)
-            }
-            "TopK" => {
-                if source.attributes.int("sorted") == Some(0) {
-                    return Err(source.unsupported(" without order"));
-                }
-                let k = source.operand(1)?;
-                let k = self.integers(source, k, "a number of elements")?;
-                let k = k.first().and_then(|k| usize::try_from(*k).ok());
-                let k = k.ok_or_else(|| source.unsupported(" of a negative number of elements"))?;
-                let greatest = source.attributes.int("largest").unwrap_or(1) != 0;
-                let x = source.operand(0)?;
-                let operator = Operator::TopK { axis: axis.unwrap_or(-1), k, greatest };
-                let values = self.add(source, operator, &[x], x.dtype);
-                return Ok(vec![values, second(values, Dtype::I64)]);
-            }
+            "ArgMax" | "ArgMin" => self.arg_extreme(source, axis.unwrap_or(0))?,
+            "TopK" => return self.top_k(source, axis.unwrap_or(-1)),
             "Gather" => {
                 let (x, indices) = (source.operand(0)?, source.operand(1)?);
                 self.add(source, Operator::Gather { axis: axis.unwrap_or(0) }, &[x, indices], x.dtype)
@@ -195,21 +126,7 @@ impl Reader<'_> {
                 let axis = axis.ok_or_else(|| source.unsupported(" without an axis"))?;
                 self.add(source, Operator::Concat { axis }, &all, dtype)
             }
-            "Reshape" => {
-                let (x, shape) = (source.operand(0)?, source.operand(1)?);
-                if self.graph.weight_of(shape.operand).is_none() {
-                    return Ok(vec![self.add(source, Operator::ReshapeAs, &[x, shape], x.dtype)]);
-                }
-                let mut lengths = self.integers(source, shape, "a shape")?;
-                if source.attributes.int("allowzero").unwrap_or(0) != 0 && lengths.contains(&0) {
-                    return Err(source.unsupported(" to a shape without elements"));
-                }
-                lengths.truncate(MOST_DIMENSIONS + 1);
-                if lengths.len() > MOST_DIMENSIONS {
-                    return Err(source.unsupported(&format!(" to more than {MOST_DIMENSIONS} dimensions")));
-                }
-                self.add(source, Operator::Reshape(lengths), &[x], x.dtype)
-            }
+            "Reshape" => self.reshape(source)?,
             "Flatten" => {
                 let x = source.operand(0)?;
                 let lengths = match axis.unwrap_or(1) {
@@ -219,17 +136,7 @@ impl Reader<'_> {
                 };
                 self.add(source, Operator::Reshape(lengths), &[x], x.dtype)
             }
-            "Transpose" => {
-                let x = source.operand(0)?;
-                let order = source.attributes.ints("perm");
-                let order = order.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
-                let order = order.map_err(|_| source.unsupported(" in an order with numbers below 0"))?;
-                let order = match order.is_empty() {
-                    true => (0..self.shape(source, x)?.len()).rev().collect(),
-                    false => order,
-                };
-                self.add(source, Operator::Transpose(order), &[x], x.dtype)
-            }
+            "Transpose" => self.transpose(source)?,
             "Slice" => self.slice(source)?,
             "Split" => return self.split(source, axis.unwrap_or(0)),
             "Tile" => self.tile(source)?,
@@ -244,47 +151,10 @@ impl Reader<'_> {
                 let x = source.operand(0)?;
                 self.add(source, Operator::Shape, &[x], Dtype::I64)
             }
-            "ConstantOfShape" => {
-                let value = source.attributes.raw_tensor("value")?;
-                let with = match value {
-                    Some(value) => tensors::tensor(&value, source.location)?.into_elements(),
-                    None => Elements::F32(vec![0.0]),
-                };
-                let (x, dtype) = (source.operand(0)?, with.dtype());
-                // skl2onnx writes lengths as floats if rows are floats.
-                let x = self.cast(source, x, Dtype::I64);
-                self.add(source, Operator::Fill(with), &[x], dtype)
-            }
-            "CumSum" => {
-                if [source.attributes.int("exclusive"), source.attributes.int("reverse")]
-                    .iter()
-                    .any(|of| of.unwrap_or(0) != 0)
-                {
-                    return Err(source.unsupported(" backwards or without the element itself"));
-                }
-                let (x, axis) = (source.operand(0)?, source.operand(1)?);
-                let axes = self.integers(source, axis, "an axis")?;
-                let axis = axes.first().copied().ok_or_else(|| source.unsupported(" without an axis"))?;
-                self.add(source, Operator::CumulativeSum { axis }, &[x], x.dtype)
-            }
-            "LpNormalization" => {
-                let how = match source.attributes.int("p").unwrap_or(2) {
-                    1 => Reduction::L1,
-                    2 => Reduction::L2,
-                    other => return Err(source.unsupported(&format!(" with the norm {other}"))),
-                };
-                let x = source.operand(0)?;
-                self.normalized(source, x, how, axis.unwrap_or(-1))?
-            }
-            "Mean" => {
-                let mut so_far = source.operand(0)?;
-                for other in source.operands[1..].iter().copied() {
-                    so_far = self.add(source, Operator::Binary(Binary::Add), &[so_far, other], so_far.dtype);
-                }
-                let count = Elements::of_doubles(so_far.dtype, vec![source.operands.len() as f64]);
-                let count = self.weight(tensors::list(count.ok_or_else(|| source.unsupported(" on texts"))?));
-                self.add(source, Operator::Binary(Binary::Divide), &[so_far, count], so_far.dtype)
-            }
+            "ConstantOfShape" => self.constant_of_shape(source)?,
+            "CumSum" => self.cumulative_sum(source)?,
+            "LpNormalization" => self.lp_normalization(source, axis.unwrap_or(-1))?,
+            "Mean" => self.mean(source)?,
             _ => match self.texts(source)? {
                 Some(found) => found,
                 None => match self.networks(source)? {
@@ -294,6 +164,175 @@ impl Reader<'_> {
             },
         };
         Ok(vec![found])
+    }
+
+    /// Adds an operator that computes element by element, or returns `None` for another operator.
+    fn elementwise(&mut self, source: &mut Source<'_>) -> Result<Option<Value>, ImportError> {
+        let name = &source.node.op_type[..];
+        if let Some(how) = unary(name) {
+            let x = source.operand(0)?;
+            let dtype = if how == Unary::IsNan { Dtype::Bool } else { x.dtype };
+            return Ok(Some(self.add(source, Operator::Unary(how), &[x], dtype)));
+        }
+        if let Some(how) = compare(name) {
+            let operands = [source.operand(0)?, source.operand(1)?];
+            return Ok(Some(self.add(source, Operator::Compare(how), &operands, Dtype::Bool)));
+        }
+        let Some(how) = binary(name) else { return Ok(None) };
+        if how == Binary::Modulo && source.attributes.int("fmod").unwrap_or(0) != 0 {
+            return Err(source.unsupported(" with the sign of the dividend"));
+        }
+        // `Sum`, `Min` and `Max` take any number of operands.
+        let mut so_far = source.operand(0)?;
+        if !matches!(name, "Sum" | "Min" | "Max") {
+            source.operand(1)?;
+        }
+        for other in source.operands[1..].iter().copied() {
+            so_far = self.add(source, Operator::Binary(how), &[so_far, other], so_far.dtype);
+        }
+        Ok(Some(so_far))
+    }
+
+    /// Adds a reduction.
+    fn reduce(&mut self, source: &mut Source<'_>, how: Reduction) -> Result<Value, ImportError> {
+        let axes = self.axes(source)?;
+        let keep = source.attributes.int("keepdims").unwrap_or(1) != 0;
+        let nothing = source.attributes.int("noop_with_empty_axes").unwrap_or(0) != 0;
+        let x = source.operand(0)?;
+        if axes.is_empty() && nothing {
+            return Ok(x);
+        }
+        Ok(self.add(source, Operator::Reduce { how, axes, keep }, &[x], x.dtype))
+    }
+
+    /// Adds the maximum of the operand and a lower bound, and then the minimum of this and an upper bound.
+    fn clip(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let mut x = source.operand(0)?;
+        let bounds = [source.attributes.float("min"), source.attributes.float("max")];
+        // An operand that is left out has an empty name, so operands are counted by their names.
+        let mut given = source.operands[1..].iter().copied();
+        for (at, how) in [(0, Binary::Maximum), (1, Binary::Minimum)] {
+            let named = source.node.input.get(at + 1).is_some_and(|name| !name.is_empty());
+            let bound = match bounds[at] {
+                Some(bound) => {
+                    let elements = Elements::of_doubles(x.dtype, vec![f64::from(bound)]);
+                    let elements = elements.ok_or_else(|| source.unsupported(" on texts"))?;
+                    Some(self.weight(tensors::list(elements)))
+                }
+                None => given.next().filter(|_| named),
+            };
+            if let Some(bound) = bound {
+                x = self.add(source, Operator::Binary(how), &[x, bound], x.dtype);
+            }
+        }
+        Ok(x)
+    }
+
+    /// Adds the index of the greatest or the least element along an axis.
+    fn arg_extreme(&mut self, source: &mut Source<'_>, axis: i64) -> Result<Value, ImportError> {
+        let operator = Operator::ArgExtreme {
+            axis,
+            keep: source.attributes.int("keepdims").unwrap_or(1) != 0,
+            greatest: source.node.op_type == "ArgMax",
+            last: source.attributes.int("select_last_index").unwrap_or(0) != 0,
+        };
+        let x = source.operand(0)?;
+        Ok(self.add(source, operator, &[x], Dtype::I64))
+    }
+
+    /// Adds the greatest or the least elements along an axis, and their indices.
+    fn top_k(&mut self, source: &mut Source<'_>, axis: i64) -> Result<Vec<Value>, ImportError> {
+        if source.attributes.int("sorted") == Some(0) {
+            return Err(source.unsupported(" without order"));
+        }
+        let k = source.operand(1)?;
+        let k = self.integers(source, k, "a number of elements")?;
+        let k = k.first().and_then(|k| usize::try_from(*k).ok());
+        let k = k.ok_or_else(|| source.unsupported(" of a negative number of elements"))?;
+        let greatest = source.attributes.int("largest").unwrap_or(1) != 0;
+        let x = source.operand(0)?;
+        let operator = Operator::TopK { axis, k, greatest };
+        let values = self.add(source, operator, &[x], x.dtype);
+        Ok(vec![values, second(values, Dtype::I64)])
+    }
+
+    /// Adds the same elements in another shape, which the second operand holds.
+    fn reshape(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let (x, shape) = (source.operand(0)?, source.operand(1)?);
+        if self.graph.weight_of(shape.operand).is_none() {
+            return Ok(self.add(source, Operator::ReshapeAs, &[x, shape], x.dtype));
+        }
+        let mut lengths = self.integers(source, shape, "a shape")?;
+        if source.attributes.int("allowzero").unwrap_or(0) != 0 && lengths.contains(&0) {
+            return Err(source.unsupported(" to a shape without elements"));
+        }
+        lengths.truncate(MOST_DIMENSIONS + 1);
+        if lengths.len() > MOST_DIMENSIONS {
+            return Err(source.unsupported(&format!(" to more than {MOST_DIMENSIONS} dimensions")));
+        }
+        Ok(self.add(source, Operator::Reshape(lengths), &[x], x.dtype))
+    }
+
+    /// Adds the operand with its dimensions in another order, which is the reverse one if the node does not name it.
+    fn transpose(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let x = source.operand(0)?;
+        let order = source.attributes.ints("perm");
+        let order = order.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
+        let order = order.map_err(|_| source.unsupported(" in an order with numbers below 0"))?;
+        let order = match order.is_empty() {
+            true => (0..self.shape(source, x)?.len()).rev().collect(),
+            false => order,
+        };
+        Ok(self.add(source, Operator::Transpose(order), &[x], x.dtype))
+    }
+
+    /// Adds a tensor that repeats one element. The operand is its shape.
+    fn constant_of_shape(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let value = source.attributes.raw_tensor("value")?;
+        let with = match value {
+            Some(value) => tensors::tensor(&value, source.location)?.into_elements(),
+            None => Elements::F32(vec![0.0]),
+        };
+        let (x, dtype) = (source.operand(0)?, with.dtype());
+        // skl2onnx writes lengths as floats if rows are floats.
+        let x = self.cast(source, x, Dtype::I64);
+        Ok(self.add(source, Operator::Fill(with), &[x], dtype))
+    }
+
+    /// Adds the cumulative sums along an axis.
+    fn cumulative_sum(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        if [source.attributes.int("exclusive"), source.attributes.int("reverse")]
+            .iter()
+            .any(|of| of.unwrap_or(0) != 0)
+        {
+            return Err(source.unsupported(" backwards or without the element itself"));
+        }
+        let (x, axis) = (source.operand(0)?, source.operand(1)?);
+        let axes = self.integers(source, axis, "an axis")?;
+        let axis = axes.first().copied().ok_or_else(|| source.unsupported(" without an axis"))?;
+        Ok(self.add(source, Operator::CumulativeSum { axis }, &[x], x.dtype))
+    }
+
+    /// Adds the elements divided by their norm along an axis.
+    fn lp_normalization(&mut self, source: &mut Source<'_>, axis: i64) -> Result<Value, ImportError> {
+        let how = match source.attributes.int("p").unwrap_or(2) {
+            1 => Reduction::L1,
+            2 => Reduction::L2,
+            other => return Err(source.unsupported(&format!(" with the norm {other}"))),
+        };
+        let x = source.operand(0)?;
+        self.normalized(source, x, how, axis)
+    }
+
+    /// Adds the mean of all operands, element by element.
+    fn mean(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let mut so_far = source.operand(0)?;
+        for other in source.operands[1..].iter().copied() {
+            so_far = self.add(source, Operator::Binary(Binary::Add), &[so_far, other], so_far.dtype);
+        }
+        let count = Elements::of_doubles(so_far.dtype, vec![source.operands.len() as f64]);
+        let count = self.weight(tensors::list(count.ok_or_else(|| source.unsupported(" on texts"))?));
+        Ok(self.add(source, Operator::Binary(Binary::Divide), &[so_far, count], so_far.dtype))
     }
 
     /// Adds an operator of ONNX Runtime's own domain.
