@@ -100,21 +100,8 @@ impl Scores {
         classifier: &Classifier,
         reached: &ReachedTrees<'_>,
     ) -> Result<Self, ImportError> {
-        let fail = |field: &str, cause: &str, remedy: &str| {
-            let path = format!("{}.{field}", ensemble.location);
-            Err(super::error::at(ErrorKind::Unsupported, path, cause).with_remedy(remedy))
-        };
+        let fail = |field: &str, cause: &str, remedy: &str| refused(ensemble, field, cause, remedy);
         let outputs = ensemble.outputs;
-        let labels = classifier.labels.clone();
-        let all = |rule, labels| Self {
-            margins: Margins::All,
-            transform: ensemble.post,
-            scale: 1.0,
-            offset: vec![0.0; outputs],
-            rule,
-            is_probability: is_probability(ensemble, reached, false),
-            labels,
-        };
         if outputs == 1 {
             return fail(
                 "classlabels_int64s",
@@ -134,8 +121,34 @@ impl Scores {
                 || reached.always_voted().iter().all(|t| *t)
                 || reached.always_positive();
             let why = "rows may reach no leaf with a score for some class, which ONNX Runtime then leaves out of the comparison";
-            return Ok(all(if always_voted { LabelRule::Largest } else { LabelRule::None(why) }, labels));
+            let rule = if always_voted { LabelRule::Largest } else { LabelRule::None(why) };
+            return Ok(Self::of_all(ensemble, reached, rule, classifier.labels.clone()));
         }
+        Self::of_two_classes(ensemble, classifier, reached)
+    }
+
+    /// Returns scores of all of the operator's outputs.
+    fn of_all(ensemble: &Ensemble, reached: &ReachedTrees<'_>, rule: LabelRule, labels: Labels) -> Self {
+        Self {
+            margins: Margins::All,
+            transform: ensemble.post,
+            scale: 1.0,
+            offset: vec![0.0; ensemble.outputs],
+            rule,
+            is_probability: is_probability(ensemble, reached, false),
+            labels,
+        }
+    }
+
+    /// Returns the scores of a classifier of two classes, before the graph's steps.
+    fn of_two_classes(
+        ensemble: &Ensemble,
+        classifier: &Classifier,
+        reached: &ReachedTrees<'_>,
+    ) -> Result<Self, ImportError> {
+        let fail = |field: &str, cause: &str, remedy: &str| refused(ensemble, field, cause, remedy);
+        let labels = classifier.labels.clone();
+        let all = |rule, labels| Self::of_all(ensemble, reached, rule, labels);
         let pair = |transform, over, only, scale, labels| Self {
             margins: Margins::Only(only),
             transform,
@@ -351,6 +364,12 @@ impl Scores {
         shifts()
             .all(|shift| shifts().next().is_some_and(|first| (shift - first).abs() <= 1e-12 * first.abs()))
     }
+}
+
+/// Refuses what a field of the operator asks for.
+fn refused<T>(ensemble: &Ensemble, field: &str, cause: &str, remedy: &str) -> Result<T, ImportError> {
+    let path = format!("{}.{field}", ensemble.location);
+    Err(super::error::at(ErrorKind::Unsupported, path, cause).with_remedy(remedy))
 }
 
 /// Returns whether a row's sums are always probabilities: non-negative, with the sum 1. With `of_one`, only
