@@ -252,7 +252,8 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
     /// Adds an operator with a list of numbers, one for each column.
     fn add_list_operation(
         &mut self,
-        (name, how): (&str, Binary),
+        name: &str,
+        how: Binary,
         x: Columns,
         values: Vec<f64>,
     ) -> Result<Columns, ImportError> {
@@ -326,85 +327,11 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 }
                 Ok(rows)
             }
-            "FeatureUnion" | "ColumnTransformer" => {
-                if step.transformer_weights.as_ref().is_some_and(|weights| *weights != PlainValue::Null) {
-                    return Err(refusal(location, "weights of transformers are not supported"));
-                }
-                let columns = step.columns.as_deref();
-                if columns.is_some_and(|columns| columns.len() != step.steps.len()) {
-                    return Err(error(
-                        ErrorKind::Structure,
-                        format!("fangorn.{location}.columns"),
-                        "other columns",
-                    ));
-                }
-                let mut found = Vec::with_capacity(step.steps.len());
-                for (at, inner) in step.steps.iter().enumerate() {
-                    let inside = format!("{location}.steps[{at}]");
-                    let own = match columns {
-                        Some(columns) if columns[at].0.is_empty() => continue,
-                        Some(columns) if inner.estimator != "drop" => {
-                            self.select(&x, &columns[at], &inside)?
-                        }
-                        _ => x.clone(),
-                    };
-                    found.extend(self.add_step(inner, Some(own), &inside, false)?);
-                }
-                one(self.concat(&found, location).map(|joined| Columns { raw: None, ..joined }))
-            }
-            "StandardScaler" | "RobustScaler" => {
-                let mut x = x;
-                let (center, field) = match name {
-                    "StandardScaler" => (&step.mean, "mean_"),
-                    _ => (&step.center, "center_"),
-                };
-                // The file has a mean even if the step does not subtract it.
-                if center.is_some() && step.with_mean != Some(false) {
-                    let center = list(center, x.width, location, field)?;
-                    x = self.add_list_operation((name, Binary::Subtract), x, center)?;
-                }
-                if step.scale.is_some() {
-                    let scale = list(&step.scale, x.width, location, "scale_")?;
-                    x = self.add_list_operation((name, Binary::Divide), x, scale)?;
-                }
-                Ok(Some(x))
-            }
-            "MinMaxScaler" => {
-                let scale = list(&step.scale, x.width, location, "scale_")?;
-                let mut x = self.add_list_operation((name, Binary::Multiply), x, scale)?;
-                let min = list(&step.min, x.width, location, "min_")?;
-                x = self.add_list_operation((name, Binary::Add), x, min)?;
-                if step.clip == Some(true) {
-                    let range = list(&step.feature_range, 2, location, "feature_range")?;
-                    x = self.add_list_operation((name, Binary::Maximum), x, vec![range[0]])?;
-                    x = self.add_list_operation((name, Binary::Minimum), x, vec![range[1]])?;
-                }
-                Ok(Some(x))
-            }
-            "MaxAbsScaler" => {
-                let scale = list(&step.scale, x.width, location, "scale_")?;
-                let mut x = self.add_list_operation((name, Binary::Divide), x, scale)?;
-                if step.clip == Some(true) {
-                    x = self.add_list_operation((name, Binary::Maximum), x, vec![-1.0])?;
-                    x = self.add_list_operation((name, Binary::Minimum), x, vec![1.0])?;
-                }
-                Ok(Some(x))
-            }
-            "Normalizer" => {
-                let how = match &step.norm {
-                    None | Some(PlainValue::Null) => Reduction::L2,
-                    Some(PlainValue::Text(norm)) if norm == "l2" => Reduction::L2,
-                    Some(PlainValue::Text(norm)) if norm == "l1" => Reduction::L1,
-                    Some(other) => return Err(refusal(location, format!("norm {other} is not supported"))),
-                };
-                let norm = self.node(name, Operator::Reduce { how, axes: vec![1], keep: true }, &[x.rows]);
-                let zero = self.weight(&[1], Elements::F64(vec![0.0]), location)?;
-                let unit = self.weight(&[1], Elements::F64(vec![1.0]), location)?;
-                let is_zero = self.node(name, Operator::Compare(Compare::Equal), &[norm, zero]);
-                let norm = self.node(name, Operator::Where, &[is_zero, unit, norm]);
-                let rows = self.node(name, Operator::Binary(Binary::Divide), &[x.rows, norm]);
-                Ok(Some(Columns { rows, raw: None, ..x }))
-            }
+            "FeatureUnion" | "ColumnTransformer" => one(self.union(step, &x, location)),
+            "StandardScaler" | "RobustScaler" => one(self.standardize(step, name, x, location)),
+            "MinMaxScaler" => one(self.scale_to_range(step, name, x, location)),
+            "MaxAbsScaler" => one(self.scale_to_one(step, name, x, location)),
+            "Normalizer" => one(self.normalize(step, name, x, location)),
             "Binarizer" => {
                 let threshold = vec![step.threshold.unwrap_or(0.0)];
                 let threshold = self.weight(&[1], Elements::F64(threshold), location)?;
@@ -418,30 +345,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             "OrdinalEncoder" => one(self.ordinals(step, x, location)),
             "TargetEncoder" => one(self.encode_targets(step, x, location)),
             "PolynomialFeatures" => one(self.powers(step, x, location)),
-            "PCA" | "TruncatedSVD" => {
-                let Some(Numbers(components)) = &step.components else {
-                    return Err(error(
-                        ErrorKind::Schema,
-                        format!("fangorn.{location}"),
-                        "missing field `components_`",
-                    ));
-                };
-                let count = components.len() / x.width.max(1);
-                let mut x = x;
-                if name == "PCA" {
-                    let mean = list(&step.mean, x.width, location, "mean_")?;
-                    x = self.add_list_operation((name, Binary::Subtract), x, mean)?;
-                }
-                x.raw = None;
-                x.rows = self.product(&x, components, count, location)?;
-                x.width = count;
-                if step.whiten == Some(true) {
-                    let variance = list(&step.explained_variance, count, location, "explained_variance_")?;
-                    let roots = variance.into_iter().map(f64::sqrt).collect();
-                    x = self.add_list_operation((name, Binary::Divide), x, roots)?;
-                }
-                Ok(Some(x))
-            }
+            "PCA" | "TruncatedSVD" => one(self.project(step, name, x, location)),
             _ if step.forest.is_some() && last => self.forest(step, x, location).map(|()| None),
             // As the last step, `RFE` would predict with an estimator of its own.
             "RFE" | "RFECV" if last => {
@@ -467,6 +371,143 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             }
             _ => Err(refusal(location, format!("{name} is not supported in a pipeline"))),
         }
+    }
+
+    /// Adds the members of a union or of a column transformer, and joins their columns.
+    fn union(&mut self, step: &Step, x: &Columns, location: &str) -> Result<Columns, ImportError> {
+        if step.transformer_weights.as_ref().is_some_and(|weights| *weights != PlainValue::Null) {
+            return Err(refusal(location, "weights of transformers are not supported"));
+        }
+        let columns = step.columns.as_deref();
+        if columns.is_some_and(|columns| columns.len() != step.steps.len()) {
+            return Err(error(ErrorKind::Structure, format!("fangorn.{location}.columns"), "other columns"));
+        }
+        let mut found = Vec::with_capacity(step.steps.len());
+        for (at, inner) in step.steps.iter().enumerate() {
+            let inside = format!("{location}.steps[{at}]");
+            let own = match columns {
+                Some(columns) if columns[at].0.is_empty() => continue,
+                Some(columns) if inner.estimator != "drop" => self.select(x, &columns[at], &inside)?,
+                _ => x.clone(),
+            };
+            found.extend(self.add_step(inner, Some(own), &inside, false)?);
+        }
+        self.concat(&found, location).map(|joined| Columns { raw: None, ..joined })
+    }
+
+    /// Subtracts the centre of each column and divides by its scale, as far as the step has them.
+    fn standardize(
+        &mut self,
+        step: &Step,
+        name: &str,
+        mut x: Columns,
+        location: &str,
+    ) -> Result<Columns, ImportError> {
+        let (center, field) = match name {
+            "StandardScaler" => (&step.mean, "mean_"),
+            _ => (&step.center, "center_"),
+        };
+        // The file has a mean even if the step does not subtract it.
+        if center.is_some() && step.with_mean != Some(false) {
+            let center = list(center, x.width, location, field)?;
+            x = self.add_list_operation(name, Binary::Subtract, x, center)?;
+        }
+        if step.scale.is_some() {
+            let scale = list(&step.scale, x.width, location, "scale_")?;
+            x = self.add_list_operation(name, Binary::Divide, x, scale)?;
+        }
+        Ok(x)
+    }
+
+    /// Multiplies each column by its scale, adds its minimum, and clips the results if the step says so.
+    fn scale_to_range(
+        &mut self,
+        step: &Step,
+        name: &str,
+        x: Columns,
+        location: &str,
+    ) -> Result<Columns, ImportError> {
+        let scale = list(&step.scale, x.width, location, "scale_")?;
+        let mut x = self.add_list_operation(name, Binary::Multiply, x, scale)?;
+        let min = list(&step.min, x.width, location, "min_")?;
+        x = self.add_list_operation(name, Binary::Add, x, min)?;
+        if step.clip == Some(true) {
+            let range = list(&step.feature_range, 2, location, "feature_range")?;
+            x = self.add_list_operation(name, Binary::Maximum, x, vec![range[0]])?;
+            x = self.add_list_operation(name, Binary::Minimum, x, vec![range[1]])?;
+        }
+        Ok(x)
+    }
+
+    /// Divides each column by its scale, and clips the results to -1 and 1 if the step says so.
+    fn scale_to_one(
+        &mut self,
+        step: &Step,
+        name: &str,
+        x: Columns,
+        location: &str,
+    ) -> Result<Columns, ImportError> {
+        let scale = list(&step.scale, x.width, location, "scale_")?;
+        let mut x = self.add_list_operation(name, Binary::Divide, x, scale)?;
+        if step.clip == Some(true) {
+            x = self.add_list_operation(name, Binary::Maximum, x, vec![-1.0])?;
+            x = self.add_list_operation(name, Binary::Minimum, x, vec![1.0])?;
+        }
+        Ok(x)
+    }
+
+    /// Divides each row by its norm. A row of zeros stays.
+    fn normalize(
+        &mut self,
+        step: &Step,
+        name: &str,
+        x: Columns,
+        location: &str,
+    ) -> Result<Columns, ImportError> {
+        let how = match &step.norm {
+            None | Some(PlainValue::Null) => Reduction::L2,
+            Some(PlainValue::Text(norm)) if norm == "l2" => Reduction::L2,
+            Some(PlainValue::Text(norm)) if norm == "l1" => Reduction::L1,
+            Some(other) => return Err(refusal(location, format!("norm {other} is not supported"))),
+        };
+        let norm = self.node(name, Operator::Reduce { how, axes: vec![1], keep: true }, &[x.rows]);
+        let zero = self.weight(&[1], Elements::F64(vec![0.0]), location)?;
+        let unit = self.weight(&[1], Elements::F64(vec![1.0]), location)?;
+        let is_zero = self.node(name, Operator::Compare(Compare::Equal), &[norm, zero]);
+        let norm = self.node(name, Operator::Where, &[is_zero, unit, norm]);
+        let rows = self.node(name, Operator::Binary(Binary::Divide), &[x.rows, norm]);
+        Ok(Columns { rows, raw: None, ..x })
+    }
+
+    /// Multiplies the rows by the components of a decomposition.
+    fn project(
+        &mut self,
+        step: &Step,
+        name: &str,
+        mut x: Columns,
+        location: &str,
+    ) -> Result<Columns, ImportError> {
+        let Some(Numbers(components)) = &step.components else {
+            return Err(error(
+                ErrorKind::Schema,
+                format!("fangorn.{location}"),
+                "missing field `components_`",
+            ));
+        };
+        let count = components.len() / x.width.max(1);
+        if name == "PCA" {
+            let mean = list(&step.mean, x.width, location, "mean_")?;
+            x = self.add_list_operation(name, Binary::Subtract, x, mean)?;
+        }
+        x.raw = None;
+        x.rows = self.product(&x, components, count, location)?;
+        x.width = count;
+        if step.whiten == Some(true) {
+            let variance = list(&step.explained_variance, count, location, "explained_variance_")?;
+            let roots = variance.into_iter().map(f64::sqrt).collect();
+            x = self.add_list_operation(name, Binary::Divide, x, roots)?;
+        }
+        Ok(x)
     }
 
     /// Adds the product of rows with a matrix that has a row for each of `count` outputs.
