@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{BufferId, Dim, IndexVar, Loop, LoopNest, Mode, Op, Size};
+use super::{BufferId, Dim, IndexVar, Loop, LoopNest, Mode, Op, Reduce, Size, Walk};
 
 impl fmt::Display for LoopNest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,63 +120,78 @@ fn write_op<'a>(
             }
             Ok(())
         }
-        Op::Walk(walk) => {
-            let [trees, rows] = [Dim::Tree, Dim::Batch].map(|d| index(path, walk.lanes.as_ref(), d));
-            let mut unroll = match walk.unroll {
-                None => String::new(),
-                Some(None) if walk.table => ", unrollDepth=table".to_owned(),
-                Some(None) => ", unrollDepth=all".to_owned(),
-                Some(Some(n)) => format!(", unrollDepth={n}"),
-            };
-            if let Some(n) = walk.peel {
-                unroll += &format!(", peel={n}");
-            }
-            if let Some(percent) = walk.likely {
-                unroll += &format!(", peel={percent}%");
-            }
-            if walk.evaluate.blends() {
-                unroll += &format!(", evaluate={}", walk.evaluate);
-            }
-            let buffer = match walk.into {
-                BufferId::Result => "result".to_owned(),
-                BufferId::Partial(b) => nest.partials[b]
-                    .loops
-                    .iter()
-                    .fold(format!("partial{b}"), |text, l| format!("{text}[{}]", copy(&l.var))),
-            };
-            let reduce = if walk.atomic { "atomicReduce" } else { "reduce" };
-            writeln!(f, "{pad}t = getTree(model, {trees})")?;
-            writeln!(f, "{pad}p = walkDecisionTree(t, rows[{rows}]{unroll})")?;
-            writeln!(f, "{pad}{reduce}({buffer}[{rows}], p)")
+        Op::Walk(walk) => write_walk(nest, f, walk, path, &pad),
+        Op::Reduce(reduce) => write_reduce(nest, f, reduce, path, &pad),
+    }
+}
+
+/// Writes the statements of a walk inside the loops of `path`, with the indentation `pad`.
+fn write_walk(
+    nest: &LoopNest,
+    f: &mut fmt::Formatter<'_>,
+    walk: &Walk,
+    path: &[&IndexVar],
+    pad: &str,
+) -> fmt::Result {
+    let [trees, rows] = [Dim::Tree, Dim::Batch].map(|d| index(path, walk.lanes.as_ref(), d));
+    let mut unroll = match walk.unroll {
+        None => String::new(),
+        Some(None) if walk.table => ", unrollDepth=table".to_owned(),
+        Some(None) => ", unrollDepth=all".to_owned(),
+        Some(Some(n)) => format!(", unrollDepth={n}"),
+    };
+    if let Some(n) = walk.peel {
+        unroll += &format!(", peel={n}");
+    }
+    if let Some(percent) = walk.likely {
+        unroll += &format!(", peel={percent}%");
+    }
+    if walk.evaluate.blends() {
+        unroll += &format!(", evaluate={}", walk.evaluate);
+    }
+    let buffer = match walk.into {
+        BufferId::Result => "result".to_owned(),
+        BufferId::Partial(b) => nest.partials[b]
+            .loops
+            .iter()
+            .fold(format!("partial{b}"), |text, l| format!("{text}[{}]", copy(&l.var))),
+    };
+    let reduce = if walk.atomic { "atomicReduce" } else { "reduce" };
+    writeln!(f, "{pad}t = getTree(model, {trees})")?;
+    writeln!(f, "{pad}p = walkDecisionTree(t, rows[{rows}]{unroll})")?;
+    writeln!(f, "{pad}{reduce}({buffer}[{rows}], p)")
+}
+
+/// Writes a stage that adds up private sums inside the loops of `path`, with the indentation `pad`.
+fn write_reduce(
+    nest: &LoopNest,
+    f: &mut fmt::Formatter<'_>,
+    reduce: &Reduce,
+    path: &[&IndexVar],
+    pad: &str,
+) -> fmt::Result {
+    let partial = &nest.partials[reduce.buffer];
+    let outer: Vec<String> =
+        partial.loops[..reduce.dimension].iter().map(|l| format!("[{}]", copy(&l.var))).collect();
+    let rows: Vec<String> = reduce.rows.iter().map(|d| path[*d].name.clone()).collect();
+    let rows = if rows.is_empty() {
+        ":".to_owned()
+    } else {
+        format!("{} : +{}", rows.join(" + "), span(path, &reduce.rows))
+    };
+    let outer = outer.concat();
+    let name = format!("partial{}", reduce.buffer);
+    let vector = reduce.vector.map_or_else(String::new, |n| format!(", vector={n}"));
+    let d = reduce.dimension;
+    match (reduce.last, reduce.atomic) {
+        (true, false) => {
+            writeln!(f, "{pad}result[{rows}] += reduceDimension({name}{outer}[:, {rows}], {d}{vector})")
         }
-        Op::Reduce(reduce) => {
-            let partial = &nest.partials[reduce.buffer];
-            let outer: Vec<String> =
-                partial.loops[..reduce.dimension].iter().map(|l| format!("[{}]", copy(&l.var))).collect();
-            let rows: Vec<String> = reduce.rows.iter().map(|d| path[*d].name.clone()).collect();
-            let rows = if rows.is_empty() {
-                ":".to_owned()
-            } else {
-                format!("{} : +{}", rows.join(" + "), span(path, &reduce.rows))
-            };
-            let outer = outer.concat();
-            let name = format!("partial{}", reduce.buffer);
-            let vector = reduce.vector.map_or_else(String::new, |n| format!(", vector={n}"));
-            let d = reduce.dimension;
-            match (reduce.last, reduce.atomic) {
-                (true, false) => {
-                    writeln!(
-                        f,
-                        "{pad}result[{rows}] += reduceDimension({name}{outer}[:, {rows}], {d}{vector})"
-                    )
-                }
-                (true, true) => {
-                    let sum = format!("reduceDimension({name}{outer}[:, {rows}], {d}{vector})");
-                    writeln!(f, "{pad}atomicReduce(result[{rows}], {sum})")
-                }
-                (false, _) => writeln!(f, "{pad}reduceDimInplace({name}{outer}[:, {rows}], {d}{vector})"),
-            }
+        (true, true) => {
+            let sum = format!("reduceDimension({name}{outer}[:, {rows}], {d}{vector})");
+            writeln!(f, "{pad}atomicReduce(result[{rows}], {sum})")
         }
+        (false, _) => writeln!(f, "{pad}reduceDimInplace({name}{outer}[:, {rows}], {d}{vector})"),
     }
 }
 
