@@ -402,25 +402,7 @@ impl NestBuilder {
             Directive::GpuDimension { var, dim } => {
                 self.find(var)?.into_iter().try_for_each(|n| self.map(n, Mapping::Gpu(*dim)))
             }
-            Directive::Unroll { var } => {
-                let found = self.find(var)?;
-                for n in &found {
-                    let Node { var: v, marks, .. } = &self.nodes[*n];
-                    if marks.mapping != Mapping::Serial || marks.interleave {
-                        return Err(format!(
-                            "`{var}` is mapped or interleaved; unroll a plain loop inside it, tile({var}, outer, inner, 4)"
-                        ));
-                    }
-                    let v = &self.vars[*v];
-                    if [&v.start, &v.stride, &v.end].iter().any(|s| s.depends_on_batch()) {
-                        return Err(format!(
-                            "`{var}` has as many iterations as a call has rows; tile it, tile({var}, outer, inner, 4), and unroll the \
-                             inner loop"
-                        ));
-                    }
-                }
-                self.mark(found, |m| m.unrolled = true)
-            }
+            Directive::Unroll { var } => self.unroll(var),
             Directive::Specialize { var } => {
                 let found = self.find(var)?;
                 if found.iter().any(|n| self.nodes[*n].marks.interleave) {
@@ -435,34 +417,7 @@ impl NestBuilder {
                 }
                 self.mark(found, |m| m.cache = true)
             }
-            Directive::Interleave { var } => {
-                for n in self.innermost(var)? {
-                    let Marks { mapping, cache, unrolled, specialize, .. } = self.nodes[n].marks;
-                    if mapping != Mapping::Serial || cache || unrolled || specialize {
-                        return Err(format!(
-                            "`{var}` is mapped, cached, unrolled or specialized; interleave a plain loop inside it, \
-                             tile({var}, outer, inner, 4)"
-                        ));
-                    }
-                    let v = &self.vars[self.nodes[n].var];
-                    let lanes = match (&v.start, &v.end, &v.stride) {
-                        (Size::Const(start), Size::Const(end), Size::Const(stride)) => {
-                            Some(end.saturating_sub(*start).div_ceil((*stride).max(1)))
-                        }
-                        _ => None,
-                    };
-                    match lanes {
-                        Some(1..=64) => self.nodes[n].marks.interleave = true,
-                        Some(n) => return Err(format!("`{var}` has {n} iterations; interleave 1 to 64")),
-                        None => {
-                            return Err(format!(
-                                "`{var}` has no constant extent; tile it, tile({var}, outer, inner, 4), and interleave the inner loop"
-                            ));
-                        }
-                    }
-                }
-                Ok(())
-            }
+            Directive::Interleave { var } => self.interleave(var),
             Directive::UnrollWalk { var, steps } => {
                 let found = self.innermost(var)?;
                 self.mark(found, |m| m.unroll = Some(*steps))
@@ -515,6 +470,57 @@ impl NestBuilder {
             | Directive::FewRows { .. }
             | Directive::Ranks { .. } => Ok(()),
         }
+    }
+
+    /// Turns the iterations of loops into straight-line code.
+    fn unroll(&mut self, var: &str) -> Result<(), String> {
+        let found = self.find(var)?;
+        for n in &found {
+            let Node { var: v, marks, .. } = &self.nodes[*n];
+            if marks.mapping != Mapping::Serial || marks.interleave {
+                return Err(format!(
+                    "`{var}` is mapped or interleaved; unroll a plain loop inside it, tile({var}, outer, inner, 4)"
+                ));
+            }
+            let v = &self.vars[*v];
+            if [&v.start, &v.stride, &v.end].iter().any(|s| s.depends_on_batch()) {
+                return Err(format!(
+                    "`{var}` has as many iterations as a call has rows; tile it, tile({var}, outer, inner, 4), and unroll the \
+                     inner loop"
+                ));
+            }
+        }
+        self.mark(found, |m| m.unrolled = true)
+    }
+
+    /// Lets the walks of innermost loops advance together.
+    fn interleave(&mut self, var: &str) -> Result<(), String> {
+        for n in self.innermost(var)? {
+            let Marks { mapping, cache, unrolled, specialize, .. } = self.nodes[n].marks;
+            if mapping != Mapping::Serial || cache || unrolled || specialize {
+                return Err(format!(
+                    "`{var}` is mapped, cached, unrolled or specialized; interleave a plain loop inside it, \
+                     tile({var}, outer, inner, 4)"
+                ));
+            }
+            let v = &self.vars[self.nodes[n].var];
+            let lanes = match (&v.start, &v.end, &v.stride) {
+                (Size::Const(start), Size::Const(end), Size::Const(stride)) => {
+                    Some(end.saturating_sub(*start).div_ceil((*stride).max(1)))
+                }
+                _ => None,
+            };
+            match lanes {
+                Some(1..=64) => self.nodes[n].marks.interleave = true,
+                Some(n) => return Err(format!("`{var}` has {n} iterations; interleave 1 to 64")),
+                None => {
+                    return Err(format!(
+                        "`{var}` has no constant extent; tile it, tile({var}, outer, inner, 4), and interleave the inner loop"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn tile(&mut self, node: usize, outer: &str, inner: &str, size: &Size) -> Result<(), String> {
