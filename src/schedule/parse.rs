@@ -199,13 +199,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> ParseResult<'a, Direct
         ("reorder", _) => usage("reorder(outermost, …, innermost)"),
         ("parallel", [v]) => Ok(Directive::Parallel { var: variable(v)? }),
         ("parallel", _) => usage("parallel(variable)"),
-        ("gpuDimension", [v, d]) => {
-            let var = variable(v)?;
-            match GpuDim::parse(d) {
-                Some(dim) => Ok(Directive::GpuDimension { var, dim }),
-                None => wrong(d, format!("`{d}` is no GPU dimension: grid.x/y/z or block.x/y/z")),
-            }
-        }
+        ("gpuDimension", [v, d]) => gpu_dimension(v, d),
         ("gpuDimension", _) => usage("gpuDimension(variable, grid.x)"),
         ("cache", [v]) => Ok(Directive::Cache { var: variable(v)? }),
         ("cache", _) => usage("cache(variable)"),
@@ -223,12 +217,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> ParseResult<'a, Direct
             None => wrong(k, format!("`{k}` is no layout: array, sparse, reorg or depth_first")),
         },
         ("layout", _) => usage("layout(array)"),
-        ("sort", [order]) => match TreeOrder::ALL.into_iter().find(|o| o.name() == *order) {
-            Some(by) => Ok(Directive::Sort { by }),
-            None => {
-                wrong(order, format!("`{order}` is no order: depth, first_leaf, structure or likely_leaf"))
-            }
-        },
+        ("sort", [order]) => sort(order),
         ("sort", _) => usage("sort(depth)"),
         ("pad", []) => Ok(Directive::Pad { percent: PAD_PERCENT }),
         ("pad", [n]) => {
@@ -236,13 +225,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> ParseResult<'a, Direct
             Ok(Directive::Pad { percent: number(percent, "of percent")? })
         }
         ("pad", _) => usage("pad(percent)"),
-        ("fewRows", [by]) => match FewRows::ALL.into_iter().find(|f| f.name() == *by) {
-            Some(by) => Ok(Directive::FewRows { by }),
-            None => wrong(
-                by,
-                format!("`{by}` is no way to walk a few rows: auto, registers, abreast, full, rows or walk"),
-            ),
-        },
+        ("fewRows", [by]) => few_rows(by),
         ("fewRows", _) => usage("fewRows(auto)"),
         ("ranks", ["off"]) => Ok(Directive::Ranks { choice: None }),
         ("ranks", [width]) => match Choice::ALL.into_iter().find(|c| c.name() == *width) {
@@ -254,27 +237,10 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> ParseResult<'a, Direct
         ("unroll", _) => usage("unroll(variable)"),
         ("specialize", [v]) => Ok(Directive::Specialize { var: variable(v)? }),
         ("specialize", _) => usage("specialize(variable)"),
-        ("peelWalk", [v, rows]) if rows.ends_with('%') => {
-            let given = rows.strip_suffix('%').unwrap_or(rows).trim_end();
-            match number(given, "of percent")? {
-                percent @ 1..=100 => Ok(Directive::PeelLikely { var: variable(v)?, percent }),
-                _ => wrong(rows, format!("`{rows}` is no share of the rows: 1% to 100%")),
-            }
-        }
+        ("peelWalk", [v, rows]) if rows.ends_with('%') => peel_likely(v, rows),
         ("peelWalk", [v, n]) => Ok(Directive::PeelWalk { var: variable(v)?, steps: number(n, "of steps")? }),
         ("peelWalk", _) => usage("peelWalk(variable, steps)"),
-        ("tileNodes", [n, by]) => {
-            let nodes = number(n, "of nodes")?;
-            if !(1..=MOST_TILE).contains(&nodes) {
-                return wrong(n, format!("`{n}` is no number of nodes of a tile: 1 to {MOST_TILE}"));
-            }
-            match Tiler::ALL.into_iter().find(|t| t.name() == *by) {
-                Some(by) => Ok(Directive::TileNodes { nodes, by }),
-                None => {
-                    wrong(by, format!("`{by}` is no way to gather nodes: uniform, probability or hybrid"))
-                }
-            }
-        }
+        ("tileNodes", [n, by]) => tile_nodes(n, by),
         ("tileNodes", _) => usage("tileNodes(nodes, uniform)"),
         ("evaluate", [v, how]) => Ok(Directive::Evaluate { var: variable(v)?, how: evaluation(how)? }),
         ("evaluate", _) => usage("evaluate(variable, blend)"),
@@ -292,6 +258,55 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> ParseResult<'a, Direct
                  interleave, unrollWalk, peelWalk, evaluate, atomicReduce, sharedReduce, vectorReduce, layout, tileNodes, sort, pad, fewRows, ranks"
             ),
         ),
+    }
+}
+
+/// Reads the arguments of `gpuDimension`.
+fn gpu_dimension<'a>(v: &'a str, d: &'a str) -> ParseResult<'a, Directive> {
+    let var = variable(v)?;
+    match GpuDim::parse(d) {
+        Some(dim) => Ok(Directive::GpuDimension { var, dim }),
+        None => wrong(d, format!("`{d}` is no GPU dimension: grid.x/y/z or block.x/y/z")),
+    }
+}
+
+/// Reads the argument of `sort`.
+fn sort(order: &str) -> ParseResult<'_, Directive> {
+    match TreeOrder::ALL.into_iter().find(|o| o.name() == order) {
+        Some(by) => Ok(Directive::Sort { by }),
+        None => wrong(order, format!("`{order}` is no order: depth, first_leaf, structure or likely_leaf")),
+    }
+}
+
+/// Reads the argument of `fewRows`.
+fn few_rows(by: &str) -> ParseResult<'_, Directive> {
+    match FewRows::ALL.into_iter().find(|f| f.name() == by) {
+        Some(by) => Ok(Directive::FewRows { by }),
+        None => wrong(
+            by,
+            format!("`{by}` is no way to walk a few rows: auto, registers, abreast, full, rows or walk"),
+        ),
+    }
+}
+
+/// Reads the arguments of `peelWalk` with a share of the rows.
+fn peel_likely<'a>(v: &'a str, rows: &'a str) -> ParseResult<'a, Directive> {
+    let given = rows.strip_suffix('%').unwrap_or(rows).trim_end();
+    match number(given, "of percent")? {
+        percent @ 1..=100 => Ok(Directive::PeelLikely { var: variable(v)?, percent }),
+        _ => wrong(rows, format!("`{rows}` is no share of the rows: 1% to 100%")),
+    }
+}
+
+/// Reads the arguments of `tileNodes`.
+fn tile_nodes<'a>(n: &'a str, by: &'a str) -> ParseResult<'a, Directive> {
+    let nodes = number(n, "of nodes")?;
+    if !(1..=MOST_TILE).contains(&nodes) {
+        return wrong(n, format!("`{n}` is no number of nodes of a tile: 1 to {MOST_TILE}"));
+    }
+    match Tiler::ALL.into_iter().find(|t| t.name() == by) {
+        Some(by) => Ok(Directive::TileNodes { nodes, by }),
+        None => wrong(by, format!("`{by}` is no way to gather nodes: uniform, probability or hybrid")),
     }
 }
 
