@@ -11,7 +11,7 @@ use super::{
     column_block::ROW_BLOCKS_TOGETHER,
     compressed::{CompressedBlock, CompressedColumn, CompressedColumns},
     kernels,
-    ranker::Ranker,
+    ranker::{ColumnRoom, Ranker},
     search::ROW_BLOCK,
     sources::{PREFETCHED, RankSources},
 };
@@ -77,7 +77,8 @@ impl Ranker {
                 }
                 for (row_block, values) in values.as_chunks().0.iter().enumerate() {
                     let (coded, out) = (&mut coded[row_block], &mut out[row_block * room..]);
-                    self.one::<C, u8, ROW_BLOCK>(sources, c, values, coded, out, (ROW_BLOCK, 1));
+                    let out = ColumnRoom { of: out, count: ROW_BLOCK, apart: 1 };
+                    self.one::<C, u8, ROW_BLOCK>(sources, c, values, coded, out);
                 }
             }
         }
@@ -97,10 +98,10 @@ impl Ranker {
         let doubles = (matrix as &dyn Any).downcast_ref::<SparseMatrix<f64>>();
         match self.doubles.as_ref().zip(doubles) {
             Some((sources, matrix)) => {
-                sources.elements((matrix, rows), &self.by_rule(sources), out).rank(portable::at_most);
+                sources.elements(matrix, rows, &self.by_rule(sources), out).rank(portable::at_most);
             }
             None => {
-                kernels::elements(self.singles.elements((matrix, rows), &self.by_rule(&self.singles), out));
+                kernels::elements(self.singles.elements(matrix, rows, &self.by_rule(&self.singles), out));
             }
         }
     }
@@ -109,7 +110,8 @@ impl Ranker {
     fn by_rule<C: Compare>(&self, sources: &RankSources<C>) -> impl Fn(usize, C) -> u8 {
         |c, value| {
             let mut rank = [0];
-            self.one::<C, u8, 1>(sources, c, &[value], &mut None, &mut rank, (1, 1));
+            let room = ColumnRoom { of: &mut rank, count: 1, apart: 1 };
+            self.one::<C, u8, 1>(sources, c, &[value], &mut None, room);
             rank[0]
         }
     }
@@ -153,7 +155,8 @@ impl Ranker {
                 close = Some(source.feature);
                 values = columns[source.feature as usize].written_out(absent.read());
             }
-            self.one::<f32, u8, ROW_BLOCK>(sources, c, &values, &mut coded, &mut out[c], (ROW_BLOCK, 1));
+            let out = ColumnRoom { of: &mut out[c], count: ROW_BLOCK, apart: 1 };
+            self.one::<f32, u8, ROW_BLOCK>(sources, c, &values, &mut coded, out);
         }
     }
 }

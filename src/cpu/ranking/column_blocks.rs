@@ -10,7 +10,7 @@ use super::{
     super::cache_line::CacheLine,
     column_block::{BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS},
     row_block::{ColumnBlockRoom, RowBlock},
-    search::{ColumnSearch, LayeredColumn, Missing, Search},
+    search::{ColumnSearch, Columns, LayeredColumn, Missing, Search},
 };
 use crate::cost::{self, Machine};
 
@@ -212,7 +212,8 @@ impl<'l> ColumnBlockRef<'l> {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {
                 let layers = within(&self.of.layers, sheet.layers);
-                rows.layered(column_block, (layers, *missing), columns, room, out, apart);
+                let out = Columns { of: &mut *out, apart };
+                rows.layered(column_block, layers, *missing, columns, room, out);
                 column_block.ahead = None;
             }
         }

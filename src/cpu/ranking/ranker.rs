@@ -12,13 +12,13 @@ use super::{
     column_block::ROW_BLOCKS_TOGETHER,
     column_blocks::ColumnBlocks,
     row_block::{ColumnBlockRoom, RowBlock},
-    search::{self, CategoryBits, Columns, ROW_BLOCK},
-    sources::{Distances, RankRule, RankSources},
+    search::{self, Columns, ROW_BLOCK},
+    sources::{CategoryCodes, Distances, RankRule, RankSources},
 };
 use crate::{
     cost::Machine,
     error::{Error, Result},
-    forest::{CategoryRule, CategorySet, CompareType, Side, reference::side_of_cast},
+    forest::{CategorySet, CompareType, Side, reference::side_of_cast},
     ranks::{Ranks, Width},
 };
 
@@ -62,6 +62,16 @@ impl Rank for u16 {
     fn of(rank: u32) -> Self {
         rank as Self
     }
+}
+
+/// Room for ranks in one column of ranks.
+pub(super) struct ColumnRoom<'o, R> {
+    /// Begins with the first rank.
+    pub(super) of: &'o mut [R],
+    /// Number of ranks.
+    pub(super) count: usize,
+    /// The distance from one rank to the next.
+    pub(super) apart: usize,
 }
 
 /// Ranks rows on the CPU. It is immutable and `Send + Sync`. To rank a row it takes no lock and allocates
@@ -190,7 +200,7 @@ impl Ranker {
                     rows,
                     first,
                     Machine::here().ranking.columns.rows(),
-                    (&mut *out, ROW_BLOCK),
+                    Columns { of: &mut *out, apart: ROW_BLOCK },
                 )
             });
             if !done {
@@ -226,17 +236,23 @@ impl Ranker {
             let left = rows.len() - first;
             let out = &mut out[distances.first_of(first)..];
             if let (Some(column_blocks), Some(out)) = (column_blocks, R::bytes(out))
-                && self.rank_column_blocks(column_blocks, rows, first, ROW_BLOCK, (out, distances.column))
+                && self.rank_column_blocks(
+                    column_blocks,
+                    rows,
+                    first,
+                    ROW_BLOCK,
+                    Columns { of: out, apart: distances.column },
+                )
             {
                 first += ROW_BLOCK;
                 continue;
             }
             if left >= least {
                 let row_blocks = (left / ROW_BLOCK).clamp(1, together);
-                self.some::<T, C, R, ROW_BLOCK>(sources, rows, (first, row_blocks), out, distances);
+                self.some::<T, C, R, ROW_BLOCK>(sources, rows, first, row_blocks, out, distances);
                 first += left.min(row_blocks * ROW_BLOCK);
             } else {
-                self.some::<T, C, R, 1>(sources, rows, (first, 1), out, distances);
+                self.some::<T, C, R, 1>(sources, rows, first, 1, out, distances);
                 first += 1;
             }
         }
@@ -248,7 +264,8 @@ impl Ranker {
         &self,
         sources: &RankSources<C>,
         rows: &Rows<'_, T>,
-        (first, row_blocks): (usize, usize),
+        first: usize,
+        row_blocks: usize,
         out: &mut [R],
         distances: Distances,
     ) {
@@ -263,7 +280,7 @@ impl Ranker {
             if is_searched(begin)
                 && let Some(out) = R::bytes(out)
             {
-                next += sources.searched(rows, (first, row_blocks), begin, out, distances);
+                next += sources.searched(rows, first, row_blocks, begin, out, distances);
             }
             if next > begin {
                 continue;
@@ -275,7 +292,7 @@ impl Ranker {
             for row_block in 0..row_blocks {
                 let first = first + row_block * N;
                 let mut close = None;
-                let mut coded: Option<(u32, CategoryRule, CategoryBits)> = None;
+                let mut coded: Option<CategoryCodes> = None;
                 for (c, source) in (begin..next).zip(&sources.columns[begin..next]) {
                     let values = match rows.column(first, source.feature as usize) {
                         Some(values) => values,
@@ -288,23 +305,24 @@ impl Ranker {
                         }
                     };
                     let out = &mut out[row_block * distances.row_block + c * distances.column..];
-                    self.one(sources, c, values, &mut coded, out, (count, distances.row));
+                    let out = ColumnRoom { of: out, count, apart: distances.row };
+                    self.one(sources, c, values, &mut coded, out);
                 }
             }
         }
     }
 
-    /// Writes the ranks of the first `count` values in column `c` of ranks. Ranks lie `apart` elements from
-    /// each other. `coded` keeps the category codes of the last feature.
+    /// Writes the ranks of values in column `c` of ranks, as many as there is room for. `coded` keeps the category
+    /// codes of the last feature.
     pub(super) fn one<C: Compare, R: Rank, const N: usize>(
         &self,
         sources: &RankSources<C>,
         c: usize,
         values: &[C; N],
-        coded: &mut Option<(u32, CategoryRule, CategoryBits)>,
-        out: &mut [R],
-        (count, apart): (usize, usize),
+        coded: &mut Option<CategoryCodes>,
+        out: ColumnRoom<'_, R>,
     ) {
+        let ColumnRoom { of: out, count, apart } = out;
         if apart == 1
             && let (Some(values), Some(out)) = (values.first_chunk(), R::bytes(out))
             && sources.bytes(c, values, coded, &mut out[..count])
@@ -350,15 +368,15 @@ impl Ranker {
     }
 
     /// Writes the ranks of the row block from `first` on, as bytes, one column block at a time. Returns
-    /// `false` if fewer than `least` rows are left, or if the values of a row are not adjacent `f32`. `out`
-    /// is the room and the distance between columns of ranks. Rows past the last one get arbitrary ranks.
+    /// `false` if fewer than `least` rows are left, or if the values of a row are not adjacent `f32`. Rows past
+    /// the last one get arbitrary ranks.
     fn rank_column_blocks<T: Row>(
         &self,
         column_blocks: &ColumnBlocks,
         rows: &Rows<'_, T>,
         first: usize,
         least: usize,
-        out: (&mut [u8], usize),
+        out: Columns<&mut [u8]>,
     ) -> bool {
         thread_local!(static ROOM: RefCell<ColumnBlockRoom> = const { RefCell::new(ColumnBlockRoom::EMPTY) });
         // Rows with one column already are that column, so a copy would gain nothing.
@@ -375,8 +393,9 @@ impl Ranker {
         column_blocks: &ColumnBlocks,
         rows: &RowBlock<'_>,
         room: &mut ColumnBlockRoom,
-        (out, apart): (&mut [u8], usize),
+        out: Columns<&mut [u8]>,
     ) {
+        let Columns { of: out, apart } = out;
         // Category codes are kept for this row block only.
         let mut coded = None;
         for column_block in column_blocks.iter() {
@@ -395,7 +414,8 @@ impl Ranker {
             for (column, lane) in left.chain(column_block.others().iter().map(|of| (of.0, of.1.into()))) {
                 let out = &mut out[column as usize * apart..][..ROW_BLOCK];
                 let values = values.column(lane);
-                self.one(&self.singles, column as usize, values, &mut coded, out, (ROW_BLOCK, 1));
+                let out = ColumnRoom { of: out, count: ROW_BLOCK, apart: 1 };
+                self.one(&self.singles, column as usize, values, &mut coded, out);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use super::{
     super::{cache_line::CacheLine, rows::Rows},
     column_block::{BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ROW_BLOCK, ThresholdMasks},
-    search::{LayeredColumn, Missing},
+    search::{Columns, LayeredColumn, Missing},
 };
 use crate::arrays;
 #[cfg(target_arch = "aarch64")]
@@ -116,16 +116,17 @@ impl<'a> RowBlock<'a> {
 
     /// Ranks the columns of a column block that have few thresholds. `layers[j]` holds threshold `j` of each
     /// of the sixteen columns, ascending with `j`, and an arbitrary value if a column has fewer thresholds.
-    /// The 64 ranks of a column go to `out[column * apart..]`.
+    /// `missing` says which thresholds a missing value reaches. The ranks of column `n` go to column `n` of `out`.
     pub(crate) fn layered(
         &self,
         column_block: ColumnBlock,
-        (layers, missing): (&[CacheLine<[f32; BLOCK_COLUMNS]>], Missing),
+        layers: &[CacheLine<[f32; BLOCK_COLUMNS]>],
+        missing: Missing,
         columns: &[LayeredColumn],
         room: &mut ColumnBlockRoom,
-        out: &mut [u8],
-        apart: usize,
+        out: Columns<&mut [u8]>,
     ) {
+        let Columns { of: out, apart } = out;
         let reached = &mut room.reached[..layers.len()];
         assert!(column_block.first as usize <= self.columns, "columns are the rows'");
         let most = column_block.most(self.columns);
@@ -238,7 +239,8 @@ mod tests {
                         let apart = ROW_BLOCK + 3;
                         let mut out = vec![0xee; BLOCK_COLUMNS * apart];
                         let column_block = ColumnBlock { first, wanted: 0, ahead: Some(first) };
-                        block.layered(column_block, (&layers, missing), &own, &mut room, &mut out, apart);
+                        let to = Columns { of: &mut out[..], apart };
+                        block.layered(column_block, &layers, missing, &own, &mut room, to);
                         for of in own.iter().map(|of| (of.lane as usize, of.count as usize)) {
                             for r in 0..count {
                                 let value = values[r * columns + first as usize + of.0];

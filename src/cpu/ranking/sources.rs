@@ -70,6 +70,16 @@ pub(super) enum RankRule<C> {
     },
 }
 
+/// The category codes of 64 values of a feature.
+pub(super) struct CategoryCodes {
+    /// The feature.
+    feature: u32,
+    /// The rule that turns its values into codes.
+    rule: CategoryRule,
+    /// The codes.
+    bits: CategoryBits,
+}
+
 /// Distances between the ranks of neighbouring rows, columns and row blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Distances {
@@ -146,12 +156,13 @@ impl<C: Compare> RankSources<C> {
         Self { tables, columns, searches, firsts, elements, column_searches, searches_by_kernel }
     }
 
-    /// Ranks row blocks from row `first` on, in the columns from `c` on, as long as these are searches and their
+    /// Ranks some row blocks from row `first` on, in the columns from `c` on, as long as these are searches and their
     /// values are adjacent. Returns the number of columns. `out` begins with the first row's rank in column 0.
     pub(super) fn searched<T: Row + Read<C>>(
         &self,
         rows: &Rows<'_, T>,
-        (first, row_blocks): (usize, usize),
+        first: usize,
+        row_blocks: usize,
         c: usize,
         out: &mut [u8],
         distances: Distances,
@@ -187,7 +198,8 @@ impl<C: Compare> RankSources<C> {
     /// Returns the elements of a row block of sparse rows, and what they are ranked by.
     pub(super) fn elements<'e, T, O>(
         &'e self,
-        (matrix, rows): (&'e SparseMatrix<T>, Range<usize>),
+        matrix: &'e SparseMatrix<T>,
+        rows: Range<usize>,
         other: O,
         out: &'e mut [[u8; ROW_BLOCK]],
     ) -> Elements<'e, C, T, O> {
@@ -217,7 +229,7 @@ impl<C: Compare> RankSources<C> {
         &self,
         c: usize,
         values: &[C; ROW_BLOCK],
-        coded: &mut Option<(u32, CategoryRule, CategoryBits)>,
+        coded: &mut Option<CategoryCodes>,
         out: &mut [u8],
     ) -> bool {
         let mut room = [0; ROW_BLOCK];
@@ -238,12 +250,13 @@ impl<C: Compare> RankSources<C> {
                 }
             }
             RankRule::Coded { rule, table } => {
-                let (feature, of, codes) =
-                    coded.get_or_insert_with(|| (source.feature, rule, CategoryBits::new(rule, values)));
-                if (*feature, *of) != (source.feature, rule) {
-                    (*feature, *of, *codes) = (source.feature, rule, CategoryBits::new(rule, values));
+                let of_feature =
+                    || CategoryCodes { feature: source.feature, rule, bits: CategoryBits::new(rule, values) };
+                let codes = coded.get_or_insert_with(of_feature);
+                if (codes.feature, codes.rule) != (source.feature, rule) {
+                    *codes = of_feature();
                 }
-                kernels::bits(codes, &table, ranks);
+                kernels::bits(&codes.bits, &table, ranks);
             }
             RankRule::ZeroAside(question) => kernels::zero_aside(&question, values, ranks),
             RankRule::Question { .. } => return false,
