@@ -84,6 +84,15 @@ impl SumMethod {
     }
 }
 
+/// The numbers that are added up.
+#[derive(Clone, Copy)]
+struct Addends<'a, A> {
+    /// Leaf values, by slot.
+    leaves: &'a [A],
+    /// Base scores, by output.
+    base: &'a [A],
+}
+
 /// Adds to the sums of each row the vectors of its leaves.
 struct VectorSums<'s> {
     /// `rows x trees`.
@@ -186,19 +195,21 @@ impl Program {
             SumMethod::Any => self.singles::<T, true>(rows, leaves, out),
             SumMethod::Singles { order: Order::Walks } => self.singles::<T, false>(rows, leaves, out),
             SumMethod::Singles { order: Order::Slots(targets) } => {
-                self.in_order(rows, (leaves, &self.base), targets.as_deref(), out, |sum| sum);
+                let values = Addends { leaves, base: &self.base };
+                self.in_order(rows, values, targets.as_deref(), out, |sum| sum);
                 Ok(())
             }
             SumMethod::Doubles { leaves, base, order: Order::Walks } => {
-                self.totals::<_, T, false>(rows, (leaves, base), out, |sum, _| sum as f32)
+                self.totals::<_, T, false>(rows, Addends { leaves, base }, out, |sum, _| sum as f32)
             }
             SumMethod::Doubles { leaves, base, order: Order::Slots(targets) } => {
-                self.in_order(rows, (leaves, base), targets.as_deref(), out, |sum| sum as f32);
+                self.in_order(rows, Addends { leaves, base }, targets.as_deref(), out, |sum| sum as f32);
                 Ok(())
             }
             SumMethod::Fixed(fixed) => {
                 let round = |total, output| fixed.round(total, output);
-                self.totals::<_, T, true>(rows, (fixed.leaves(), fixed.base()), out, round)
+                let values = Addends { leaves: fixed.leaves(), base: fixed.base() };
+                self.totals::<_, T, true>(rows, values, out, round)
             }
         }
     }
@@ -216,10 +227,11 @@ impl Program {
             self.add_by_tree_shares::<T, GROUPED>(rows, leaves, out, shares);
             return Ok(());
         }
+        let values = Addends { leaves, base: &self.base };
         self.in_pieces(rows, 0, |piece, at, range, partials| {
             let sums = &mut out[range.start * outputs..range.end * outputs];
             with_scratch(partials, |partials| {
-                self.add_up::<_, T, GROUPED>(piece, at, (leaves, &self.base), sums, partials)
+                self.add_up::<_, T, GROUPED>(piece, at, values, sums, partials)
             });
         })
     }
@@ -239,7 +251,8 @@ impl Program {
             let share = |k: usize, base: &[f32], sums: &mut [f32]| {
                 let at = self.extents(rows.len());
                 let trees = self.share(k, shares);
-                self.add_up_trees::<_, T, GROUPED>(rows, at, (leaves, base), sums, &mut [], trees);
+                let values = Addends { leaves, base };
+                self.add_up_trees::<_, T, GROUPED>(rows, at, values, sums, &mut [], trees);
             };
             parallel::both(&mut || share(0, &self.base, out), &mut || {
                 parallel::each_chunk(others, len, &|k, sums| share(k + 1, zero_base, sums));
@@ -254,7 +267,7 @@ impl Program {
     fn totals<A: Addend, T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
-        values: (&[A], &[A]),
+        values: Addends<'_, A>,
         out: &mut [f32],
         round: impl Fn(A, usize) -> f32,
     ) -> Result<()> {
@@ -272,16 +285,16 @@ impl Program {
         })
     }
 
-    /// Adds up base scores, by output, and the leaf values, by slot, of each row's walks.
+    /// Adds up base scores and the leaf values of each row's walks.
     fn add_up<A: Addend, T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
         at: Extents,
-        (leaves, base): (&[A], &[A]),
+        values: Addends<'_, A>,
         sums: &mut [A],
         partials: &mut [A],
     ) {
-        self.add_up_trees::<A, T, GROUPED>(rows, at, (leaves, base), sums, partials, 0..self.trees());
+        self.add_up_trees::<A, T, GROUPED>(rows, at, values, sums, partials, 0..self.trees());
     }
 
     /// Like [`Self::add_up`], but only through the trees at these positions.
@@ -289,11 +302,12 @@ impl Program {
         &self,
         rows: &Rows<'_, T>,
         at: Extents,
-        (leaves, base): (&[A], &[A]),
+        values: Addends<'_, A>,
         sums: &mut [A],
         partials: &mut [A],
         trees: Range<usize>,
     ) {
+        let Addends { leaves, base } = values;
         sums.chunks_exact_mut(base.len()).for_each(|row| row.copy_from_slice(base));
         let (result, partials) = (SharedBuffer::new(sums), SharedBuffer::new(partials));
         let own = A::as_f32(leaves).is_some_and(|leaves| std::ptr::eq(leaves, &self.leaves[..]));
@@ -335,11 +349,12 @@ impl Program {
     fn in_order<A: Addend, T: Row>(
         &self,
         rows: &Rows<'_, T>,
-        (leaves, base): (&[A], &[A]),
+        values: Addends<'_, A>,
         targets: Option<&[u32]>,
         out: &mut [f32],
         round: impl Fn(A) -> f32 + Sync,
     ) {
+        let Addends { leaves, base } = values;
         let (outputs, trees) = (self.outputs(), self.trees());
         self.by_slots(rows, out, |slots, out| {
             with_scratch(outputs, |sums| {
