@@ -33,18 +33,27 @@ pub(crate) trait Number: Copy + Default + Into<f64> {
     /// Returns the sum.
     fn plus(self, other: Self) -> Self;
 
-    /// Calls the crate's kernel: `out = beta * out + a * b` with strides of rows; elements of a row are adjacent.
+    /// Calls the crate's kernel: `out = beta * out + a * b`. The lengths are `m`, `k` and `n`.
     ///
     /// # Safety
     /// The pointers are valid for matrices of `m x k`, `k x n` and `m x n` elements with these strides. Nothing else
     /// reads or writes `out`.
     unsafe fn kernel(
         lengths: [usize; 3],
-        a: (*const Self, usize),
-        b: (*const Self, usize),
-        out: (*mut Self, usize),
+        a: Matrix<*const Self>,
+        b: Matrix<*const Self>,
+        out: Matrix<*mut Self>,
         beta: Self,
     );
+}
+
+/// A matrix behind a pointer. The elements of a row are adjacent.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<P> {
+    /// Points to the first element.
+    first: P,
+    /// The distance from the beginning of a row to that of the next.
+    row_stride: usize,
 }
 
 macro_rules! number {
@@ -68,13 +77,14 @@ macro_rules! number {
 
             unsafe fn kernel(
                 [m, k, n]: [usize; 3],
-                (a, row_of_a): (*const Self, usize),
-                (b, row_of_b): (*const Self, usize),
-                (out, row_of_out): (*mut Self, usize),
+                a: Matrix<*const Self>,
+                b: Matrix<*const Self>,
+                out: Matrix<*mut Self>,
                 beta: Self,
             ) {
                 let [row_of_a, row_of_b, row_of_out] =
-                    [row_of_a, row_of_b, row_of_out].map(|stride| stride as isize);
+                    [a.row_stride, b.row_stride, out.row_stride].map(|stride| stride as isize);
+                let (a, b, out) = (a.first, b.first, out.first);
                 // SAFETY: the caller's promise is the one that the crate asks for.
                 unsafe { $kernel(m, k, n, 1.0, a, row_of_a, 1, b, row_of_b, 1, beta, out, row_of_out, 1) }
             }
@@ -273,18 +283,20 @@ fn in_runs<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [usize; 3]) {
                 copied.for_each(|(copy, row)| copy.copy_from_slice(&row[first..][..run]));
             }
             let lengths = [rows.len() / k, run, n];
-            let (a, b) = (copy.as_ptr(), b[first * n..].as_ptr());
+            let a = Matrix { first: copy.as_ptr(), row_stride: run };
+            let b = Matrix { first: b[first * n..].as_ptr(), row_stride: n };
+            let out = Matrix { first: out.as_mut_ptr(), row_stride: n };
             // SAFETY: `copy` has `run` elements for each of the rows, and `out` has `n`. The call reads the `run` rows
             // of `b` from `first` on, which lie inside it. Nothing else reads or writes `out`, which is borrowed
             // exclusively.
-            unsafe { T::kernel(lengths, (a, run), (b, n), (out.as_mut_ptr(), n), beta) };
+            unsafe { T::kernel(lengths, a, b, out, beta) };
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_COLUMNS, Number, RUN, UNPACKED_ROWS, in_runs, product};
+    use super::{FEW_COLUMNS, Matrix, Number, RUN, UNPACKED_ROWS, in_runs, product};
     use crate::check::Random;
 
     /// Products of all shapes around the limits of each kernel, compared with sums in doubles. A row has the same bits
@@ -359,8 +371,11 @@ mod tests {
         let (a, b) = (values(m * k), values(k * n));
         let (mut ours, mut whole) = (vec![0.0; m * n], vec![0.0; m * n]);
         in_runs(&a, &b, &mut ours, [m, k, n]);
+        let of_a = Matrix { first: a.as_ptr(), row_stride: k };
+        let of_b = Matrix { first: b.as_ptr(), row_stride: n };
+        let of_whole = Matrix { first: whole.as_mut_ptr(), row_stride: n };
         // SAFETY: the vectors have the elements of the three matrices.
-        unsafe { f32::kernel([m, k, n], (a.as_ptr(), k), (b.as_ptr(), n), (whole.as_mut_ptr(), n), 0.0) };
+        unsafe { f32::kernel([m, k, n], of_a, of_b, of_whole, 0.0) };
         assert_eq!(ours, whole);
     }
 }

@@ -168,7 +168,8 @@ impl FallbackWalks<'_> {
         &self,
         row: Span,
         position: usize,
-        (exits, numbers): (&[u32], &[u8]),
+        exits: &[u32],
+        numbers: &[u8],
         found: &mut LeafAddresses,
         sink: S,
     ) {
@@ -215,13 +216,23 @@ unsafe fn evaluate_trees<S: Sink>(
         unsafe {
             match blend.has(block.tree.at(t)) {
                 true => {
-                    let room = (&mut *values, &mut room, &mut found);
-                    evaluate_tree(blend, rest, (block.row, block.tree.at(t)), room, sink);
+                    let memory = TreeMemory { values: &mut *values, room: &mut room, found: &mut found };
+                    evaluate_tree(blend, rest, block.row, block.tree.at(t), memory, sink);
                 }
                 false => rest.run(block.of_tree(t), &mut found, sink.by(rest.engine)),
             }
         }
     }
+}
+
+/// Working memory for the evaluation of a tree. Trees use it one after the other.
+struct TreeMemory<'m> {
+    /// The buffers of groups.
+    values: &'m mut Values,
+    /// Room for the leaf values of the tree.
+    room: &'m mut Room,
+    /// Room for the leaves that walks reach.
+    found: &'m mut LeafAddresses,
 }
 
 /// Evaluates the tree at a position, which the blend has, for the rows of a block.
@@ -233,10 +244,12 @@ unsafe fn evaluate_trees<S: Sink>(
 unsafe fn evaluate_tree<S: Sink>(
     blend: &Blend,
     rest: &FallbackWalks<'_>,
-    (row, position): (Span, usize),
-    (values, room, found): (&mut Values, &mut Room, &mut LeafAddresses),
+    row: Span,
+    position: usize,
+    memory: TreeMemory<'_>,
     sink: S,
 ) {
+    let TreeMemory { values, room, found } = memory;
     let exits = blend.exits(position);
     let own = match exits {
         GroupExits::Leaves(leaves) => sink.values(leaves, room),
@@ -250,7 +263,7 @@ unsafe fn evaluate_tree<S: Sink>(
                 // SAFETY: the caller upholds that the window holds the rows. `Blend::new` made the exits
                 // from the tree's addresses, and `evaluate` finds only numbers of its exits. The loop below
                 // ends `count` with the row block.
-                return unsafe { rest.walk_on(row, position, (exits, &numbers[offset..]), found, sink) };
+                return unsafe { rest.walk_on(row, position, exits, &numbers[offset..], found, sink) };
             }
         };
         match sink.sums(first, count, position) {
