@@ -26,12 +26,13 @@ pub(super) trait Emission: Copy + Send + Sync {
     fn reduce<T: Row>(
         self,
         run: &Run<'_, T, Self>,
-        dimension: (u32, usize),
+        buffer: u32,
+        dimension: usize,
         rows: Range<usize>,
         stage: Stage,
         state: &State<'_>,
     ) {
-        let _ = (run, dimension, rows, stage, state);
+        let _ = (run, buffer, dimension, rows, stage, state);
     }
 }
 
@@ -57,7 +58,7 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
             Sum::Result { atomic } => (self.result, 0, atomic),
         };
         match outputs {
-            _ if self.in_own_room(run, block, (out, base, atomic), state) => {}
+            _ if self.in_own_room(run, block, out, base, atomic, state) => {}
             1 => {
                 let own = self.own;
                 run.dispatch(block, SingleOutputSums::<A, GROUPED> { leaves, out, base, atomic, own }, state);
@@ -73,7 +74,8 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
     fn reduce<T: Row>(
         self,
         run: &Run<'_, T, Self>,
-        (buffer, dimension): (u32, usize),
+        buffer: u32,
+        dimension: usize,
         rows: Range<usize>,
         stage: Stage,
         state: &State<'_>,
@@ -157,12 +159,15 @@ pub(super) fn lends_sums(program: &Program, block: &Block, into: Sum) -> bool {
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
     /// Runs a block with its sums kept in room of their own meanwhile, output by output, and returns whether it did. It
     /// does so if that is faster: blends evaluate the rows, each tree has one output, and there are several outputs, or
-    /// the sums begin inside a cache line, so that each addition would touch two lines.
+    /// the sums begin inside a cache line, so that each addition would touch two lines. The sums of row 0 begin at
+    /// `base` in `out`, and `atomic` says whether additions to them are atomic.
     fn in_own_room<T: Row>(
         self,
         run: &Run<'_, T, Self>,
         block: Block,
-        (out, base, atomic): (SharedBuffer<A>, usize, bool),
+        out: SharedBuffer<A>,
+        base: usize,
+        atomic: bool,
         state: &State<'_>,
     ) -> bool {
         let p = run.program;

@@ -237,12 +237,12 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     let mut run = 0..0;
                     self.each_row(chain, &mut state, &mut |row, _| {
                         if row != run.end {
-                            self.into.reduce(self, (*buffer, *dimension as usize), run.clone(), *into, &here);
+                            self.into.reduce(self, *buffer, *dimension as usize, run.clone(), *into, &here);
                             run = row..row;
                         }
                         run.end += 1;
                     });
-                    self.into.reduce(self, (*buffer, *dimension as usize), run, *into, &here);
+                    self.into.reduce(self, *buffer, *dimension as usize, run, *into, &here);
                 }
             }
         }
