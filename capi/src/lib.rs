@@ -277,12 +277,13 @@ unsafe fn matrix_of(rows: *const FangornMatrix) -> Result<FangornMatrix, Refusal
 /// Checks the arguments of a prediction, and calls `write` with room for the results of all rows.
 ///
 /// # Safety
-/// As for `fangorn_predict`. `out.1` values may be written to `out.0`.
+/// As for `fangorn_predict`. `length` values may be written to `out`.
 unsafe fn predict<T>(
     model: *const FangornModel,
     output: i32,
     rows: *const FangornMatrix,
-    out: (*mut T, usize),
+    out: *mut T,
+    length: usize,
     write: impl FnOnce(&FangornModel, Output, &Values<'_>, &mut [T]) -> Result<(), Refusal>,
 ) -> FangornStatus {
     guarded(|| {
@@ -294,7 +295,7 @@ unsafe fn predict<T>(
         model.check(&rows)?;
         let needed = matrix.rows.checked_mul(model.width(output)?);
         // SAFETY: as the caller says.
-        let out = unsafe { matrix::room(&matrix, out.0, out.1, needed)? };
+        let out = unsafe { matrix::room(&matrix, out, length, needed)? };
         write(model, output, &rows, out)
     })
 }
@@ -316,7 +317,7 @@ pub unsafe extern "C" fn fangorn_predict(
     length: usize,
 ) -> FangornStatus {
     // SAFETY: as the caller says.
-    unsafe { predict(model, output, rows, (out, length), FangornModel::floats) }
+    unsafe { predict(model, output, rows, out, length, FangornModel::floats) }
 }
 
 /// Predicts rows and writes integers to `out`, row after row. Each row gets as many as `fangorn_width` returns.
@@ -333,5 +334,5 @@ pub unsafe extern "C" fn fangorn_predict_integers(
     length: usize,
 ) -> FangornStatus {
     // SAFETY: as the caller says.
-    unsafe { predict(model, output, rows, (out, length), FangornModel::integers) }
+    unsafe { predict(model, output, rows, out, length, FangornModel::integers) }
 }

@@ -111,7 +111,7 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
             Node::Split { feature, predicate, missing, left, right } => {
                 let value = row.filter(|_| on_path).map(|row| row[feature as usize]);
                 let goes = value.map(|value| reference::side(forest, predicate, missing, value));
-                drawn.predicate = Some(drawn_predicate(forest, (feature, predicate, missing), value));
+                drawn.predicate = Some(drawn_predicate(forest, feature, predicate, missing, value));
                 // In a hostile model a path may have a million nodes.
                 if (at_depth < depth || on_path) && index + open.len() + 2 < MOST_NODES {
                     drawn.children = Some([0, 0]);
@@ -127,7 +127,9 @@ pub fn drawn(forest: &Forest, tree: usize, depth: u32, row: Option<&[f64]>) -> R
 
 fn drawn_predicate(
     forest: &Forest,
-    (feature, predicate, missing): (u32, Predicate, Side),
+    feature: u32,
+    predicate: Predicate,
+    missing: Side,
     value: Option<f64>,
 ) -> DrawnPredicate {
     let column = feature as usize;

@@ -175,7 +175,7 @@ fn of_model(args: &Args, backend: &'static str, device: &Device, forest: &Forest
                 Ok((first * 1e-3, samples(0.9 * args.seconds, || wall(call).map(Some))?))
             });
             let Some(cube) = ranked.iter().find(|cube| cube.shape == timed.shape) else { continue };
-            let mut record = record((backend, &gpu), forest, batch, cube);
+            let mut record = record(backend, &gpu, forest, batch, cube);
             match times {
                 Ok((first_ms, times)) => {
                     record["first_ms"] = json!(timed.first_ms.get_or_insert(first_ms));
@@ -195,7 +195,7 @@ fn of_model(args: &Args, backend: &'static str, device: &Device, forest: &Forest
 }
 
 /// Returns a record without its time: the model, the shape, and the counts of the estimate.
-fn record((backend, gpu): (&str, &Gpu), forest: &Forest, batch: usize, cube: &RankedCube) -> Value {
+fn record(backend: &str, gpu: &Gpu, forest: &Forest, batch: usize, cube: &RankedCube) -> Value {
     let CubeShape { rows, row_units, cached } = cube.shape;
     let terms = cube.estimate.terms.iter().map(|term| (term.cost.to_owned(), json!(term.count)));
     json!({

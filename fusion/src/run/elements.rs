@@ -268,7 +268,7 @@ impl Elements<'_> {
                 (Operator::Unary(function), _) => unary(*function, view(0), &mut out, count),
                 (Operator::Binary(Binary::Multiply), _) => {
                     let skips = |at: usize| self.dag.size(of[at]).format == Format::Csr;
-                    multiply_skipping(view(0), view(1), (skips(0), skips(1)), &mut out, count);
+                    multiply_skipping(view(0), view(1), [skips(0), skips(1)], &mut out, count);
                 }
                 (Operator::Binary(function), _) => binary(*function, view(0), view(1), &mut out, count),
                 (_, Some([left, right])) => {

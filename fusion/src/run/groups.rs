@@ -10,7 +10,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    kernels::{aggregate, dot},
+    kernels::{View, aggregate, dot},
     tiles::gemm,
 };
 use crate::{ColumnGroup, CompressedMatrix, Encoding, dag::Aggregation, select::GROUP_COLUMNS};
@@ -101,7 +101,9 @@ fn add_product(left: &[f64], right: &[f64], width: usize, out: &mut [f64]) {
         out.iter_mut().zip(left.chunks_exact(inner)).for_each(|(out, row)| *out += dot(row, right));
         return;
     }
-    gemm((left.len() / inner, inner, width), (left, inner, 1), (right, width, 1), 1.0, out);
+    let lengths = [left.len() / inner, inner, width];
+    let left = View { data: left, row: inner, column: 1 };
+    gemm(lengths, left, View { data: right, row: width, column: 1 }, 1.0, out);
 }
 
 /// The part of a product t(X) W that a thread computes.

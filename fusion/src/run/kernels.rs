@@ -91,9 +91,11 @@ pub(super) fn binary(binary: Binary, a: View, b: View, out: &mut [f64], width: u
     );
 }
 
-/// Multiplies the elements of two views. A zero of a view that skips gives 0, even times NaN or infinity.
-pub(super) fn multiply_skipping(a: View, b: View, skips: (bool, bool), out: &mut [f64], width: usize) {
-    over_two(a, b, out, width, |x, y| if skips.0 && x == 0.0 || skips.1 && y == 0.0 { 0.0 } else { x * y });
+/// Multiplies the elements of two views. A zero of a view that skips gives 0, even times NaN or infinity. `skips` says
+/// whether `a` skips, and whether `b` does.
+pub(super) fn multiply_skipping(a: View, b: View, skips: [bool; 2], out: &mut [f64], width: usize) {
+    let [a_skips, b_skips] = skips;
+    over_two(a, b, out, width, |x, y| if a_skips && x == 0.0 || b_skips && y == 0.0 { 0.0 } else { x * y });
 }
 
 /// Columns up to which rows and columns that are broadcast are repeated in memory first: loops over so few elements take

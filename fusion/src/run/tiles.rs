@@ -34,6 +34,16 @@ enum End {
     Product,
 }
 
+/// The right factor of a product.
+struct WholeFactor<'a> {
+    /// All of its elements, row after row.
+    values: &'a [f64],
+    /// Number of rows.
+    rows: usize,
+    /// Number of columns.
+    columns: usize,
+}
+
 struct Tiles<'a> {
     dag: &'a Dag,
     operator: &'a PlannedOperator,
@@ -327,7 +337,9 @@ impl<'a> Tiles<'a> {
                     }
                     return;
                 }
-                gemm((columns, count, width), (left, 1, columns), (right.data, width, 1), 1.0, sums);
+                let left = View { data: left, row: 1, column: columns };
+                let right = View { data: right.data, row: width, column: 1 };
+                gemm([columns, count, width], left, right, 1.0, sums);
             }
         }
     }
@@ -450,7 +462,7 @@ impl<'a> Tiles<'a> {
         match operator {
             Operator::Unary(function) => unary(*function, view(0), out, width),
             Operator::Binary(Binary::Multiply) if self.skips(inputs[0]) || self.skips(inputs[1]) => {
-                let skips = (self.skips(inputs[0]), self.skips(inputs[1]));
+                let skips = [self.skips(inputs[0]), self.skips(inputs[1])];
                 multiply_skipping(view(0), view(1), skips, out, width);
             }
             Operator::Binary(function) => binary(*function, view(0), view(1), out, width),
@@ -488,12 +500,14 @@ impl<'a> Tiles<'a> {
                 self.load_whole(right, registers);
                 let index = self.operator.inputs.binary_search(&right).unwrap_or(0);
                 let right = std::mem::take(&mut registers.inputs[index]);
-                self.multiply_by(left, first, count, registers, (&right.values, inner, width), out);
+                let factor = WholeFactor { values: &right.values, rows: inner, columns: width };
+                self.multiply_by(left, first, count, registers, factor, out);
                 registers.inputs[index] = right;
                 return;
             }
         };
-        self.multiply_by(left, first, count, registers, (whole, inner, width), out);
+        let factor = WholeFactor { values: whole, rows: inner, columns: width };
+        self.multiply_by(left, first, count, registers, factor, out);
     }
 
     fn load_whole(&self, node: NodeId, registers: &mut Registers) {
@@ -511,9 +525,10 @@ impl<'a> Tiles<'a> {
         first: usize,
         count: usize,
         registers: &mut Registers,
-        (right, inner, width): (&[f64], usize, usize),
+        right: WholeFactor,
         out: &mut [f64],
     ) {
+        let WholeFactor { values: right, rows: inner, columns: width } = right;
         if let Some(Matrix::Csr(sparse)) = self.values.get(&left) {
             if width == 1 {
                 for (row, out) in out.iter_mut().enumerate() {
@@ -544,7 +559,8 @@ impl<'a> Tiles<'a> {
             multiply(data, right, width, out);
             return;
         }
-        gemm((count, inner, width), (data, inner, 1), (right, width, 1), 0.0, out);
+        let data = View { data, row: inner, column: 1 };
+        gemm([count, inner, width], data, View { data: right, row: width, column: 1 }, 0.0, out);
     }
 }
 
@@ -554,18 +570,10 @@ fn widen(matrix: &SingleMatrix, first: usize, out: &mut [f64]) {
     out.iter_mut().zip(values).for_each(|(out, x)| *out = f64::from(*x));
 }
 
-/// `out = a b + beta out`, with a of rows x inner, b of inner x columns, each with its strides of rows and columns.
-pub(super) fn gemm(
-    (rows, inner, columns): (usize, usize, usize),
-    a: (&[f64], usize, usize),
-    b: (&[f64], usize, usize),
-    beta: f64,
-    out: &mut [f64],
-) {
-    let reach = |rows: usize, columns: usize, (_, row, column): (&[f64], usize, usize)| {
-        (rows - 1) * row + (columns - 1) * column
-    };
-    assert!(a.0.len() > reach(rows, inner, a) && b.0.len() > reach(inner, columns, b));
+/// `out = a b + beta out`, with a of rows x inner, and b of inner x columns.
+pub(super) fn gemm([rows, inner, columns]: [usize; 3], a: View, b: View, beta: f64, out: &mut [f64]) {
+    let reach = |rows: usize, columns: usize, view: View| (rows - 1) * view.row + (columns - 1) * view.column;
+    assert!(a.data.len() > reach(rows, inner, a) && b.data.len() > reach(inner, columns, b));
     assert!(out.len() >= rows * columns);
     // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out` is borrowed
     // mutably, so that it is neither a nor b.
@@ -575,12 +583,12 @@ pub(super) fn gemm(
             inner,
             columns,
             1.0,
-            a.0.as_ptr(),
-            a.1 as isize,
-            a.2 as isize,
-            b.0.as_ptr(),
-            b.1 as isize,
-            b.2 as isize,
+            a.data.as_ptr(),
+            a.row as isize,
+            a.column as isize,
+            b.data.as_ptr(),
+            b.row as isize,
+            b.column as isize,
             beta,
             out.as_mut_ptr(),
             columns as isize,

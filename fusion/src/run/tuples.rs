@@ -120,7 +120,7 @@ impl Tuples<'_> {
                 Operator::Unary(function) => unary(*function, view(0), &mut out, count),
                 Operator::Binary(Binary::Multiply) => {
                     let skips = |at: usize| self.dag.size(of[at]).format == Format::Csr;
-                    multiply_skipping(view(0), view(1), (skips(0), skips(1)), &mut out, count);
+                    multiply_skipping(view(0), view(1), [skips(0), skips(1)], &mut out, count);
                 }
                 Operator::Binary(function) => binary(*function, view(0), view(1), &mut out, count),
                 _ => {}

@@ -39,7 +39,7 @@ pub fn read(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<RowSet> {
     while any {
         wanted.check_values(found.values.len() + cells.len())?;
         let line = lines.line_of(&record);
-        add_row(wanted, &columns, &cells, (&record, line), &mut found.values)?;
+        add_row(wanted, &columns, &cells, &record, line, &mut found.values)?;
         found.rows += 1;
         any = reader.read_byte_record(&mut record).map_err(no_csv)?;
     }
@@ -68,7 +68,8 @@ fn add_row(
     wanted: &MatrixRequest<'_>,
     columns: &header::Columns,
     cells: &[CellReader<'_>],
-    (record, line): (&::csv::ByteRecord, usize),
+    record: &::csv::ByteRecord,
+    line: usize,
     values: &mut Vec<f64>,
 ) -> Result<()> {
     if record.len() != columns.width {
