@@ -208,7 +208,7 @@ pub(super) fn source(forest: &Forest, tables: &Tables, name: &str) -> String {
         forest.trees.len()
     );
     if !forest.trees.is_empty() {
-        nodes(&mut text, tables, (rows, sums));
+        nodes(&mut text, tables, rows, sums);
         if tables.questions {
             questions(&mut text, forest, rows);
         }
@@ -236,7 +236,7 @@ pub(super) fn source(forest: &Forest, tables: &Tables, name: &str) -> String {
 }
 
 /// Writes the tables of nodes and leaves.
-fn nodes(text: &mut String, tables: &Tables, (rows, sums): (Number, Number)) {
+fn nodes(text: &mut String, tables: &Tables, rows: Number, sums: Number) {
     let word = format!("uint{}_t", tables.fields.bits);
     let _ = write!(
         text,

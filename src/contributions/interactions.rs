@@ -74,10 +74,11 @@ impl Work for InteractionBlock<'_> {
             sums.resize((output.columns.len() + pairs.pairs.len()) * self.block.room, 0.0f64);
             for (group, of_group) in output.groups.iter().zip(&pairs.groups) {
                 for first in (0..self.block.room).step_by(MOST_REGISTERS * V::WIDTH) {
-                    self.run_group((group, of_group), output.columns.len(), first, &mut scratch, &mut sums);
+                    let features = output.columns.len();
+                    self.run_group(group, of_group, features, first, &mut scratch, &mut sums);
                 }
             }
-            self.write(o, (output, pairs), &sums, out);
+            self.write(o, output, pairs, &sums, out);
         }
     }
 }
@@ -94,7 +95,8 @@ impl InteractionBlock<'_> {
     #[inline(always)]
     fn run_group<V: Lanes>(
         &self,
-        (group, pairs): (&Group, &GroupPairs),
+        group: &Group,
+        pairs: &GroupPairs,
         features: usize,
         first: usize,
         scratch: &mut PairScratch<V>,
@@ -106,7 +108,7 @@ impl InteractionBlock<'_> {
         for (tree, of_tree) in group.trees.iter().zip(&pairs.trees) {
             self.block.test_splits(tree, first, &mut scratch.of_tree);
             for (pass, edge_terms) in tree.passes.iter().zip(&of_tree.edge_terms) {
-                with_points!(pass, execute::<V>((tree, of_tree), (pass, edge_terms), registers, scratch));
+                with_points!(pass, execute::<V>(tree, of_tree, pass, edge_terms, registers, scratch));
             }
         }
         for (feature, added) in group.features.iter().zip(&scratch.of_tree.sums) {
@@ -119,13 +121,7 @@ impl InteractionBlock<'_> {
     }
 
     /// Writes the interactions of output `o`.
-    fn write(
-        &self,
-        o: usize,
-        (output, pairs): (&OutputProgram, &OutputPairs),
-        sums: &[f64],
-        out: &mut [f32],
-    ) {
+    fn write(&self, o: usize, output: &OutputProgram, pairs: &OutputPairs, sums: &[f64], out: &mut [f32]) {
         let RowBlock { program, room, rows, .. } = &self.block;
         let width = program.width + 1;
         let elements = width * width;
@@ -156,8 +152,10 @@ impl InteractionBlock<'_> {
 /// Adds a tree's interactions at the points of one pass.
 #[inline(always)]
 fn execute<V: Lanes, const M: usize>(
-    (tree, pairs): (&TreeProgram, &TreePairs),
-    (pass, edge_terms): (&Pass, &[f32]),
+    tree: &TreeProgram,
+    pairs: &TreePairs,
+    pass: &Pass,
+    edge_terms: &[f32],
     registers: usize,
     scratch: &mut PairScratch<V>,
 ) {

@@ -120,7 +120,7 @@ pub fn interventional_by_subsets<T: reference::Input>(
         let share = 1.0 / background.len() as f64;
         let mut mean = 0.0;
         for other in background {
-            let (features, values) = values_of_mixed_rows(forest, (t, k), row, other);
+            let (features, values) = values_of_mixed_rows(forest, t, k, row, other);
             let count = features.len();
             mean += share * values[0];
             for (i, feature) in features.iter().enumerate() {
@@ -186,17 +186,18 @@ pub fn interventional_interactions_by_subsets<T: reference::Input>(
     interactions_by_tree(forest, first_order, |t, k, phi| {
         let share = 1.0 / background.len() as f64;
         for other in background {
-            let (features, values) = values_of_mixed_rows(forest, (t, k), row, other);
+            let (features, values) = values_of_mixed_rows(forest, t, k, row, other);
             add_interactions_of_subsets(&features, &values, |a, b, value| phi(a, b, share * value));
         }
     })
 }
 
-/// Returns the features of a tree in which two rows differ, and for each set of them the tree's value for the background
-/// row with the row's values of these features.
+/// Returns the features of tree `t` in which two rows differ, and for each set of them value `k` of the tree's leaf for
+/// the background row with the row's values of these features.
 fn values_of_mixed_rows<T: reference::Input>(
     forest: &Forest,
-    (t, k): (usize, usize),
+    t: usize,
+    k: usize,
     row: &[T],
     other: &[T],
 ) -> (Vec<u32>, Vec<f64>) {

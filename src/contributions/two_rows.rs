@@ -178,7 +178,7 @@ impl<'a> Walks<'a> {
         let long = self.long;
         let weight = 1.0 / (long.background.len() / long.columns) as f64;
         for other in long.background.chunks_exact(long.columns) {
-            self.walk_with(tree, row, (other, weight), taker);
+            self.walk_with(tree, row, other, weight, taker);
         }
     }
 
@@ -186,7 +186,8 @@ impl<'a> Walks<'a> {
         &mut self,
         tree: usize,
         row: &[f64],
-        (other, weight): (&[f64], f64),
+        other: &[f64],
+        weight: f64,
         taker: &mut impl TakesLeaves,
     ) {
         let nodes = &self.forest.trees[tree].nodes;

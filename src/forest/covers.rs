@@ -39,7 +39,7 @@ impl Covers {
         &self,
         nodes: impl ExactSizeIterator<Item = usize>,
     ) -> Option<(String, String)> {
-        broken_rule(&self.trees, nodes, ("cover", "a finite number from 0 on"), is_sound)
+        broken_rule(&self.trees, nodes, "cover", "a finite number from 0 on", is_sound)
     }
 }
 
@@ -48,7 +48,8 @@ impl Covers {
 pub(super) fn broken_rule(
     trees: &[Vec<Real>],
     nodes: impl ExactSizeIterator<Item = usize>,
-    (what, expected): (&str, &str),
+    what: &str,
+    expected: &str,
     is_sound: fn(f64) -> bool,
 ) -> Option<(String, String)> {
     if trees.len() != nodes.len() {

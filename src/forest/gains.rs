@@ -29,6 +29,6 @@ impl Gains {
         &self,
         nodes: impl ExactSizeIterator<Item = usize>,
     ) -> Option<(String, String)> {
-        broken_rule(&self.trees, nodes, ("gain", "a finite number"), f64::is_finite)
+        broken_rule(&self.trees, nodes, "gain", "a finite number", f64::is_finite)
     }
 }

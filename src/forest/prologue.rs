@@ -74,23 +74,24 @@ impl Prologue {
     /// ```
     pub fn standard_scaler(mean: &[f64], scale: &[f64], precision: CompareType) -> [Self; 2] {
         [(Operation::Subtract, mean), (Operation::Divide, scale)]
-            .map(|step| Self::arithmetic(step, precision))
+            .map(|(operation, numbers)| Self::arithmetic(operation, numbers, precision))
     }
 
     /// Returns scikit-learn's `MinMaxScaler`: `x * scale + min`, with the scaler's attributes `scale_` and
     /// `min_`.
     pub fn min_max_scaler(scale: &[f64], min: &[f64], precision: CompareType) -> [Self; 2] {
-        [(Operation::Multiply, scale), (Operation::Add, min)].map(|step| Self::arithmetic(step, precision))
+        [(Operation::Multiply, scale), (Operation::Add, min)]
+            .map(|(operation, numbers)| Self::arithmetic(operation, numbers, precision))
     }
 
     /// Returns ONNX's `Scaler` on rows of floats: `(x - offset) * scale` in f32.
     pub fn onnx_scaler(offset: &[f32], scale: &[f32]) -> [Self; 2] {
         let [offset, scale] = [offset, scale].map(|v| v.iter().copied().map(f64::from).collect::<Vec<_>>());
         let steps = [(Operation::Subtract, &offset[..]), (Operation::Multiply, &scale[..])];
-        steps.map(|step| Self::arithmetic(step, CompareType::F32))
+        steps.map(|(operation, numbers)| Self::arithmetic(operation, numbers, CompareType::F32))
     }
 
-    fn arithmetic((operation, numbers): (Operation, &[f64]), precision: CompareType) -> Self {
+    fn arithmetic(operation: Operation, numbers: &[f64], precision: CompareType) -> Self {
         Self::Arithmetic { operation, numbers: numbers.to_vec(), precision }
     }
 }

@@ -36,10 +36,13 @@ impl Repeat {
     }
 }
 
-/// Returns the results of `f` for each pair of elements of two operands that are broadcast to `shape`.
+/// Returns the results of `f` for each pair of elements of two operands, `a` of shape `of_a` and `b` of shape `of_b`,
+/// that are broadcast to `shape`.
 pub(super) fn pairs<T: Clone, U: Clone + Default>(
-    (a, of_a): (&[T], &[usize]),
-    (b, of_b): (&[T], &[usize]),
+    a: &[T],
+    of_a: &[usize],
+    b: &[T],
+    of_b: &[usize],
     shape: &[usize],
     f: impl Fn(&T, &T) -> U + Copy,
 ) -> Vec<U> {
@@ -48,9 +51,9 @@ pub(super) fn pairs<T: Clone, U: Clone + Default>(
         return Vec::new();
     }
     match (Repeat::of(of_a, shape), Repeat::of(of_b, shape)) {
-        (Repeat::Period(whole), other) if whole == all => with_whole(a, b, (other, of_b, shape), f),
+        (Repeat::Period(whole), other) if whole == all => with_whole(a, b, of_b, other, shape, f),
         (other, Repeat::Period(whole)) if whole == all => {
-            with_whole(b, a, (other, of_a, shape), |b, a| f(a, b))
+            with_whole(b, a, of_a, other, shape, |b, a| f(a, b))
         }
         _ => source_indices(of_a, shape)
             .zip(source_indices(of_b, shape))
@@ -59,11 +62,14 @@ pub(super) fn pairs<T: Clone, U: Clone + Default>(
     }
 }
 
-/// Returns the results of `f` for each element of `whole` and the element of `other` that is broadcast to it.
+/// Returns the results of `f` for each element of `whole`, of shape `shape`, and the element of `other`, of shape
+/// `of_other`, that is broadcast to it: `repeat` says how.
 fn with_whole<T, U: Clone + Default>(
     whole: &[T],
     other: &[T],
-    (repeat, of_other, shape): (Repeat, &[usize], &[usize]),
+    of_other: &[usize],
+    repeat: Repeat,
+    shape: &[usize],
     f: impl Fn(&T, &T) -> U + Copy,
 ) -> Vec<U> {
     match repeat {
@@ -118,11 +124,12 @@ impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithRuns<'_, T, F> {
     }
 }
 
-/// Applies `f` to each pair of elements, and writes the result over the element of `a`. `shape` is the shape of
-/// `a` and of the result.
+/// Applies `f` to each pair of elements, and writes the result over the element of `a`. `of_b` is the shape of `b`, and
+/// `shape` that of `a` and of the result.
 pub(super) fn pairs_in_place<T>(
     a: &mut [T],
-    (b, of_b): (&[T], &[usize]),
+    b: &[T],
+    of_b: &[usize],
     shape: &[usize],
     f: impl Fn(&T, &T) -> T + Copy,
 ) {
@@ -246,7 +253,7 @@ mod tests {
                     (first..first + of.iter().product::<usize>()).collect()
                 };
                 let (a, b) = (values(of_a, 0), values(of_b, 1000));
-                let found = pairs((&a, of_a), (&b, of_b), &shape, |a, b| a * 10_000 + b);
+                let found = pairs(&a, of_a, &b, of_b, &shape, |a, b| a * 10_000 + b);
                 let expected: Vec<usize> = source_indices(of_a, &shape)
                     .zip(source_indices(of_b, &shape))
                     .map(|(at, bt)| a[at] * 10_000 + b[bt])
@@ -254,7 +261,7 @@ mod tests {
                 assert_eq!(found, expected, "{of_a:?} and {of_b:?}");
                 if of_a[..] == shape[..] {
                     let mut found = a.clone();
-                    pairs_in_place(&mut found, (&b, of_b), &shape, |a, b| a * 10_000 + b);
+                    pairs_in_place(&mut found, &b, of_b, &shape, |a, b| a * 10_000 + b);
                     assert_eq!(found, expected, "{of_a:?} and {of_b:?}, in place");
                 }
                 let expected: Vec<usize> = source_indices(of_a, &shape).map(|at| a[at]).collect();

@@ -49,10 +49,10 @@ pub(super) fn binary_in_place(how: Binary, a: &mut Tensor, b: TensorView<'_>) ->
     let (shape, elements) = a.fields_mut();
     match (elements, b.elements()) {
         (Elements::F32(a), ElementsView::F32(values)) => {
-            of_floats!(how, pairs_in_place(a, (values, b.shape()), shape));
+            of_floats!(how, pairs_in_place(a, values, b.shape(), shape));
         }
         (Elements::F64(a), ElementsView::F64(values)) => {
-            of_floats!(how, pairs_in_place(a, (values, b.shape()), shape));
+            of_floats!(how, pairs_in_place(a, values, b.shape(), shape));
         }
         _ => return false,
     }
@@ -66,7 +66,7 @@ pub(super) fn binary(how: Binary, a: TensorView<'_>, b: TensorView<'_>) -> Resul
     macro_rules! by {
         ($a:expr, $b:expr, { $($how:pat => $f:expr),+ $(,)? }) => {
             match how {
-                $($how => pairs(($a, of_a), ($b, of_b), &shape, $f),)+
+                $($how => pairs($a, of_a, $b, of_b, &shape, $f),)+
             }
         };
     }
@@ -97,10 +97,10 @@ pub(super) fn binary(how: Binary, a: TensorView<'_>, b: TensorView<'_>) -> Resul
         })),
         _ if logic => return Err(types(a, b)),
         (ElementsView::F32(a), ElementsView::F32(b)) => {
-            Elements::F32(of_floats!(how, pairs((a, of_a), (b, of_b), &shape)))
+            Elements::F32(of_floats!(how, pairs(a, of_a, b, of_b, &shape)))
         }
         (ElementsView::F64(a), ElementsView::F64(b)) => {
-            Elements::F64(of_floats!(how, pairs((a, of_a), (b, of_b), &shape)))
+            Elements::F64(of_floats!(how, pairs(a, of_a, b, of_b, &shape)))
         }
         (ElementsView::I32(a), ElementsView::I32(b)) => Elements::I32(integers!(a, b)),
         (ElementsView::I64(a), ElementsView::I64(b)) => Elements::I64(integers!(a, b)),
@@ -125,11 +125,11 @@ pub(super) fn compare(how: Compare, a: TensorView<'_>, b: TensorView<'_>) -> Res
     macro_rules! ordered {
         ($a:expr, $b:expr) => {
             match how {
-                Compare::Equal => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a == b),
-                Compare::Less => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a < b),
-                Compare::LessOrEqual => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a <= b),
-                Compare::Greater => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a > b),
-                Compare::GreaterOrEqual => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a >= b),
+                Compare::Equal => pairs($a, of_a, $b, of_b, &shape, |a, b| a == b),
+                Compare::Less => pairs($a, of_a, $b, of_b, &shape, |a, b| a < b),
+                Compare::LessOrEqual => pairs($a, of_a, $b, of_b, &shape, |a, b| a <= b),
+                Compare::Greater => pairs($a, of_a, $b, of_b, &shape, |a, b| a > b),
+                Compare::GreaterOrEqual => pairs($a, of_a, $b, of_b, &shape, |a, b| a >= b),
             }
         };
     }

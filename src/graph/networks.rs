@@ -149,7 +149,7 @@ pub(super) fn convolve(
                 for group in 0..groups {
                     let image =
                         &image[group * group_channels * height * width..][..group_channels * height * width];
-                    fill_columns(window, image, &mut columns, ([height, width], [down, across], result));
+                    fill_columns(window, image, &mut columns, [height, width], [down, across], result);
                     let weights = &$weights[group * of_group * inner..][..of_group * inner];
                     let out = &mut out[group * of_group * outer..][..of_group * outer];
                     $product(weights, &columns, out, [of_group, inner, outer]);
@@ -176,13 +176,15 @@ pub(super) fn convolve(
 }
 
 /// Copies the pixels under the window into a column for each pixel of the result. `columns` has a line for each channel
-/// and pixel of the window, with an element for each pixel of the result. The last argument holds the lengths of the
+/// and pixel of the window, with an element for each pixel of the result. The last arguments are the lengths of the
 /// image, of the window, and of the result.
 fn fill_columns<T: Copy + Default>(
     window: &Window,
     image: &[T],
     columns: &mut [T],
-    ([height, width], [down, across], result): ([usize; 2], [usize; 2], [usize; 2]),
+    [height, width]: [usize; 2],
+    [down, across]: [usize; 2],
+    result: [usize; 2],
 ) {
     let mut lines = columns.chunks_exact_mut((result[0] * result[1]).max(1));
     for channel in image.chunks_exact((height * width).max(1)) {

@@ -59,7 +59,7 @@ impl Builder<Cube> {
             self.next_walk = 0;
             self.notes.truncate(before);
             if let Err(PlanReduction::SharedSums(why)) =
-                self.attempt(nest, (forest, order), sizes, gpu, allowed)
+                self.attempt(nest, forest, order, sizes, gpu, allowed)
             {
                 allowed.shared_sums = false;
                 given_up.push(("sharedReduce", format!("{why}; partial sums are global")));
@@ -88,7 +88,8 @@ impl Builder<Cube> {
     fn attempt(
         &mut self,
         nest: &LoopNest,
-        (forest, order): (&Forest, &[u32]),
+        forest: &Forest,
+        order: &[u32],
         sizes: &Sizes,
         gpu: Gpu,
         allowed: PlanFeatures,

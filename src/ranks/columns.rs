@@ -153,9 +153,14 @@ impl ForestPredicates {
         Ok(index)
     }
 
-    /// Returns the compare of a rank column that decides as the split `node` does.
-    pub(super) fn decision(&self, index: &ColumnIndex, node: (u32, Side, Predicate)) -> Decision {
-        let (feature, missing, predicate) = node;
+    /// Returns the compare of a rank column that decides as a split does.
+    pub(super) fn decision(
+        &self,
+        index: &ColumnIndex,
+        feature: u32,
+        missing: Side,
+        predicate: Predicate,
+    ) -> Decision {
         match RankSplit::of(predicate, missing, &self.sets) {
             // No rank is below 0.
             RankSplit::Constant(side) => Decision { column: 0, threshold: 0, swapped: side == Side::Left },

@@ -12,7 +12,7 @@ pub(super) fn on_ranks(forest: &Forest, predicates: &ForestPredicates, index: &C
         Node::Leaf { .. } => *node,
         Node::Split { feature, predicate, missing, left, right } => {
             let Decision { column, threshold, swapped } =
-                predicates.decision(index, (feature, missing, predicate));
+                predicates.decision(index, feature, missing, predicate);
             let (left, right) = if swapped { (right, left) } else { (left, right) };
             let threshold = Real(f64::from(threshold));
             let missing = index.columns[column as usize].missing;

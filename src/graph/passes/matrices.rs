@@ -81,12 +81,7 @@ impl ForestWays {
     /// is on, and `every` whether it rewrites every forest that it can.
     ///
     /// [`Pass::Matrices`]: super::Pass::Matrices
-    pub(super) fn of(
-        graph: &Graph,
-        target: GraphTarget,
-        rows: usize,
-        (on, every): (bool, bool),
-    ) -> Vec<Self> {
+    pub(super) fn of(graph: &Graph, target: GraphTarget, rows: usize, on: bool, every: bool) -> Vec<Self> {
         let wants_class = wants_class(graph);
         let forests = graph.nodes.iter().zip(wants_class).filter_map(|(node, class)| match &node.operator {
             Operator::Forest(forest) => Some((node, forest, class)),

@@ -253,7 +253,7 @@ impl Passes {
     /// Returns the estimates of walks and of products for each forest of a graph, for batches of `rows` rows, and the
     /// choice between them.
     pub(super) fn forest_ways(&self, graph: &Graph, rows: usize) -> Vec<ForestWays> {
-        ForestWays::of(graph, self.target, rows, (self.has(Pass::Matrices), self.every_forest))
+        ForestWays::of(graph, self.target, rows, self.has(Pass::Matrices), self.every_forest)
     }
 
     /// Returns the graph after the passes, and a record of each pass that changed it. All passes run again until none

@@ -26,7 +26,8 @@ const KEY: &[u8] = b"pandas_categorical:";
 /// were declared.
 pub(super) fn name(
     features: &mut [Feature],
-    (infos, declared): (Value<'_>, Option<Vec<usize>>),
+    infos: Value<'_>,
+    declared: Option<Vec<usize>>,
     line: Line<'_>,
     limits: &Limits,
 ) -> Result<(), ImportError> {

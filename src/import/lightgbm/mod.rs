@@ -89,7 +89,7 @@ fn read(bytes: &[u8], options: &LoadOptions, models: Option<&mut LeafModels>) ->
         last = Some(line);
     }
     if let Some(line) = last {
-        categories::name(builder.features_mut(), (header.infos, declared), line, &options.limits)?;
+        categories::name(builder.features_mut(), header.infos, declared, line, &options.limits)?;
     }
     let rounds = match (header.averages, rounds) {
         (None, _) => 1,

@@ -38,7 +38,8 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
     fn missing(
         &mut self,
         step: &Step,
-        (x, rows): (&Columns, Operand),
+        x: &Columns,
+        rows: Operand,
         location: &str,
     ) -> Result<Operand, ImportError> {
         let replaced = step.missing_values.as_ref().unwrap_or(&PlainValue::Null);
@@ -58,30 +59,31 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         })
     }
 
-    /// Adds the columns of an imputer's indicator to what it gives.
+    /// Adds the columns of an imputer's indicator to what it gives, `filled`. The imputer takes `width` columns.
     fn with_indicator(
         &mut self,
         step: &Step,
         missing: Operand,
-        (before, after): (&Columns, Columns),
+        width: usize,
+        filled: Columns,
         location: &str,
     ) -> Result<Columns, ImportError> {
         if step.add_indicator != Some(true) {
-            return Ok(after);
+            return Ok(filled);
         }
         let Some(columns) = &step.indicator else {
             let location = format!("fangorn.{location}");
             return Err(error(ErrorKind::Schema, location, "missing field `indicator`"));
         };
-        let columns = indices(columns, before.width, location)?;
+        let columns = indices(columns, width, location)?;
         if columns.is_empty() {
-            return Ok(after);
+            return Ok(filled);
         }
         let width = columns.len();
         let columns = self.weight(&[width], Elements::I64(columns), location)?;
         let told = self.node(location, Operator::Gather { axis: 1 }, &[missing, columns]);
         let rows = self.node(location, Operator::Cast(Dtype::F64), &[told]);
-        self.concat(&[after, Columns { rows, width, raw: None, filled: false }], location)
+        self.concat(&[filled, Columns { rows, width, raw: None, filled: false }], location)
     }
 
     pub(super) fn impute(&mut self, step: &Step, x: Columns, location: &str) -> Result<Columns, ImportError> {
@@ -114,7 +116,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             let floats = self.node(location, Operator::Cast(Dtype::F32), &[x.rows]);
             given = self.node(location, Operator::Cast(Dtype::F64), &[floats]);
         }
-        let missing = self.missing(step, (&x, given), location)?;
+        let missing = self.missing(step, &x, given, location)?;
         let values = self.weight(&[x.width], Elements::F64(values), location)?;
         let rows = self.node(location, Operator::Where, &[missing, values, given]);
         let fills = matches!(step.missing_values, None | Some(PlainValue::Null));
@@ -122,7 +124,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         if let Some(kept) = kept {
             filled = self.select(&filled, &kept, location)?;
         }
-        self.with_indicator(step, missing, (&x, filled), location)
+        self.with_indicator(step, missing, x.width, filled, location)
     }
 
     /// Adds an imputer of the mean of the nearest rows of the training data.
@@ -155,7 +157,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         let (gone, kept): (Vec<usize>, Vec<usize>) = (0..x.width).partition(empty);
         let keeps = step.keep_empty_features == Some(true);
         let neighbors = usize::try_from(step.n_neighbors.unwrap_or(5)).unwrap_or(usize::MAX);
-        let missing = self.missing(step, (&x, x.rows), location)?;
+        let missing = self.missing(step, &x, x.rows, location)?;
         let donors = self.weight(&[count, x.width], Elements::F64(donors), location)?;
         let operator = Operator::ImputeNeighbors { neighbors, by_distance };
         let mut rows = self.node(location, operator, &[x.rows, donors]);
@@ -172,7 +174,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             let kept = Numbers(kept.into_iter().map(|column| column as f64).collect());
             filled = self.select(&filled, &kept, location)?;
         }
-        self.with_indicator(step, missing, (&x, filled), location)
+        self.with_indicator(step, missing, x.width, filled, location)
     }
 
     /// Returns a column, and what an encoder makes of its categories.

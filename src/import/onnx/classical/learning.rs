@@ -402,7 +402,8 @@ impl Reader<'_> {
         &mut self,
         source: &Source<'_>,
         scores: Value,
-        (how, labels): (PostTransform, Elements),
+        how: PostTransform,
+        labels: Elements,
     ) -> Result<Vec<Value>, ImportError> {
         let Elements::I64(labels) = labels else {
             return Err(source.unsupported(" of one class that has a text"));
@@ -435,7 +436,7 @@ impl Reader<'_> {
         let scores = self.linear(source, outputs)?;
         let two = outputs == 1 && labels.len() == 2;
         if labels.len() == 1 && outputs == 1 {
-            return self.only_class(source, scores, (how, labels));
+            return self.only_class(source, scores, how, labels);
         }
         if two && how == PostTransform::Probit {
             return Err(

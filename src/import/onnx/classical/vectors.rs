@@ -37,7 +37,7 @@ impl Reader<'_> {
                     );
                     return Err(at(ErrorKind::Structure, source.location, cause));
                 }
-                self.kernel(source, x, &kernel, &parameters, (&vectors, count))?
+                self.kernel(source, x, &kernel, &parameters, &vectors, count)?
             }
         };
         let weights = self.weight(column(&coefficients));
@@ -120,7 +120,7 @@ impl Reader<'_> {
             Tensor::new([rows, columns], Elements::F32(values)).expect("a number for each pair")
         };
         let x = self.single(source)?;
-        let kernels = self.kernel(source, x, &kernel, &parameters, (&vectors, count))?;
+        let kernels = self.kernel(source, x, &kernel, &parameters, &vectors, count)?;
         let weights = self.weight(matrix(count, pairs, weights));
         let sums = self.add(source, Operator::MatMul, &[kernels, weights], Dtype::F32);
         let rho = self.floats(rho.into_iter().map(|v| v as f32).collect());
@@ -187,14 +187,15 @@ impl Reader<'_> {
         self.floats(values.iter().map(|v| -*v as f32).collect())
     }
 
-    /// Returns the kernel of each row with each support vector.
+    /// Returns the kernel of each row with each of `count` support vectors.
     fn kernel(
         &mut self,
         source: &Source<'_>,
         x: Value,
         kernel: &str,
         parameters: &[f64],
-        (vectors, count): (&[f64], usize),
+        vectors: &[f64],
+        count: usize,
     ) -> Result<Value, ImportError> {
         let [gamma, offset, degree] = [0, 1, 2].map(|at| parameters.get(at).copied().unwrap_or(0.0) as f32);
         let columns = vectors.len() / count;
