@@ -155,7 +155,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         false => None,
     };
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
-    let choice = Choice::new(&args.schedule, forest, (backend, backend.device()), args.sum.sum)?
+    let choice = Choice::new(&args.schedule, forest, backend, backend.device(), args.sum.sum)?
         .by(args.profile.read(&args.model, &contents)?);
     let rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
     if rows.rows == 0 {
@@ -168,7 +168,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         }
         None => time_all(args, backend, forest, &choice, &rows),
     })?;
-    report(args, (backend.name(), args.sum.sum.name()), [load_ms, compile_ms], results)
+    report(args, backend.name(), args.sum.sum.name(), [load_ms, compile_ms], results)
 }
 
 fn pool_of(threads: u16) -> Result<rayon::ThreadPool> {
@@ -229,21 +229,22 @@ fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result
     let graph = graph.with_coded_texts().unwrap_or(graph);
     let inputs = GraphInputs::new(&args.model, &graph)?.read(&args.rows, args.table)?;
     let passes = args.passes.clone().unwrap_or_default();
-    let choice = (args.output.unwrap_or(Output::Value), &passes, usize::from(args.threads));
-    let bench = GraphBench::new(&args.model, graph, choice)?;
+    let output = args.output.unwrap_or(Output::Value);
+    let bench = GraphBench::new(&args.model, graph, output, &passes, usize::from(args.threads))?;
     let results = pool_of(args.threads)?.install(|| {
         each_batch(args, |batch, time| {
             let timed = time(Box::new(bench.rerun(&args.rows, &inputs, batch)?))?;
             Ok((timed, "the default one of each forest".to_owned()))
         })
     })?;
-    report(args, ("cpu", "any"), [load_ms, bench.compile_ms], results)
+    report(args, "cpu", "any", [load_ms, bench.compile_ms], results)
 }
 
 /// Prints the measurements.
 fn report(
     args: &Bench,
-    (backend, sum): (&'static str, &'static str),
+    backend: &'static str,
+    sum: &'static str,
     [load_ms, compile_ms]: [f64; 2],
     results: Vec<Timing>,
 ) -> Result<Outcome> {

@@ -27,11 +27,7 @@ impl GraphBench {
     ///
     /// # Errors
     /// The graph has no such output, or does not compile.
-    pub fn new(
-        path: &Path,
-        graph: Graph,
-        (output, passes, threads): (Output, &Passes, usize),
-    ) -> Result<Self> {
+    pub fn new(path: &Path, graph: Graph, output: Output, passes: &Passes, threads: usize) -> Result<Self> {
         let start = Instant::now();
         let graph = predict_graph::with_one_output(path, &graph, output)?;
         let predictor = compiled_graph(&graph, threads, passes).map_err(library_error)?;

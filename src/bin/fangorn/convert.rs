@@ -68,7 +68,7 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
-        let choice = Choice::new(name, &contents.forest, (Backend::Cpu, Device::Cpu), Contract::Any)?;
+        let choice = Choice::new(name, &contents.forest, Backend::Cpu, Device::Cpu, Contract::Any)?;
         let text = choice.only()?.to_string();
         contents.schedules.retain(|s| s.name != *name);
         contents.schedules.push(NamedText { name: name.clone(), text });

@@ -115,7 +115,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         },
     };
     if backend != Backend::Cpu {
-        return explain_gpu::run((&args.model, &forest), backend, rows, args.json);
+        return explain_gpu::run(&args.model, &forest, backend, rows, args.json);
     }
     let why = Explanation::new(&forest, rows);
     let predictor = compiled(Predictor::builder(&forest).threads(1)).map_err(library_error)?;

@@ -53,7 +53,7 @@ struct CubeReport {
 ///
 /// # Errors
 /// The backend has no GPU, is not built in, or its driver does not answer.
-pub fn run((model, forest): (&Path, &Forest), backend: Backend, rows: usize, json: bool) -> Result<Outcome> {
+pub fn run(model: &Path, forest: &Forest, backend: Backend, rows: usize, json: bool) -> Result<Outcome> {
     let gpu = match backend.open_device()? {
         Device::Gpu(gpu) if gpu.shared_memory && !gpu.units_are_threads => gpu,
         _ => {

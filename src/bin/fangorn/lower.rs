@@ -104,7 +104,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     }
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
-    let choice = Choice::new(&args.schedule, forest, (backend, device), Contract::Any)?
+    let choice = Choice::new(&args.schedule, forest, backend, device, Contract::Any)?
         .by(args.profile.read(&args.model, &contents)?);
     let choice = match backend.is_gpu() {
         true => choice.for_batch(args.batch.unwrap_or(BatchSchedules::USUAL_ROWS)),

@@ -129,7 +129,7 @@ pub fn run(args: &Measure) -> Result<Outcome> {
             Some(text) => Schedule::parse(text).map_err(fangorn::Error::from)?,
         };
         let text = schedule.to_string();
-        let timed = catch_panic(|| call((backend, &forest), schedule, &pool, args, &job));
+        let timed = catch_panic(|| call(backend, &forest, schedule, &pool, args, &job));
         let (call, error) = match timed {
             Ok(Ok(seconds)) => (Some(seconds), None),
             Ok(Err(e)) => (None, Some(e.to_string())),
@@ -149,7 +149,8 @@ fn say(what: &impl Serialize) -> Result<()> {
 
 /// Returns the median of the seconds of a call.
 fn call(
-    (backend, forest): (Backend, &Forest),
+    backend: Backend,
+    forest: &Forest,
     schedule: Schedule,
     pool: &RowPool,
     args: &Measure,

@@ -259,7 +259,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let contents = match args.answer.rounds.load(&args.model, &args.limits, false) {
         Ok(contents) => contents,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {
-            Some(graph) => return run_graph(args, asked, graph?, (&sink, whole)),
+            Some(graph) => return run_graph(args, asked, graph?, &sink, whole),
             None => return Err(error),
         },
     };
@@ -275,9 +275,8 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         _ => None,
     };
     let explainer = explainer.as_ref();
-    let choice =
-        Choice::new(schedule, forest, (backend, backend.device()), args.sum.sum)?
-            .by(args.profile.read(&args.model, &contents)?);
+    let choice = Choice::new(schedule, forest, backend, backend.device(), args.sum.sum)?
+        .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
         classes(forest).map_err(|what| Error::file(&args.model, what))?;
     }
@@ -532,12 +531,7 @@ impl TakesParts for Taker<'_> {
 }
 
 /// Predicts with a graph that is more than a forest. Options that apply only to a forest are refused.
-fn run_graph(
-    args: &Predict,
-    backend: Backend,
-    graph: Graph,
-    (sink, whole): (&Sink, bool),
-) -> Result<Outcome> {
+fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink, whole: bool) -> Result<Outcome> {
     let of_forest = [
         (backend != Backend::Cpu, "--backend: the file is a graph, which runs on the CPU; leave it out"),
         (
@@ -569,10 +563,9 @@ fn run_graph(
     };
     let numbers = inputs.numbers()?;
     let keep = args.kept_names();
-    let beside = (&keep[..], args.on_error);
     if !whole
         && why_whole.is_none()
-        && let Some(rows) = inputs.open(&args.rows, &numbers, args.table, beside)?
+        && let Some(rows) = inputs.open(&args.rows, &numbers, args.table, &keep, args.on_error)?
     {
         // The key contains the instruction set, because products of floats depend on it.
         let key = ScheduleKey::here(&inputs.columns()?, rayon::current_num_threads(), args.sum.sum);

@@ -125,12 +125,11 @@ impl<'g> GraphInputs<'g> {
         path: &'f Path,
         numbers: &'f Forest,
         table: TableChoice,
-        (keep, on_error): (&[String], OnError),
+        keep: &[String],
+        on_error: OnError,
     ) -> Result<Option<RowsInParts<'f>>> {
         match self.are_texts() {
-            true => {
-                RowsInParts::open_mixed(path, &self.requests(), numbers, table, (keep, on_error)).map(Some)
-            }
+            true => RowsInParts::open_mixed(path, &self.requests(), numbers, table, keep, on_error).map(Some),
             false => RowsInParts::open(path, numbers, table, keep, on_error),
         }
     }

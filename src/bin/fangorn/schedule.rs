@@ -42,12 +42,7 @@ impl Choice {
     /// # Errors
     /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan file, the plan file is
     /// for another model, or nothing is kept.
-    pub fn new(
-        name: &str,
-        forest: &Forest,
-        (backend, device): (Backend, Device),
-        sum: Contract,
-    ) -> Result<Self> {
+    pub fn new(name: &str, forest: &Forest, backend: Backend, device: Device, sum: Contract) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
             return Ok(Self {

@@ -146,7 +146,7 @@ pub fn score<T: Element, R: PartedRows>(
             workers.busy.fetch_add(1, Ordering::Relaxed);
             let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
             let run = || match part {
-                Ok(part) => predict_part(source, part, (on_error, most_rows), (&workers, predict), &sender),
+                Ok(part) => predict_part(source, part, on_error, most_rows, &workers, predict, &sender),
                 // There is no next part, so there is none to leave out.
                 Err(e) => drop(sender.send(Err(Error::Request(e.to_string())))),
             };
@@ -160,7 +160,7 @@ pub fn score<T: Element, R: PartedRows>(
     };
     let written = std::thread::scope(|scope| {
         (0..threads).for_each(|_| drop(scope.spawn(work)));
-        let written = write_in_order(&in_order, (source, on_error), &bar, taker);
+        let written = write_in_order(&in_order, source, on_error, &bar, taker);
         // After a failure nobody needs the results of further parts, or further rows.
         drop(in_order);
         source.stop();
@@ -194,8 +194,10 @@ fn cut<T: Element>(batch: RowBatch<T>, most_rows: usize) -> Vec<RowBatch<T>> {
 fn predict_part<T: Element, R: PartedRows>(
     source: &R,
     part: R::Part,
-    (on_error, most_rows): (OnError, usize),
-    (workers, predict): (&Workers, Predict<'_, T>),
+    on_error: OnError,
+    most_rows: usize,
+    workers: &Workers,
+    predict: Predict<'_, T>,
     results: &SyncSender<Result<ScoredBatch>>,
 ) {
     let batches = match source.batches::<T>(part) {
@@ -248,7 +250,8 @@ fn predict_part<T: Element, R: PartedRows>(
 /// Writes the results of all parts, which come in the order of the rows.
 fn write_in_order<R: PartedRows>(
     in_order: &Receiver<PartResults>,
-    (source, on_error): (&R, OnError),
+    source: &R,
+    on_error: OnError,
     bar: &ProgressBar,
     taker: &mut dyn TakesParts,
 ) -> Result<u64> {

@@ -360,7 +360,7 @@ fn choices(forest: &Forest, backend: Backend) -> Result<Vec<(Preset, String, Cho
     let device = backend.open_device()?;
     let mut choices = Vec::new();
     for preset in Preset::ALL {
-        let choice = Choice::new(preset.name(), forest, (backend, device), Contract::Any)?;
+        let choice = Choice::new(preset.name(), forest, backend, device, Contract::Any)?;
         let buckets: Vec<usize> = choice.schedules.buckets().map(|(rows, _)| rows).collect();
         match buckets.as_slice() {
             [_] => choices.push((preset, "as chosen".to_owned(), choice)),

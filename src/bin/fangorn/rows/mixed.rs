@@ -44,12 +44,13 @@ impl<'f> RowsInParts<'f> {
         requests: &[ColumnRequest<'_>],
         numbers: &'f Forest,
         table: TableChoice,
-        (keep, on_error): (&[String], OnError),
+        keep: &[String],
+        on_error: OnError,
     ) -> Result<Self> {
         table_format::require(path)?;
         #[cfg(feature = "tables")]
         if let Some(format) = TableFormat::of_rows(path) {
-            return TableRows::open_mixed((path, format), numbers, requests, table, keep).map(Self::Table);
+            return TableRows::open_mixed(path, format, numbers, requests, table, keep).map(Self::Table);
         }
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         if !is_standard_input(path) && extension != "csv" {
@@ -69,7 +70,7 @@ impl<'f> RowsInParts<'f> {
 /// The file can't be read, is no table with names and rows, or has other columns.
 pub fn read_mixed(path: &Path, requests: &[ColumnRequest<'_>], table: TableChoice) -> Result<MixedRows> {
     let numbers = super::nameless(requests.iter().filter(|request| !request.texts).count())?;
-    let rows = RowsInParts::open_mixed(path, requests, &numbers, table, (&[], OnError::Stop))?;
+    let rows = RowsInParts::open_mixed(path, requests, &numbers, table, &[], OnError::Stop)?;
     let columns = numbers.features.len();
     let mut texts = vec![Vec::new(); requests.len() - columns];
     let add = |of_batch: &[KeptColumn]| {

@@ -73,7 +73,8 @@ impl<'f> TableRows<'f> {
     /// # Errors
     /// The file can't be read, lacks columns, or has columns of other types.
     pub fn open_mixed(
-        (path, format): (&Path, TableFormat),
+        path: &Path,
+        format: TableFormat,
         numbers: &'f Forest,
         requests: &[ColumnRequest<'_>],
         table: TableChoice,
@@ -214,7 +215,7 @@ struct Kept {
 fn kept_columns(file: &Path, schema: &Schema, keep: &[String]) -> Result<Vec<Kept>> {
     let kept = |name: &String| {
         let mut found = Vec::new();
-        find(schema.fields(), name, (&mut Vec::new(), false), &mut found);
+        find(schema.fields(), name, &mut Vec::new(), false, &mut found);
         match &found[..] {
             [(path, field)] => Ok(Kept { field: KeptField::of_arrow(name, field), path: path.clone() }),
             [] => {
@@ -232,7 +233,8 @@ fn kept_columns(file: &Path, schema: &Schema, keep: &[String]) -> Result<Vec<Kep
 fn find(
     fields: &Fields,
     name: &str,
-    (path, nullable): (&mut Vec<usize>, bool),
+    path: &mut Vec<usize>,
+    nullable: bool,
     found: &mut Vec<(Vec<usize>, FieldRef)>,
 ) {
     for (at, field) in fields.iter().enumerate() {
@@ -244,7 +246,7 @@ fn find(
             }
             (Some(rest), DataType::Struct(fields)) => {
                 if let Some(rest) = rest.strip_prefix('.') {
-                    find(fields, rest, (path, nullable || field.is_nullable()), found);
+                    find(fields, rest, path, nullable || field.is_nullable(), found);
                 }
             }
             _ => {}
