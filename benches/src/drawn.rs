@@ -121,6 +121,15 @@ pub fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
 
 /// Draws a forest of `trees` trees. Each adds to one output, and the outputs take turns.
 pub fn forest_of(trees: usize, columns: u32, outputs: u32, shape: Shape) -> Result<Forest> {
+    drawn(trees, columns, shape, outputs, 1)
+}
+
+/// Draws a forest of `trees` trees whose leaves are vectors of `width` values.
+pub fn forest_of_vectors(trees: usize, columns: u32, width: u32, shape: Shape) -> Result<Forest> {
+    drawn(trees, columns, shape, width, width)
+}
+
+fn drawn(trees: usize, columns: u32, shape: Shape, outputs: u32, width: u32) -> Result<Forest> {
     let mut random = Random(7);
     let mut builder = Forest::builder(columns as usize, outputs);
     // The sets of categories that splits ask for. Columns share them.
@@ -134,12 +143,15 @@ pub fn forest_of(trees: usize, columns: u32, outputs: u32, shape: Shape) -> Resu
         };
         let drawn = draw(shape, columns, &mut random);
         // Nodes are added level by level: a node's children come after all nodes that were met before.
-        let mut tree = builder.tree(output);
+        let mut tree = if width > 1 { builder.vector_tree() } else { builder.tree(output) };
         let (mut open, mut done) = (vec![&drawn], 0);
         while let Some(node) = open.get(done).copied() {
             done += 1;
             match node {
-                DrawnTree::Leaf => tree.leaf(done as u32 - 1, &[share(random.below(1000), 1000)]),
+                DrawnTree::Leaf => {
+                    let values: Vec<f64> = (0..width).map(|_| share(random.below(1000), 1000)).collect();
+                    tree.leaf(done as u32 - 1, &values)
+                }
                 DrawnTree::Split(threshold, feature, below) => {
                     let left = open.len() as u32;
                     open.extend(below.iter());

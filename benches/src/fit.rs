@@ -9,19 +9,19 @@ use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
     cost::{
-        Blend, ColumnBlock, Hardware, Machine, ROW_BLOCK, Ranking, Registers, RowOrBlock, SparseColumns,
-        SparseRanking, Walk,
+        Blend, ColumnBlock, Hardware, LeafVectors, Machine, ROW_BLOCK, Ranking, Registers, RowOrBlock,
+        SparseColumns, SparseRanking, Walk,
     },
     cpu::{Engine, Ranker, Rows},
-    forest::{ForestBuilder, Predicate, Real, Side},
+    forest::{ForestBuilder, Predicate, Real, Side, Transform},
     ranks::{Choice, Ranks},
     schedule::{FewRows, Schedule},
     sparse::SparseMatrix,
 };
 
 use crate::{
-    drawn::{Shape, THRESHOLDS, forest, share, values},
-    explained,
+    drawn::{Shape, THRESHOLDS, forest, forest_of_vectors, share, values},
+    explained, memory,
     sparse_rows::number,
 };
 
@@ -38,6 +38,9 @@ const COLUMN_BLOCK: usize = 16;
 /// Column blocks of a forest whose ranking is timed.
 const COLUMN_BLOCKS: usize = 8;
 
+/// The greatest width of a leaf whose way of adding up is asked for.
+const MOST_OUTPUTS: usize = 1024;
+
 const WALKS: &str =
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nunrollWalk(b1)\nlayout(sparse)";
 const BLENDS: &str = "ranks(u8)\ntile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)\nlayout(sparse)";
@@ -52,7 +55,7 @@ fn steps_of(forest: &Forest) -> f64 {
 
 /// Returns the seconds of one call: the median of the fastest third of many calls, which take about
 /// [`SECONDS`] together.
-fn seconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+pub fn seconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::new();
     let begin = Instant::now();
     while times.len() < 9 || begin.elapsed().as_secs_f64() < SECONDS {
@@ -74,7 +77,7 @@ fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<
     }
     let columns = forest.features.len();
     let values = values(ROWS, columns);
-    let mut out = vec![0.0; batch];
+    let mut out = vec![0.0; batch * forest.outputs as usize];
     let all = seconds(|| {
         for rows in black_box(&values).chunks_exact(batch * columns) {
             predictor.margins_into(&Rows::new(rows, columns)?, &mut out)?;
@@ -342,7 +345,41 @@ fn thread() -> Result<f64> {
     Ok(3.0 * times[TIMES / 2])
 }
 
-fn hardware(shipped: &Hardware) -> Hardware {
+/// Returns the seconds of scaling or transforming the margin of a row.
+fn margin() -> Result<f64> {
+    let builder = Forest::builder(1, 1).transform(Transform::Sigmoid);
+    let predictor = Predictor::builder(&builder.build()?).threads(1).check(SelfCheck::Off).build()?;
+    let values = values(ROWS, 1);
+    let rows = Rows::new(&values, 1)?;
+    let mut out = vec![0.0; ROWS];
+    let transformed = seconds(|| Ok(predictor.values_into(black_box(&rows), &mut out)?))?;
+    let alone = seconds(|| Ok(predictor.margins_into(black_box(&rows), &mut out)?))?;
+    Ok((transformed - alone).max(0.0) / ROWS as f64)
+}
+
+/// Returns the costs of adding up leaves that are vectors, from forests of a few widths. The shipped costs say which
+/// widths are added as leaves are found, here by blends.
+fn leaf_vectors(shipped: &LeafVectors) -> Result<LeafVectors> {
+    // So few trees that a core's second cache holds wide leaves.
+    const FEW_TREES: usize = 16;
+    let wide = (2..=MOST_OUTPUTS).find(|width| shipped.are_added_after_walks(*width)).unwrap_or(MOST_OUTPUTS);
+    // Returns the seconds of a row and a tree.
+    let time = |width: usize| {
+        let forest = forest_of_vectors(FEW_TREES, 16, width as u32, Shape::Full(6))?;
+        let row = row(&forest, BLENDS, 256, Engine::Blends)?;
+        Ok::<_, Box<dyn Error>>(row.map(|row| row / FEW_TREES as f64))
+    };
+    let [a, b, c, d] = [wide / 4, wide / 2, 2 * wide, 4 * wide];
+    let times = [time(a)?, time(b)?, time(c)?, time(d)?];
+    let [Some(at_a), Some(at_b), Some(at_c), Some(at_d)] = times else { return Ok(*shipped) };
+    let by_walks = (at_b - at_a) / (b - a) as f64;
+    let after_walks = (at_d - at_c) / (d - c) as f64;
+    // Both ways walk through the same trees.
+    let slot = (at_c - after_walks * c as f64) - (at_a - by_walks * a as f64);
+    Ok(LeafVectors { by_walks, after_walks, slot: slot.max(0.0) })
+}
+
+fn hardware(shipped: &Hardware) -> Result<Hardware> {
     // A multiplication waits three cycles for the one before it.
     const MULTIPLICATIONS: usize = 1 << 16;
     let clock = (0..64)
@@ -356,7 +393,12 @@ fn hardware(shipped: &Hardware) -> Hardware {
             3.0 * MULTIPLICATIONS as f64 / start.elapsed().as_secs_f64()
         })
         .fold(0.0, f64::max);
-    Hardware { clock, ..*shipped }
+    Ok(Hardware {
+        clock,
+        near_copy: memory::near_copy()?,
+        gather: Machine::measured_gather().unwrap_or(shipped.gather),
+        ..*shipped
+    })
 }
 
 /// Prints the costs that choices on this machine read, as shipped and as measured now, and then the measured
@@ -367,13 +409,16 @@ pub fn fit() -> Result<()> {
     eprintln!("about a minute; the machine should do nothing else");
     let new = Machine {
         name: "NAME, INSTRUCTION SET",
-        hardware: hardware(&shipped.hardware),
+        hardware: hardware(&shipped.hardware)?,
         ways: shipped.ways,
         walk: walk(&shipped.walk)?,
         registers: registers(&shipped.registers)?,
         blend: blend()?,
         ranking: ranking(&shipped.ranking)?,
         contributions: explained::costs()?,
+        leaf_vectors: leaf_vectors(&shipped.leaf_vectors)?,
+        writes: memory::writes()?,
+        row: margin()?,
         thread: thread()?,
     };
     println!(
@@ -387,9 +432,11 @@ pub fn fit() -> Result<()> {
             false => println!("{what:20} {old:10.2e} {new:10.2e} {:6.2}", new / old),
         }
     }
-    println!("\n{:20} {:>10} {:>10}", "rows", "shipped", "measured");
+    println!("\n{:20} {:>10} {:>10}", "rows and sizes", "shipped", "measured");
     let rows = |m: &Machine| {
         [
+            ("copy, bytes", m.hardware.near_copy),
+            ("rows of a task", (m.thread / m.row) as usize),
             ("walk.tiles", m.walk.tiles.rows()),
             ("registers", m.registers.tree_of_eight.rows()),
             ("ranking.columns", m.ranking.columns.rows()),
@@ -403,7 +450,19 @@ pub fn fit() -> Result<()> {
 }
 
 fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
-    let Machine { hardware, walk, registers, blend, ranking, contributions, thread, .. } = machine;
+    let Machine {
+        hardware,
+        walk,
+        registers,
+        blend,
+        ranking,
+        contributions,
+        leaf_vectors,
+        writes,
+        row,
+        thread,
+        ..
+    } = machine;
     let mut all = vec![
         ("cycle", 1.0 / hardware.clock),
         ("walk.one", walk.one),
@@ -447,6 +506,15 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ]);
     }
     all.extend(contributions.all());
+    all.extend([
+        ("leaves.by walks", leaf_vectors.by_walks),
+        ("leaves.after walks", leaf_vectors.after_walks),
+        ("leaves.slot", leaf_vectors.slot),
+        ("writes.indexed", writes.indexed),
+        ("writes.filled", writes.filled),
+        ("row", *row),
+        ("gather, at most", hardware.gather),
+    ]);
     all.push(("thread", *thread));
     all
 }

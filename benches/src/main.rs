@@ -66,6 +66,7 @@ mod gpu;
 mod loading;
 #[cfg(feature = "matrices")]
 mod matrices;
+mod memory;
 mod npy;
 #[cfg(feature = "operator")]
 mod operator;

@@ -21,6 +21,41 @@ fn number(seed: &mut u64) -> f64 {
     (*seed >> 40) as f64 / f64::from(1 << 24)
 }
 
+/// Rows of small batches. From about the fourth on, weights are packed.
+const FEW_ROWS: [usize; 8] = [1, 4, 8, 12, 13, 16, 32, 64];
+
+/// Prints, for each shape, the nanoseconds of an element of the weight in small batches.
+fn few_rows(seed: &mut u64) -> Result<(), Box<dyn Error>> {
+    println!(
+        "\nrows x columns of a dense weight; nanoseconds of an element of the weight in a batch, by its rows"
+    );
+    println!("{:15} {}", "", FEW_ROWS.map(|rows| format!("{rows:>7}")).join(" "));
+    for [inner, width] in SHAPES {
+        let weight = (0..inner * width).map(|_| number(seed) as f32).collect();
+        let mut graph = Graph::default();
+        let x = graph.input("x", Dtype::F32, [None, Some(inner)]);
+        let weight = graph.weight(Tensor::new([inner, width], Elements::F32(weight)).ok_or("a weight")?);
+        let product = graph.node("product", Operator::MatMul, [x, weight]);
+        graph.output("y", product);
+        let predictor = GraphPredictor::with_passes(&graph, 1, &Passes::none())?;
+        let mut line = format!("{inner:>6} x {width:<6}");
+        for rows in FEW_ROWS {
+            let values: Vec<f32> = (0..rows * inner).map(|_| number(seed) as f32 - 0.5).collect();
+            let values = Tensor::new([rows, inner], Elements::F32(values)).ok_or("rows")?;
+            let mut times = Vec::new();
+            for _ in 0..10 * CALLS {
+                let start = ThreadTime::now();
+                predictor.predict(std::slice::from_ref(&values))?;
+                times.push(start.elapsed().as_secs_f64() * 1e9);
+            }
+            times.sort_unstable_by(f64::total_cmp);
+            line += &format!(" {:>7.3}", times[times.len() / 2] / (inner * width) as f64);
+        }
+        println!("{line}");
+    }
+    Ok(())
+}
+
 /// Prints, for each shape and density, the microseconds of a batch: dense, and with zeros skipped.
 ///
 /// # Errors
@@ -60,5 +95,5 @@ pub fn products() -> Result<(), Box<dyn Error>> {
             println!("{inner:>6} x {width:<6} {density:>7} {dense:>10.1} {skipping:>11.1} {ratio:>18.2}");
         }
     }
-    Ok(())
+    few_rows(&mut seed)
 }

@@ -10,14 +10,18 @@ use crate::isa::{Isa, gathers_said, isa};
 pub(crate) fn gathers() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let measured = || {
-            let hardware = &super::Machine::here().hardware;
-            // SAFETY: `measured` runs only after `isa` has said that the machine has AVX2.
-            let cycles = || unsafe { probe::cycles_of_a_gather() };
-            cfg!(not(miri)) && cycles() / hardware.clock <= hardware.gather
-        };
+        let limit = super::Machine::here().hardware.gather;
+        let measured = || cfg!(not(miri)) && seconds_of_a_gather().is_some_and(|seconds| seconds <= limit);
         isa() >= Isa::Avx2 && gathers_said().unwrap_or_else(measured)
     })
+}
+
+/// Measures the seconds of a gather of eight values from the first-level cache, at the clock of the shipped costs.
+/// Returns `None` without AVX2.
+pub(super) fn seconds_of_a_gather() -> Option<f64> {
+    // SAFETY: `isa` says that the machine has AVX2.
+    let cycles = (isa() >= Isa::Avx2).then(|| unsafe { probe::cycles_of_a_gather() })?;
+    Some(cycles / super::Machine::here().hardware.clock)
 }
 
 mod probe {

@@ -7,6 +7,7 @@
 //! - the groups that blends make of a tree's splits,
 //! - how a column block, and how sparse rows become ranks,
 //! - how many threads a batch is worth,
+//! - whether leaves that are vectors are added up by the walks or after them,
 //! - whether a tree's contributions come from pattern tables or from a quadrature,
 //! - in a graph, whether a product skips zeros, the type that it is computed in, and whether a forest becomes matrix
 //!   products.
@@ -68,8 +69,9 @@ impl GraphTarget {
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
 pub const ROW_BLOCK: usize = 64;
-/// Maximum bytes of a tensor, if a graph runs a batch in pieces. The two or three tensors that exist at a time then fit
-/// into a second-level cache. `fangorn bench` on scalers and linear models says which size is fastest.
+/// Maximum bytes of a piece of a batch: of a tensor, if a graph runs a batch in pieces, and of a row block that a table or
+/// sparse rows are written into. The two or three pieces that exist at a time then fit into a second-level cache.
+/// `fangorn bench` on scalers and linear models says which size is fastest.
 pub const PIECE_BYTES: usize = 256 << 10;
 
 /// Costs of the product of a row with a weight matrix, if it is dense and if it skips the weight's zeros.
@@ -85,10 +87,21 @@ pub struct Products {
     pub checked: f64,
     /// Seconds of a column of the result, if zeros are skipped.
     pub output: f64,
+    /// Seconds of an element of the weight in a dense product by plain loops, which pack nothing.
+    pub unpacked: f64,
+    /// Seconds of packing an element of the weight for a dense product, once for all rows.
+    pub packing: f64,
 }
 
 /// The costs of products, as measured on AMD Zen 4.
-pub const PRODUCTS: Products = Products { dense: 0.04e-9, filled: 0.57e-9, checked: 0.25e-9, output: 3e-9 };
+pub const PRODUCTS: Products = Products {
+    dense: 0.04e-9,
+    filled: 0.57e-9,
+    checked: 0.25e-9,
+    output: 3e-9,
+    unpacked: 0.09e-9,
+    packing: 0.6e-9,
+};
 
 impl Products {
     /// Returns the seconds of the product of a row with a weight of `rows x columns`.
@@ -103,36 +116,51 @@ impl Products {
         filled * self.filled + rows * self.checked + columns * self.output
     }
 
+    /// Returns the number of rows up to which a dense product takes less time by plain loops than with a packed weight.
+    pub(crate) const fn unpacked_rows(&self) -> usize {
+        (self.packing / (self.unpacked - self.dense) + 0.5) as usize
+    }
+
     /// Returns whether skipping zeros is faster for a weight of `rows x columns` of which `filled` elements are not 0.
     pub fn skipping_pays(&self, shape: [usize; 2], filled: usize) -> bool {
         self.skipping_seconds(shape, filled) < self.dense_seconds(shape)
     }
 }
 
-/// From this many values on, a leaf's vector is added after the walks and not by them. Forests of 88 classes then take
-/// about half the time, forests of 26 classes the same time: `fangorn bench` on models of `benches/classical` and of
-/// the zoo.
-pub const WIDE_LEAVES: usize = 32;
+/// Costs of adding up leaves that are vectors, in seconds of a row and a tree: by the walks, which add each leaf to its
+/// row's sums as they find it, or after them.
+///
+/// `fangorn-benches fit` times forests of narrow and of wide leaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LeafVectors {
+    /// Seconds of a value that the walks add.
+    pub by_walks: f64,
+    /// Seconds of a value that is added after the walks.
+    pub after_walks: f64,
+    /// Seconds of keeping a leaf's slot until the walks have ended.
+    pub slot: f64,
+}
 
-/// How many adjacent values are filled in the time of writing one value at an index that is looked up:
-/// `fangorn-benches sparse-rows`.
-pub(crate) const FILLED_A_WRITE: usize = 16;
+impl LeafVectors {
+    /// Returns whether vectors of `width` values take less time to add after the walks.
+    pub fn are_added_after_walks(&self, width: usize) -> bool {
+        self.slot + width as f64 * self.after_walks <= width as f64 * self.by_walks
+    }
+}
 
-/// The least number of trees of a block that walks a row through trees abreast. With fewer trees, walks of one tree
-/// after the other take less time: `fangorn bench` with `fewRows(abreast)` and `fewRows(rows)`.
-pub(crate) const TREES_ABREAST: usize = 8;
-
-/// Rows up to which the plain loops of a matrix product take less time than packing: `fangorn-benches products`.
-pub(crate) const UNPACKED_ROWS: usize = 12;
+/// Seconds of writing a value, if many are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Writes {
+    /// Seconds of a value whose index is looked up.
+    pub indexed: f64,
+    /// Seconds of a value next to the one before.
+    pub filled: f64,
+}
 
 /// Rows that are copied before a matrix product packs them, so that they are in the first-level cache when it reads
 /// their elements column by column. `fangorn bench` on LinearSVC of `benches/classical` takes 36 ms without the copy and
 /// 33 ms with it (Zen 4).
 pub(crate) const COPIED_ROWS: usize = 64;
-
-/// Rows of a task that ranks rows before they are walked, or scales or transforms margins. With fewer rows it does not
-/// pay to wake threads: to scale so many margins takes some microseconds, [`Machine::thread`] is about thirty.
-pub(crate) const ROWS_A_TASK: usize = 4096;
 
 /// Tasks of each thread from which on a plan's own tasks stay as they are. The last tasks then leave a thread idle for
 /// at most a fifth of the time.
@@ -160,6 +188,13 @@ pub struct Machine {
     pub ranking: Ranking,
     /// Costs of the algorithms for contributions.
     pub contributions: ContributionCosts,
+    /// Costs of adding up leaves that are vectors.
+    pub leaf_vectors: LeafVectors,
+    /// Costs of writing values.
+    pub writes: Writes,
+    /// Seconds of the least work on a row before or after its walks: scaling or transforming its margin, or ranking a
+    /// few columns.
+    pub row: f64,
     /// Seconds of work for which it is worth waking a thread.
     pub thread: f64,
 }
@@ -174,11 +209,11 @@ pub struct Hardware {
     pub closest_cache: usize,
     /// Bytes of the second-level cache of a core. [`Machine::here`] has the machine's own, if it says so.
     pub cache: usize,
-    /// Bytes of a tile's copy of rows up to which a column takes no longer to copy. No command fits this number; "Costs
-    /// of estimates" in `benches/NOTEBOOK.md` says how it was found.
+    /// Bytes of a tile's copy of rows up to which a column takes no longer to copy. "Costs of estimates" in
+    /// `benches/NOTEBOOK.md` says how the shipped number was found.
     pub near_copy: usize,
     /// Maximum number of cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer rows
-    /// themselves.
+    /// themselves. No command fits this number; "Caches on the CPU" in `benches/NOTEBOOK.md` says how it was found.
     pub prefetched: usize,
     /// Maximum seconds of a fast gather: of eight values from the first-level cache, at this clock.
     pub gather: f64,
@@ -519,6 +554,22 @@ impl Machine {
     /// whatever else the processor does take the other half.
     pub(crate) fn far_part(&self, bytes: usize) -> f64 {
         (1.0 - self.hardware.cache as f64 / 2.0 / bytes as f64).max(0.0)
+    }
+
+    /// Returns the rows of a task that ranks rows before they are walked, or scales or transforms margins. With fewer rows
+    /// it does not pay to wake a thread.
+    pub(crate) fn rows_a_task(&self) -> usize {
+        // The cast saturates, and so does a task: it has at least a row block and at most a million rows.
+        ((self.thread / self.row) as usize).clamp(ROW_BLOCK, 1 << 20).next_multiple_of(ROW_BLOCK)
+    }
+
+    /// Returns the seconds of a gather of eight values on this machine, measured now, at the clock of
+    /// [`Hardware::clock`]; `None` without AVX2.
+    pub fn measured_gather() -> Option<f64> {
+        #[cfg(target_arch = "x86_64")]
+        return gather::seconds_of_a_gather();
+        #[cfg(not(target_arch = "x86_64"))]
+        None
     }
 
     /// Returns all machines that there are costs for, the one with the widest instructions first.

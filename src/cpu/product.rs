@@ -6,8 +6,10 @@
 //! multiplies and adds with one rounding if the machine has an instruction for that. The crate's kernels do the same.
 
 use super::widest::{Loops, has_fma, widest};
-use crate::cost::{COPIED_ROWS, UNPACKED_ROWS};
+use crate::cost::{COPIED_ROWS, PRODUCTS};
 
+/// Rows up to which plain loops multiply.
+const UNPACKED_ROWS: usize = PRODUCTS.unpacked_rows();
 /// Columns below which a product is made of dot products.
 const FEW_COLUMNS: usize = 8;
 /// Products that are summed before they are added to the result: the crate's own number, so that one call of it is one

@@ -12,7 +12,7 @@ use super::{
     widest::{Loops, widest},
 };
 use crate::{
-    cost::{ROW_BLOCK, WIDE_LEAVES},
+    cost::{Machine, ROW_BLOCK},
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
     parallel,
@@ -69,7 +69,7 @@ impl SumMethod {
         Ok(match contract {
             // The least or largest leaf is the same in every order.
             _ if forest.aggregate != Aggregate::Sum => Self::Any,
-            Contract::Any if forest.leaf_width() >= WIDE_LEAVES => Self::Vectors,
+            Contract::Any if is_wide(forest) => Self::Vectors,
             Contract::Any => Self::Any,
             Contract::Exact => Self::Fixed(FixedPoint::of_verified(forest)?),
             Contract::Tree => match Accumulator::of(forest) {
@@ -91,6 +91,12 @@ struct Addends<'a, A> {
     leaves: &'a [A],
     /// Base scores, by output.
     base: &'a [A],
+}
+
+/// Returns whether leaves are vectors of so many values that they are added after the walks.
+fn is_wide(forest: &Forest) -> bool {
+    let width = forest.leaf_width();
+    width > 1 && Machine::here().leaf_vectors.are_added_after_walks(width)
 }
 
 /// Adds to the sums of each row the vectors of its leaves.

@@ -6,15 +6,12 @@ use std::{ops::Range, panic::RefUnwindSafe};
 
 use super::{Predictor, room};
 use crate::{
-    cost::ROW_BLOCK,
+    cost::{PIECE_BYTES, ROW_BLOCK},
     cpu::{Program, Ranker, Row, Rows, aligned, aligned_room, window_length},
     error::{Error, Result},
     parallel,
     prefetch::CACHE_LINE_BYTES,
 };
-
-/// The maximum number of bytes of the buffer of a row block of more than [`ROW_BLOCK`] rows.
-const BLOCK_BYTES: usize = 1 << 18;
 
 /// The maximum number of bytes of the buffers of row blocks that are written together.
 const TOGETHER_BYTES: usize = 1 << 24;
@@ -79,7 +76,7 @@ impl Predictor {
             }
             return Ok(out);
         }
-        let fits = BLOCK_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
+        let fits = PIECE_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;
         let block = fits.clamp(ROW_BLOCK, MOST_ROWS).min(count);
         let strides = source.strides(block);
         let mut length = (block - 1) * strides[0] + columns.saturating_sub(1) * strides[1] + 1;

@@ -12,7 +12,7 @@ use std::{cell::RefCell, sync::Arc};
 use crate::{
     check::{self, Check, Difference, SelfCheck, Warning},
     contributions::RowExplainer,
-    cost::ROWS_A_TASK,
+    cost::Machine,
     cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, SumMethod, TraceEntry, prefer_large_pages},
     error::{Error, Result},
     forest::{CompareType, Forest, Transform},
@@ -348,15 +348,15 @@ impl Predictor {
 
     /// Computes the values of rows from their margins, and calls `epilogue` on each row block.
     fn end(&self, margins: &mut [f32], outputs: usize, epilogue: Option<Epilogue<'_>>, out: &mut [f32]) {
-        let width = self.width();
+        let (width, of_task) = (self.width(), Machine::here().rows_a_task());
         let in_tasks = self.in_tasks(out.len() / width);
         match in_tasks && self.scale != 1.0 {
-            true => parallel::each_chunk(margins, ROWS_A_TASK * outputs, &|_, margins| self.scale(margins)),
+            true => parallel::each_chunk(margins, of_task * outputs, &|_, margins| self.scale(margins)),
             false => self.scale(margins),
         }
         let margins = &*margins;
         let task = |block: usize, values: &mut [f32]| {
-            let first = block * ROWS_A_TASK;
+            let first = block * of_task;
             let margins = margins[first * outputs..].chunks_exact(outputs);
             let rows = margins.zip(values.chunks_exact_mut(width));
             rows.for_each(|(margins, values)| self.transform.apply(margins, values));
@@ -364,7 +364,7 @@ impl Predictor {
                 epilogue(first, values);
             }
         };
-        let of_block = ROWS_A_TASK * width;
+        let of_block = of_task * width;
         match in_tasks {
             true => parallel::each_chunk(out, of_block, &task),
             false => out.chunks_mut(of_block).enumerate().for_each(|(block, values)| task(block, values)),
@@ -373,7 +373,7 @@ impl Predictor {
 
     /// Returns whether work on the margins of `rows` rows is worth more than one thread.
     fn in_tasks(&self, rows: usize) -> bool {
-        rows > ROWS_A_TASK && self.plans.large().threads() > 1
+        rows > Machine::here().rows_a_task() && self.plans.large().threads() > 1
     }
 
     fn end_in_place(&self, out: &mut [f32], outputs: usize, values: bool, epilogue: Option<Epilogue<'_>>) {
@@ -381,19 +381,20 @@ impl Predictor {
         if !transforms && epilogue.is_none() {
             return;
         }
+        let of_task = Machine::here().rows_a_task();
         let task = |block: usize, rows: &mut [f32]| {
             if transforms {
                 self.scale(rows);
                 rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
             }
             if let Some(epilogue) = epilogue {
-                epilogue(block * ROWS_A_TASK, rows);
+                epilogue(block * of_task, rows);
             }
         };
         match self.in_tasks(out.len() / outputs) {
-            true => parallel::each_chunk(out, ROWS_A_TASK * outputs, &task),
+            true => parallel::each_chunk(out, of_task * outputs, &task),
             false => {
-                out.chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(|(block, rows)| task(block, rows))
+                out.chunks_mut(of_task * outputs).enumerate().for_each(|(block, rows)| task(block, rows))
             }
         }
     }

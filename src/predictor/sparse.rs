@@ -7,7 +7,7 @@ use std::{
 
 use super::{Predictor, blocks::BlockSource};
 use crate::{
-    cost::{FILLED_A_WRITE, Machine, ROW_BLOCK, SparseWay},
+    cost::{Machine, ROW_BLOCK, SparseWay},
     cpu::{CompressedColumns, Ranker, Row, Rows},
     error::Result,
     sparse::SparseMatrix,
@@ -127,7 +127,8 @@ impl<T: Row + Default + PartialEq> BlockSource<T> for SparseRows<'_, T> {
     }
 
     fn clear(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]) {
-        match self.rows.filled_in(rows.clone()) * FILLED_A_WRITE > buffer.len() {
+        let (costs, elements) = (Machine::here().writes, self.rows.filled_in(rows.clone()));
+        match elements as f64 * costs.indexed > buffer.len() as f64 * costs.filled {
             true => buffer.fill(self.absent),
             false => self.indexed(rows, strides).for_each(|(index, _)| buffer[index] = self.absent),
         }

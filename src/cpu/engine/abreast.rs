@@ -6,9 +6,12 @@ use super::{hand_over, walk::MOST_ADDRESSES};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86::avx2::abreast as kernel, encoded::of_encoding};
 use crate::{
-    cost::{Machine, TREES_ABREAST},
+    cost::Machine,
     cpu::{engines::Engine, rows::Row, sink::Sink},
 };
+
+/// The least number of trees of a block. With fewer, a register of eight addresses would not be full.
+const LEAST_TREES: usize = 8;
 
 /// The engine that walks trees abreast. It has no tables besides the nodes.
 #[derive(Clone, Debug)]
@@ -21,7 +24,7 @@ impl BlockEngine for Abreast {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let columns = wanted.forest.features.len();
         let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
-        (able && wanted.has_few_rows() && wanted.blocks.trees_together >= TREES_ABREAST).then(|| {
+        (able && wanted.has_few_rows() && wanted.blocks.trees_together >= LEAST_TREES).then(|| {
             let machine = Machine::here();
             let far = machine.walk.far_abreast * machine.far_part(wanted.nodes.bytes());
             Self { row: (machine.walk.abreast + far) * wanted.nodes.steps() as f64 }
@@ -29,7 +32,7 @@ impl BlockEngine for Abreast {
     }
 
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
-        let room = block.tree.stride == 1 && block.tree.count >= TREES_ABREAST;
+        let room = block.tree.stride == 1 && block.tree.count >= LEAST_TREES;
         room && source.singles().is_some_and(vectors::fits) && trees.can_be_gathered()
     }
 

@@ -6,7 +6,7 @@ use super::{
     super::rows::{Row, Rows},
     Rank, Ranker,
 };
-use crate::{cost::ROWS_A_TASK, error::Result, parallel, ranks::Width};
+use crate::{cost::Machine, error::Result, parallel, ranks::Width};
 
 /// Rows of ranks, by the width of a rank.
 pub(in crate::cpu) enum Ranked<'r, 'a> {
@@ -41,11 +41,11 @@ fn with_ranks<T: Row, R: Rank + Row>(
 ) -> Result<()> {
     // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
     let mut ranks = scratch.with(RefCell::take);
-    let columns = ranker.shape().1;
+    let (columns, of_task) = (ranker.shape().1, Machine::here().rows_a_task());
     ranks.resize(rows.len() * columns, R::default());
-    let task = |k: usize, ranks: &mut [R]| ranker.rank(&rows.slice(k * ROWS_A_TASK, ROWS_A_TASK), ranks);
-    let ranks_a_task = ROWS_A_TASK * columns;
-    let done = match rows.len() > ROWS_A_TASK && threads > 1 {
+    let task = |k: usize, ranks: &mut [R]| ranker.rank(&rows.slice(k * of_task, of_task), ranks);
+    let ranks_a_task = of_task * columns;
+    let done = match rows.len() > of_task && threads > 1 {
         true => parallel::try_each_chunk(&mut ranks, ranks_a_task, &task),
         false => ranks.chunks_mut(ranks_a_task).enumerate().try_for_each(|(k, ranks)| task(k, ranks)),
     };
