@@ -362,7 +362,10 @@ fn margin() -> Result<f64> {
 fn leaf_vectors(shipped: &LeafVectors) -> Result<LeafVectors> {
     // So few trees that a core's second cache holds wide leaves.
     const FEW_TREES: usize = 16;
-    let wide = (2..=MOST_OUTPUTS).find(|width| shipped.are_added_after_walks(*width)).unwrap_or(MOST_OUTPUTS);
+    let wide = (2..=MOST_OUTPUTS)
+        .find(|width| shipped.are_added_after_walks(*width))
+        .unwrap_or(MOST_OUTPUTS)
+        .clamp(4, MOST_OUTPUTS / 4);
     // Returns the seconds of a row and a tree.
     let time = |width: usize| {
         let forest = forest_of_vectors(FEW_TREES, 16, width as u32, Shape::Full(6))?;
@@ -393,12 +396,7 @@ fn hardware(shipped: &Hardware) -> Result<Hardware> {
             3.0 * MULTIPLICATIONS as f64 / start.elapsed().as_secs_f64()
         })
         .fold(0.0, f64::max);
-    Ok(Hardware {
-        clock,
-        near_copy: memory::near_copy()?,
-        gather: Machine::measured_gather().unwrap_or(shipped.gather),
-        ..*shipped
-    })
+    Ok(Hardware { clock, near_copy: memory::near_copy()?.unwrap_or(shipped.near_copy), ..*shipped })
 }
 
 /// Prints the costs that choices on this machine read, as shipped and as measured now, and then the measured
@@ -444,6 +442,9 @@ pub fn fit() -> Result<()> {
     };
     for ((what, old), (_, new)) in rows(shipped).into_iter().zip(rows(&new)) {
         println!("{what:20} {old:>10} {new:>10}");
+    }
+    if let Some(gather) = Machine::measured_gather() {
+        println!("\na gather takes {gather:.2e} seconds; it is fast up to {:.2e}", shipped.hardware.gather);
     }
     println!("\n{new:#?}");
     Ok(())
@@ -513,7 +514,6 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("writes.indexed", writes.indexed),
         ("writes.filled", writes.filled),
         ("row", *row),
-        ("gather, at most", hardware.gather),
     ]);
     all.push(("thread", *thread));
     all

@@ -85,13 +85,13 @@ pub struct Head {
     pub many_rows: Option<ManyRows>,
 }
 
-/// How a program evaluates blocks of many rows.
+/// How a program evaluates blocks of many `f32` rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ManyRows {
     /// Name of the engine.
     pub engine: &'static str,
-    /// Number of rows from which on a block goes through the engine. Blocks of fewer rows that are too many for the
-    /// engine for a few rows are walked.
+    /// Number of rows from which on a block goes through the engine. Blocks of fewer rows, if the engine for a few rows
+    /// does not serve them, are walked.
     pub from: u32,
 }
 
@@ -193,7 +193,9 @@ impl Dialect for Cpu {
         match plan.own.many_rows {
             Some(ManyRows { engine, from: 0 | 1 }) => writeln!(f, "  many rows: {engine}"),
             Some(ManyRows { engine, from }) => {
-                writeln!(f, "  many rows: {engine}, of blocks of {from} and more, walks of smaller ones")
+                let between = plan.own.few_rows_end.is_none_or(|end| end < from);
+                let walked = if between { ", walks of smaller ones" } else { "" };
+                writeln!(f, "  many rows: {engine}, of blocks of {from} and more{walked}")
             }
             None => Ok(()),
         }

@@ -178,7 +178,8 @@ const SPARSE_PORTABLE: SparseRanking = SparseRanking {
 // that 32 values take equally long, as on trained forests of 26, 40, 88 and 150 classes: `fangorn bench`, blended, 150
 // classes take 0.8 of the time.
 const LEAF_VECTORS: LeafVectors = LeafVectors { by_walks: 1.1e-10, after_walks: 0.85e-10, slot: 7.9e-10 };
-// A sixteenth of the time of a looked-up index was found by `fangorn-benches sparse-rows` on trained models.
+// Filling a value takes a sixteenth of the time of writing one at a looked-up index: `fangorn-benches sparse-rows` on
+// trained models.
 const WRITES: Writes = Writes { indexed: 1.6e-9, filled: 1e-10 };
 
 const fn ranking(columns: RowOrBlock, sparse: SparseRanking, column_block: Option<ColumnBlock>) -> Ranking {

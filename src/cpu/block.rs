@@ -39,8 +39,8 @@ pub(super) enum Instruction {
 pub(super) struct BlocksByTree {
     /// Whether there is such a block.
     pub(super) exist: bool,
-    /// Whether the rows of such a block are neighbours.
-    pub(super) rows_adjoin: bool,
+    /// The greatest number of neighbouring rows in such a block, as far as constants limit it.
+    pub(super) rows_together: usize,
     /// The greatest number of neighbouring trees in such a block, as far as constants limit it.
     pub(super) trees_together: usize,
 }
@@ -52,13 +52,15 @@ impl BlocksByTree {
         for instruction in instructions {
             match instruction {
                 Instruction::Block { rows, trees: own, shape, .. } if shape.rows_inside => {
-                    let adjoin = |l: &BlockLoop| l.range.stride == Value::Const(1);
-                    let together =
-                        own.as_ref().map_or(1, |own| if adjoin(own) { most(&own.range) } else { 1 });
+                    let together = |l: &Option<BlockLoop>| match l.as_ref().map(|l| &l.range) {
+                        None => 1,
+                        Some(range) if range.stride == Value::Const(1) => most(range),
+                        Some(_) => 0,
+                    };
                     found = found.or(Self {
                         exist: true,
-                        rows_adjoin: rows.as_ref().is_none_or(adjoin),
-                        trees_together: together.min(trees),
+                        rows_together: together(rows),
+                        trees_together: together(own).min(trees),
                     });
                 }
                 Instruction::Loop { body, .. } => found = found.or(Self::new(body, trees)),
@@ -74,7 +76,7 @@ impl BlocksByTree {
     fn or(self, other: Self) -> Self {
         Self {
             exist: self.exist || other.exist,
-            rows_adjoin: self.rows_adjoin || other.rows_adjoin,
+            rows_together: self.rows_together.max(other.rows_together),
             trees_together: self.trees_together.max(other.trees_together),
         }
     }

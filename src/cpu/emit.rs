@@ -12,7 +12,7 @@ use super::{
     run::{Run, State},
     sink::{Leaves, MultiOutputSums, OutputMajorSums, SharedBuffer, SingleOutputSums, SlotTable, Slots},
 };
-use crate::plan::cpu::Sum;
+use crate::{forest::Aggregate, plan::cpu::Sum};
 
 /// A kind of output that a run writes.
 pub(super) trait Emission: Copy + Send + Sync {
@@ -150,10 +150,11 @@ fn can_have_own_room(program: &Program, block: &Block) -> bool {
     pays && program.targets.is_some() && program.blends(shape, row.count) && row.stride == 1
 }
 
-/// Returns whether the margins of a block are added to sums that a sink [lends](Sink::sums).
+/// Returns whether engines add the margins of a block to sums that a sink lends (`Sink::sums`).
 pub(super) fn lends_sums(program: &Program, block: &Block, into: Sum) -> bool {
     let (Sum::Partial { atomic, .. } | Sum::Result { atomic }) = into;
-    !atomic && (program.base.len() == 1 || can_have_own_room(program, block))
+    let by_blends = program.aggregate == Aggregate::Sum && program.blends(block.shape, block.row.count);
+    !atomic && by_blends && (program.base.len() == 1 || can_have_own_room(program, block))
 }
 
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {

@@ -67,6 +67,8 @@ pub struct Program {
     pub(super) engines: EngineSet,
     /// The columns that the trees read.
     pub(super) used: UsedColumns,
+    /// Whether instructions were made for kernels that walk in vectors, which read copies of rows.
+    for_vectors: bool,
     pub(super) threads: u32,
     /// Whether a parallel loop stands inside a serial one, so that a run starts it several times.
     parallel_inside: bool,
@@ -158,6 +160,7 @@ impl Program {
             engines: program_engines,
             instructions,
             used,
+            for_vectors: vectors,
             nodes,
             compare: forest.compare,
             wide: None,
@@ -513,8 +516,6 @@ impl std::fmt::Display for Program {
         for (i, size) in self.plan.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
         }
-        // Only the vector kernels for single nodes read a copy of rows: tiles read rows as they are.
-        let vectors = self.engines.has_vectors();
         for op in self.plan.ops() {
             match op {
                 Op::Own(Statement::CacheRows { rows }) if self.ranks_in_windows() => {
@@ -522,7 +523,11 @@ impl std::fmt::Display for Program {
                     writeln!(f, "  cacheRows {rows}: ranks in {columns} columns")?;
                 }
                 Op::Own(Statement::CacheRows { rows }) => {
-                    writeln!(f, "  cacheRows {rows}: {}", self.used.text(*rows, vectors, self.few_rows()))?;
+                    writeln!(
+                        f,
+                        "  cacheRows {rows}: {}",
+                        self.used.text(*rows, self.for_vectors, self.few_rows())
+                    )?;
                 }
                 Op::Own(Statement::CacheTrees { trees }) => {
                     writeln!(

@@ -28,6 +28,8 @@ pub(super) struct EngineSet {
     few_rows: usize,
     /// Blocks of fewer rows than this are walked row by row, each row through several trees at a time.
     one_by_one: usize,
+    /// The greatest number of rows of a block that walks one tree for all of them, as far as the plan says it.
+    most_rows: usize,
 }
 
 /// How blocks of a few rows are evaluated.
@@ -233,6 +235,7 @@ impl EngineSet {
             few,
             few_rows,
             one_by_one,
+            most_rows: wanted.blocks.rows_together,
             walks: Walks::new(wanted),
             // Ranks are read by vectors only from the windows that blends rank.
             vectors: Vectors::build(wanted).filter(|_| wanted.values || blends.is_some()),
@@ -328,11 +331,6 @@ impl EngineSet {
         self.blends.as_ref()
     }
 
-    /// Returns whether many rows are walked in vectors.
-    pub(super) fn has_vectors(&self) -> bool {
-        self.vectors.is_some()
-    }
-
     /// Returns whether many rows go through vector kernels, for single nodes or for tiles.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) fn has_vector_kernels(&self) -> bool {
@@ -394,12 +392,15 @@ impl EngineSet {
 
     /// Describes how blocks of many rows are evaluated.
     pub(super) fn many_rows(&self) -> ManyRows {
-        let by = self.many();
-        let from = match by {
-            EngineRef::Blends(blends) => blends.from(),
-            EngineRef::Vectors(_) => self.one_by_one,
-            _ => 1,
-        };
+        // An engine for a few rows comes before vectors, and after blends.
+        let vectors_from = self.few.own().map_or(self.one_by_one, |_| self.few_rows.max(self.one_by_one));
+        let engines = [
+            self.blends.as_ref().map(|blends| (EngineRef::Blends(blends), blends.from())),
+            self.tiles.as_ref().map(|tiles| (EngineRef::Tiles(tiles), 1)),
+            self.vectors.as_ref().map(|vectors| (EngineRef::Vectors(vectors), vectors_from)),
+        ];
+        let reached = engines.into_iter().flatten().find(|(_, from)| *from <= self.most_rows.max(1));
+        let (by, from) = reached.unwrap_or((EngineRef::Walks(&self.walks), 1));
         ManyRows { engine: by.name().name(), from: from as u32 }
     }
 

@@ -46,7 +46,8 @@ impl<T> SharedBuffer<T> {
     /// Returns the `count` elements from `index` on.
     ///
     /// # Safety
-    /// The buffer outlives the reference, and no other worker has any of these elements.
+    /// The buffer outlives the reference, no other worker has any of these elements, and no other reference to them is
+    /// alive.
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn range(&self, index: usize, count: usize) -> &mut [T] {
         assert!(count <= self.len && index <= self.len - count);
@@ -82,7 +83,7 @@ pub(super) trait Sink: Copy {
     /// Takes a leaf by its slot: for `row`, the tree at `position` has the leaf with this slot.
     fn slot(&self, row: usize, position: usize, slot: usize);
     /// Returns the sums of `count` rows from `row` on that the tree at `position` adds to; `None` if they are not
-    /// neighbouring `f32` sums of this worker alone.
+    /// neighbouring `f32` sums of this worker alone. The caller drops them before it asks the sink for anything else.
     fn sums(&self, _row: usize, _count: usize, _position: usize) -> Option<&mut [f32]> {
         None
     }

@@ -81,8 +81,8 @@ struct Trace<'a> {
     visit: TraceEntry,
     /// The first row of the block.
     first: usize,
-    /// A sum for each row of the block, which nobody reads, if margins are added to sums of neighbouring rows: engines
-    /// then run the code that adds leaf values to them.
+    /// Room for a sum for each row of the block, if the code that computes margins adds to such sums. Nobody reads it; with
+    /// it, engines run the same code as for margins.
     sums: Option<SharedBuffer<f32>>,
 }
 
@@ -111,7 +111,8 @@ impl Sink for Trace<'_> {
         }
     }
     fn sums(&self, row: usize, count: usize, _position: usize) -> Option<&mut [f32]> {
-        // SAFETY: `TraceEmission::block` made the sums for this block alone, and one worker runs a block.
+        // SAFETY: `TraceEmission::block` made the sums for this block alone and keeps them until `dispatch` returns. One
+        // worker runs a block, and engines drop the sums before they ask again.
         self.sums.as_ref().map(|sums| unsafe { sums.range(row - self.first, count) })
     }
     fn added(&self, row: usize, count: usize, position: usize) {

@@ -70,10 +70,14 @@ impl Predictor {
             && let Some(ranker) = program.ranker()
         {
             let rank = |first, count, out: &mut [u8]| source.rank_blocks(ranker, first, count, out);
-            for (first, out) in (0..count).step_by(RANKED_ROWS).zip(out.chunks_mut(RANKED_ROWS * width)) {
-                let rows = Rows::ranked_by(&rank, first, [out.len() / width, columns])?;
-                self.on_threads(rows.len(), &mut || predict(program, &rows, out))?;
-            }
+            let most = RANKED_ROWS.min(count);
+            self.on_threads(count, &mut || {
+                let mut pieces = (0..count).step_by(most).zip(out.chunks_mut(most * width));
+                pieces.try_for_each(|(first, out)| {
+                    let rows = Rows::ranked_by(&rank, first, [out.len() / width, columns])?;
+                    predict(program, &rows, out)
+                })
+            })?;
             return Ok(out);
         }
         let fits = PIECE_BYTES / (columns * size_of::<T>()).max(1) / ROW_BLOCK * ROW_BLOCK;

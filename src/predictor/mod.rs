@@ -495,7 +495,7 @@ fn no_room(rows: usize, width: usize) -> Error {
     Error::Rows(format!("{what}; predict fewer rows at a time"))
 }
 
-/// Rows to be predicted, and what of them.
+/// Rows, the leaf values to add up, and whether values or margins are asked for.
 struct PredictedRows<'r, 'a, T> {
     rows: &'r Rows<'a, T>,
     /// The leaf values to add up.

@@ -178,12 +178,17 @@ fn the_plan_says_which_engine_evaluates_many_rows() {
     let texts = [
         nest.to_owned(),
         format!("{nest}\ntileNodes(4, uniform)"),
-        blends.clone(),
+        blends,
+        // Blocks of so few rows, of rows that are two apart, and of a single row.
+        "tile(batch, b0, b1, 8)\nreorder(b0, tree, b1)".to_owned(),
+        "tile(batch, b0, b1, 2)\nreorder(b1, tree, b0)".to_owned(),
+        "reorder(batch, tree)\ncache(batch)".to_owned(),
         "reorder(batch, tree)".to_owned(),
     ];
+    let texts = texts.iter().flat_map(|text| FewRows::ALL.map(|by| (text, by)));
     let mut named = Vec::new();
-    for text in &texts {
-        let schedule = Schedule::parse(text).expect("a schedule").few_rows(FewRows::Rows);
+    for (text, by) in texts {
+        let schedule = Schedule::parse(text).expect("a schedule").few_rows(by);
         let predictor = predictor(&forest, &schedule, 1);
         let program = predictor.program();
         let many = program.plan().own.many_rows.expect("a program's plan");
@@ -193,16 +198,29 @@ fn the_plan_says_which_engine_evaluates_many_rows() {
         let printed = printed.lines().find(|printed| printed.starts_with(&line));
         let printed = printed.unwrap_or_else(|| panic!("{text}: no {line}"));
         assert_eq!(printed.contains(&from), many.from > 1, "{text}: {printed}");
+        // Where rows are two apart, a block has half of a batch.
+        let blocks = if text.contains("b1, 2)") { 2 } else { 1 };
         let engines = |rows: u32| {
+            let rows = rows * blocks;
             let values = vec![0.5; rows as usize * 6];
             program.engines(&Rows::new(&values, 6).expect("rows")).expect("engines")
         };
         let ran = |rows: u32| engines(rows).iter().any(|(engine, _)| engine.name() == many.engine);
         let few = program.plan().own.few_rows_end.unwrap_or(1);
         let first = many.from.max(few);
-        assert!([first, first + 1, 64, 300].into_iter().all(ran), "{text}: {:?}", engines(first));
+        // The blocks of eight rows have a few rows.
+        if !text.contains("b1, 8)") {
+            let all = [first, first + 1, 64, 300].into_iter().all(ran);
+            assert!(all, "{text}, {by:?}: {printed}: {:?}", engines(first));
+        }
         if many.from > 1 {
-            assert!(!ran(many.from - 1), "{text}: {:?}", engines(many.from - 1));
+            let below = engines(many.from - 1);
+            assert!(!ran(many.from - 1), "{text}, {by:?}: {printed}: {below:?}");
+            let walked = below.iter().all(|(engine, _)| engine.name().starts_with("walks"));
+            assert!(walked || !printed.contains("walks of smaller"), "{text}, {by:?}: {printed}: {below:?}");
+        } else {
+            let some = [1, 8, 64, 300].into_iter().any(ran) || text.contains("b1, 8)");
+            assert!(some, "{text}, {by:?}: {printed}");
         }
         named.push(many.engine);
     }

@@ -234,7 +234,7 @@ fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
         let (first, text) = (*plan.rows.start(), plan.to_string());
         let last = Some(*plan.rows.end()).filter(|last| *last < usize::MAX);
         let largest = last.unwrap_or(BatchSchedules::USUAL_ROWS.max(first));
-        // Inside a plan, the engine changes where the plan says so.
+        // Inside a plan, the engine changes only at the numbers of rows that its lines `few rows` and `many rows` name.
         let own = &plan.program.plan().own;
         let changes = [own.few_rows_end, own.many_rows.map(|many| many.from)];
         let around =

@@ -58,7 +58,9 @@ pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
 impl BlockEngine for Vectors {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let able = Self::can_serve(wanted.plan, wanted.forest.features.len(), wanted.scalar);
-        (able && wanted.blocks.rows_adjoin).then(|| {
+        // Fewer rows are walked row by row.
+        let reached = wanted.blocks.rows_together >= Machine::here().walk.rows_one_by_one();
+        (able && reached).then(|| {
             let reached = ReachedSplits::new(wanted.forest.split_probabilities());
             let columns = wanted.forest.used_columns().len();
             let (steps, tile) =

@@ -29,7 +29,9 @@ pub(in crate::cpu) struct TileWalks {
 impl BlockEngine for TileWalks {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let tiled = matches!(wanted.nodes, EncodedNodes::Tiled(_)) && !wanted.plan.questions;
-        (tiled && wanted.values && isa() >= Isa::Avx2 && !wanted.scalar)
+        // Rows of one tree that don't adjoin are walked one by one.
+        let reached = !wanted.blocks.exist || wanted.blocks.rows_together > 0;
+        (tiled && reached && wanted.values && isa() >= Isa::Avx2 && !wanted.scalar)
             .then(|| Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 })
     }
 
