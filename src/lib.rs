@@ -12,7 +12,7 @@ pub mod check;
 pub mod contributions;
 pub mod cost;
 pub mod cpu;
-#[cfg(feature = "cube")]
+#[cfg(feature = "kernels")]
 pub mod cube;
 mod cursor;
 mod error;

@@ -22,20 +22,23 @@ fi
 
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C target-feature=+simd128"
 cargo build --locked --release --target "$triple"
+# A module of its own, which the page loads only for WebGPU.
+cargo build --locked --release --target "$triple" --package fangorn-web-gpu
 # The program that writes the JavaScript runs here, and needs no speed.
 cargo build --locked --package fangorn-web-bindgen
 
 # The folder is made beside the old one and takes its place whole.
 new=$PWD/dist.new
 rm -rf "$new"
-mkdir -p "$new/example"
+mkdir -p "$new/example" "$new/gpu"
 "$target/debug/fangorn-web-bindgen" "$target/$triple/release/fangorn_web.wasm" "$new"
+"$target/debug/fangorn-web-bindgen" "$target/$triple/release/fangorn_web_gpu.wasm" "$new/gpu"
 cp page/* "$new/"
 cp ../tests/zoo/churn/model.ubj "$new/example/churn.ubj"
 cp ../tests/zoo/churn/rows.csv "$new/example/churn.csv"
 rm -rf dist
 mv "$new" dist
-for file in dist/* dist/example/*; do
+for file in dist/* dist/gpu/* dist/example/*; do
   [ -d "$file" ] || printf '%9d bytes, %8d compressed  %s\n' "$(wc -c <"$file")" "$(gzip -9c "$file" | wc -c)" "$file"
 done
 

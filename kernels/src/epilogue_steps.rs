@@ -23,6 +23,7 @@ pub struct EpilogueOperands {
     /// The result, if it is bfloat16.
     pub brains: Sequence<Box<[bf16]>>,
     /// The operations that burn's fusion recorded, if they write the result.
+    #[cfg_attr(not(feature = "recorded"), allow(dead_code))]
     pub recorded: Sequence<RecordedOps>,
 }
 

@@ -28,6 +28,7 @@ mod node;
 mod ordered;
 mod piece;
 mod rank;
+#[cfg_attr(not(feature = "recorded"), path = "unrecorded.rs")]
 mod recorded;
 mod reduce;
 mod shared;

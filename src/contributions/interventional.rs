@@ -168,25 +168,25 @@ impl Interventional {
     }
 
     /// Returns the forest.
-    #[cfg(feature = "cube")]
+    #[cfg(feature = "kernels")]
     pub(crate) fn forest(&self) -> &Forest {
         &self.forest
     }
 
     /// Returns the mean margins of the background.
-    #[cfg(feature = "cube")]
+    #[cfg(feature = "kernels")]
     pub(crate) fn bias(&self) -> &[f64] {
         &self.bias
     }
 
     /// Returns the number of background rows.
-    #[cfg(feature = "cube")]
+    #[cfg(feature = "kernels")]
     pub(crate) fn background_rows(&self) -> usize {
         self.count
     }
 
     /// Returns whether each background row goes left, for each split of a tree in the order of its program's splits.
-    #[cfg(feature = "cube")]
+    #[cfg(feature = "kernels")]
     pub(crate) fn sides_of_background(&self, tree: usize) -> impl Iterator<Item = Vec<bool>> {
         let nodes = &self.forest.trees[tree].nodes;
         let background = self.background();

@@ -265,7 +265,7 @@ impl Program {
     }
 
     /// Leaves out trees of the forest. `keeps` takes the index of a tree among the forest's.
-    #[cfg(feature = "cube")]
+    #[cfg(feature = "kernels")]
     pub(crate) fn retain(&mut self, keeps: impl Fn(usize) -> bool) {
         for group in self.outputs.iter_mut().flat_map(|output| &mut output.groups) {
             group.trees.retain(|tree| keeps(tree.source.0));
@@ -311,7 +311,7 @@ impl TreeProgram {
     }
 
     /// Returns the number of splits on the longest path.
-    #[cfg(feature = "cube")]
+    #[cfg(feature = "kernels")]
     fn deepest(&self) -> usize {
         let (mut level, mut deepest) = (0, 0);
         for instruction in &self.instructions {

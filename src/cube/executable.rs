@@ -2,7 +2,7 @@
 
 use cubecl::client::Client;
 use fangorn_kernels::{
-    Buffer, EpilogueArgs, EpilogueInputs, Job, Leaves, Model, Order, RankTables, RecordedInputs, Rows, cubes,
+    Buffer, EpilogueArgs, EpilogueInputs, Job, Leaves, Model, Order, RankTables, Rows, cubes,
     margins_in_order, most_rows, pieces, rank_batch,
 };
 
@@ -209,6 +209,7 @@ impl Executable {
     /// Whether the kernel can run, over these rows, the operations that burn's fusion recorded after the forest.
     /// It can if the plan's epilogue consists of recorded operations, and one launch writes every value exactly
     /// once.
+    #[cfg(feature = "cube")]
     pub(crate) fn takes_recorded(&self, rows: &Rows) -> bool {
         self.ordered.is_none()
             && self.plan.own.epilogue.recorded
@@ -219,7 +220,13 @@ impl Executable {
 
     /// Runs over rows that [`Self::takes_recorded`](Executable::takes_recorded) accepts. The recorded
     /// operations write the results.
-    pub(crate) fn run_recorded(&self, rows: &Rows, leaves: &Buffer, recorded: RecordedInputs) {
+    #[cfg(feature = "cube")]
+    pub(crate) fn run_recorded(
+        &self,
+        rows: &Rows,
+        leaves: &Buffer,
+        recorded: fangorn_kernels::RecordedInputs,
+    ) {
         let ranked = self.ranks.as_ref().map(|tables| rank_batch(&self.client, tables, rows));
         self.job(leaves).run_recorded(ranked.as_ref().unwrap_or(rows), recorded);
     }
@@ -276,7 +283,7 @@ impl Executable {
             let compiler = cubecl::wgpu::AutoCompiler::SpirV(Default::default());
             return self.compile(compiler, &spirv_options(&self.client));
         }
-        #[cfg(feature = "wgpu")]
+        #[cfg(any(feature = "wgpu", feature = "webgpu"))]
         if name.starts_with("wgpu") {
             return self.compile(cubecl::wgpu::WgslCompiler, &Default::default());
         }
@@ -285,7 +292,7 @@ impl Executable {
         )))
     }
 
-    #[cfg(feature = "wgpu")]
+    #[cfg(any(feature = "wgpu", feature = "webgpu"))]
     fn compile<C: cubecl::Compiler>(&self, compiler: C, options: &C::CompilationOptions) -> Result<String> {
         let device = self.client.properties_shared();
         let made = fangorn_kernels::compile(device, &self.plan, compiler, options);

@@ -20,7 +20,7 @@ pub use crate::{
 };
 pub(crate) use lower::lower_verified;
 pub use lower::{LoweredForest, Note, Request, check, check_with, lower, lower_with};
-#[cfg(feature = "cube")]
+#[cfg(feature = "kernels")]
 pub(crate) use to_cube::group_columns;
 
 /// The types of the loop nests of [`LoweredForest::loops`] and [`LoweredForest::legal`].

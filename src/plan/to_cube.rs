@@ -26,7 +26,7 @@ mod format;
 mod paths;
 
 pub(super) use atomics::without_atomics;
-#[cfg(feature = "cube")]
+#[cfg(feature = "kernels")]
 pub(crate) use format::group_columns;
 use paths::{Range, Surroundings, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
 
