@@ -46,9 +46,10 @@ impl Gpu {
     /// The browser has no WebGPU, or gives no adapter.
     pub async fn open() -> Result<Gpu, JsError> {
         let selected = WgpuDevice::default();
-        let setup = try_init_setup_async::<WebGpu>(&selected, RuntimeOptions::try_default().map_err(message)?)
-            .await
-            .map_err(|e| JsError::new(&format!("this browser gives no WebGPU adapter: {e}")))?;
+        let setup =
+            try_init_setup_async::<WebGpu>(&selected, RuntimeOptions::try_default().map_err(message)?)
+                .await
+                .map_err(|e| JsError::new(&format!("this browser gives no WebGPU adapter: {e}")))?;
         let info = setup.adapter.get_info();
         let adapter = [info.name, info.driver, info.driver_info].into_iter().find(|name| !name.is_empty());
         let client = cubecl::Device::wgpu(WgpuDeviceKind::default()).map_err(message)?.client();
