@@ -2,7 +2,8 @@
 """Build the page, and check it in headless Chromium, over models of the zoo.
 
 Every model is chosen with its rows, as a person does. The page's margins under `exact` are compared bit for bit with those
-of the command `fangorn`, and its stages with `fangorn lower`. Wrong files are compared with the command's own message. The
+of the command `fangorn`, and its stages with `fangorn lower`. Every third model (with --all, every model) runs on WebGPU, too,
+by Chromium's software adapter: leaves, and margins under `exact`, are the processor's. Wrong files are compared with the command's own message. The
 script fails where a panel is empty, a picture has no size, the page is wider than the screen, the console says something,
 or the page asks for anything after it is loaded. At the end it prints the page's size and the time that it takes to load.
 
@@ -42,6 +43,11 @@ MODELS = [
 ]
 MARGINS = "() => fangorn.client.ask('margins', 'exact').then(m => [...new Uint32Array(m.buffer, m.byteOffset, m.length)])"
 PRESETS = ["default", "xgboost", "treebeard_tiles", "hummingbird"]
+# What runs on the GPU: the default, with shared memory, with trees in blocks, and with a unit for a row.
+GPU_PRESETS = ["default", "rapids_fil", "nvforest", "nvforest_layered", "tahoe_direct", "tahoe_shared_data", "tahoe_shared_forest"]
+GPU_BROWSER = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"]
+GPU_RUN = """([preset, rows]) => fangorn.client.ask('gpuRun', preset, rows).then(
+  ({sameLeaves, sameMargins, kernel}) => ({sameLeaves, sameMargins, letters: kernel.length}), ({message}) => ({message}))"""
 
 LOOK = """() => {
   const problems = [];
@@ -115,7 +121,7 @@ class Page:
     """The page in a browser, and what is wrong with it."""
 
     def __init__(self, browser, address, screen, scheme):
-        self.problems, self.address, self.loaded = [], address, False
+        self.problems, self.address, self.loaded, self.gpu = [], address, False, False
         size = {"width": SCREENS[screen][0], "height": SCREENS[screen][1]}
         self.context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
         self.page = self.context.new_page()
@@ -137,7 +143,8 @@ class Page:
         url = request.url
         inside = url.startswith(self.address) or url.startswith(("data:", f"blob:{self.address}"))
         # A worker that starts again loads its own files again, and the example is a file beside the page.
-        if not inside or self.loaded and not re.search(r"/(worker\.js|fangorn\.js|fangorn_bg\.wasm|example/\w+\.\w+)$", url):
+        own = r"/(worker\.js|(gpu/)?fangorn\.js|(gpu/)?fangorn_bg\.wasm|example/\w+\.\w+)$"
+        if not inside or self.loaded and not re.search(own, url) or "/gpu/" in url and not self.gpu:
             if not url.startswith("blob:"):
                 self.wrong(f"a request: {url}")
 
@@ -455,6 +462,56 @@ def load_seconds(browser, address):
     return statistics.median(found)
 
 
+def check_gpu(browser, address, names):
+    """Run models on WebGPU, by presets for GPUs. Leaves are the processor's, and exact margins have its bits."""
+    page = Page(browser, address, "wide", "light")
+    page.gpu = True
+    ran = refused = 0
+    for name in names:
+        page.open("model", next((ZOO / name).glob("model.*")))
+        page.open("rows", ZOO / name / "rows.npy")
+        if page.page.evaluate("fangorn.state.rows") is None:
+            continue
+        for preset in GPU_PRESETS:
+            for rows in [1, 77]:
+                found = page.page.evaluate(GPU_RUN, [preset, rows])
+                what = f"{name} on the GPU, {preset}, {rows} rows"
+                if "message" in found:
+                    refused += 1
+                    page.expect(re.match(r"(schedule|device|layout)", found["message"]), f"{what}: {found['message']}")
+                else:
+                    ran += 1
+                    page.expect(found["sameLeaves"], f"{what}: other leaves")
+                    page.expect(found["sameMargins"] is not False, f"{what}: other margins")
+                    page.expect(found["letters"] > 200, f"{what}: a kernel without text")
+    page.example()
+    page.tab("bench")
+    page.page.click("#gpu-run")
+    page.page.wait_for_selector("#gpu-result[data-done='1']", state="attached", timeout=120_000)
+    told = page.page.inner_text("#gpu-result")
+    page.expect("same leaves" in told and "same bits" in told and "MB" in told, f"the page says of the GPU: {told} {page.alert()}")
+    page.look("the GPU")
+    print(f"on the GPU: {ran} runs, {refused} refused by name", flush=True)
+    page.expect(ran > 2 * len(names), f"on the GPU: {ran} runs")
+    problems = page.problems
+    page.close()
+    return problems
+
+
+def check_without_gpu(browser, address):
+    """Where a browser has no WebGPU, the page says so."""
+    page = Page(browser, address, "wide", "light")
+    page.gpu = True
+    page.example()
+    page.tab("bench")
+    page.page.click("#gpu-run")
+    page.page.wait_for_selector("#gpu-result[data-done='1']", state="attached", timeout=120_000)
+    page.expect("WebGPU" in page.alert(), f"without WebGPU the page says: {page.alert()}")
+    problems = page.problems
+    page.close()
+    return problems
+
+
 class Server(http.server.ThreadingHTTPServer):
     """Serves the page's folder on a free port of this machine."""
 
@@ -519,13 +576,20 @@ def main():
         problems += page.problems
         page.close()
         problems += screenshots(browser, server.address, args.screenshots)
+        problems += check_without_gpu(browser, server.address)
         seconds = load_seconds(browser, server.address)
+        browser.close()
+        browser = driver.chromium.launch(executable_path=args.chromium, args=GPU_BROWSER)
+        # A software GPU compiles each kernel for about half a second.
+        problems += check_gpu(browser, server.address, names if args.all else names[::3])
         browser.close()
     server.shutdown()
     files = [path for path in (WEB / "dist").iterdir() if path.is_file()]
     sizes = [sum(path.stat().st_size for path in files), sum(len(gzip.compress(path.read_bytes(), 9)) for path in files)]
     print("\n".join(problems) or f"{len(names)} models, nothing wrong")
     print(f"the page: {sizes[0]} bytes, {sizes[1]} compressed; ready after {seconds:.2f} s")
+    module = (WEB / "dist" / "gpu" / "fangorn_bg.wasm").read_bytes()
+    print(f"the module for WebGPU, loaded on demand: {len(module)} bytes, {len(gzip.compress(module, 9))} compressed")
     if sizes[1] > 3 << 20:
         sys.exit("web/test.py: the page is larger than 3 MiB compressed")
     sys.exit(bool(problems))

@@ -2,6 +2,7 @@
 
 import { times } from "./charts.js";
 import { count, element, select } from "./dom.js";
+import { webGpuPart } from "./webgpu.js";
 
 /** Milliseconds of one measurement. Between two of them the worker answers other requests. */
 const SLICE = 80;
@@ -12,7 +13,7 @@ const FIRST = ["default", "xgboost", "treebeard_one_tree", "treebeard_tiles", "t
 export function benchPanel(client, state, fail) {
   const { summary } = state;
   const batch = select(
-    [1, 16, 256, 1024, 4096].map((rows) => [rows, `${count(rows)} ${rows === 1 ? "row" : "rows"}`]),
+    [1, 16, 256, 1024, 4096, 65536].map((rows) => [rows, `${count(rows)} ${rows === 1 ? "row" : "rows"}`]),
     { "aria-label": "batch", id: "batch" },
   );
   batch.value = "256";
@@ -79,6 +80,7 @@ export function benchPanel(client, state, fail) {
       chart,
       about,
       notes,
+      ...webGpuPart(client, state, batch, fail),
     ],
     rowsChanged() {
       stopped = true;

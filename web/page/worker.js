@@ -29,6 +29,75 @@ function benchSlice(count, milliseconds) {
   return { seconds: least, batches };
 }
 
+/** The promise of the module for the GPU and of the browser's GPU, once somebody has asked for it. */
+let gpu = null;
+
+/** Loads the module for the GPU, and asks the browser for its GPU. */
+async function openGpu() {
+  if (!navigator.gpu) throw new Error("this browser has no WebGPU; the page predicts on the processor");
+  const begin = performance.now();
+  const module = await import("./gpu/fangorn.js");
+  await module.default({ module_or_path: new URL("gpu/fangorn_bg.wasm", import.meta.url) });
+  const device = await module.Gpu.open();
+  const files = performance.getEntriesByType("resource").filter(({ name }) => name.includes("/gpu/"));
+  const bytes = files.reduce((sum, { decodedBodySize }) => sum + decodedBodySize, 0);
+  return { device, bytes, milliseconds: performance.now() - begin };
+}
+
+function areEqual(a, b) {
+  return a.length === b.length && a.every((value, at) => value === b[at]);
+}
+
+function bitsOf(numbers) {
+  return new Uint32Array(numbers.buffer, numbers.byteOffset, numbers.length);
+}
+
+/** Runs `count` rows on the GPU with a schedule, and compares the results with the processor's. */
+async function gpuRun(schedule, count) {
+  gpu ??= openGpu();
+  const { device, bytes, milliseconds } = await gpu.catch((error) => {
+    gpu = null;
+    throw error;
+  });
+  const rows = session.bench_begin(count);
+  const [values, slots, model] = [session.bench_rows(), session.bench_slots(), session.model_file()];
+  const compared = values.slice(0, (values.length / rows) * session.bench_compared());
+  let exact = null;
+  try {
+    exact = session.bench_exact_margins();
+  } catch (error) {
+    if (error instanceof WebAssembly.RuntimeError) throw error;
+    // The sums of some forests can't be exact.
+  }
+  const forest = device.compile(model, schedule, "any");
+  try {
+    const sameLeaves = areEqual(await forest.leaf_slots(compared), slots);
+    await forest.margins(values);
+    let least = Infinity;
+    for (let n = 0; n < 5; n++) {
+      const began = performance.now();
+      await forest.margins(values);
+      least = Math.min(least, performance.now() - began);
+    }
+    const found = { adapter: device.adapter(), bytes, milliseconds, rows, sameLeaves, sameMargins: null };
+    Object.assign(found, { seconds: least / 1000 / rows, kernel: forest.kernel(), plan: forest.plan() });
+    if (exact !== null) found.sameMargins = await sameMargins(device, model, schedule, values, exact);
+    return found;
+  } finally {
+    forest.free();
+  }
+}
+
+/** Returns whether exact margins have the same bits on the GPU. */
+async function sameMargins(device, model, schedule, values, expected) {
+  const forest = device.compile(model, schedule, "exact");
+  try {
+    return areEqual(bitsOf(await forest.margins(values)), bitsOf(expected));
+  } finally {
+    forest.free();
+  }
+}
+
 const answers = {
   start: () => ({ version: Session.version(), most: { model: Session.most_model_bytes(), rows: Session.most_rows_bytes() } }),
   openModel: (name, bytes) => JSON.parse(session.open_model(name, new Uint8Array(bytes))),
@@ -44,6 +113,7 @@ const answers = {
   benchBegin: (count) => session.bench_begin(count),
   benchPrepare: (schedule) => JSON.parse(session.bench_prepare(schedule)),
   benchSlice,
+  gpuRun,
   panic: () => session.panic(),
 };
 
@@ -57,7 +127,7 @@ onmessage = async ({ data: { id, what, given } }) => {
   try {
     await started;
     session ??= new Session();
-    postMessage({ id, answer: answers[what](...given) });
+    postMessage({ id, answer: await answers[what](...given) });
   } catch (error) {
     const ended = panic !== null || error instanceof WebAssembly.RuntimeError || error instanceof RangeError;
     postMessage({ id, error: ended ? whyEnded(error) : error.message, ended });

@@ -1,6 +1,6 @@
 //! A benchmark of schedules: predictors that run batches, which the page's worker times.
 
-use fangorn::{Forest, Predictor, cpu::Rows};
+use fangorn::{Forest, Predictor, cpu::Rows, sum::Contract};
 use serde::Serialize;
 
 use crate::{
@@ -68,13 +68,41 @@ impl Bench {
         self.predictor = None;
         let schedule = schedule_of(forest, schedule)?;
         let predictor = Predictor::builder(forest).schedule(schedule).threads(1).build()?;
-        let compared = self.count.min(COMPARED).min(MOST_COMPARED / forest.trees.len().max(1)).max(1);
+        let compared = self.compared(forest);
         let leaves = predictor.leaf_slots(&self.rows(compared)?)?;
         let same_leaves = *self.leaves.get_or_insert_with(|| leaves.clone()) == leaves;
         let engines = predictor.engines(compared)?.into_iter().map(|(engine, _)| engine.name()).collect();
         let prepared = PreparedRun { same_leaves, engines, warnings: warnings(&predictor) };
         self.predictor = Some(predictor);
         Ok(prepared)
+    }
+
+    /// Returns the rows, `rows x columns`.
+    pub fn values(&self) -> &[f32] {
+        &self.rows
+    }
+
+    /// Returns the leaf slots that the first rows reach on the processor, as many rows as are compared: `rows x trees`.
+    ///
+    /// # Errors
+    /// There is no memory for so many.
+    pub fn slots(&self, forest: &Forest) -> Result<Vec<u32>> {
+        let predictor = Predictor::builder(forest).threads(1).build()?;
+        Ok(predictor.leaf_slots(&self.rows(self.compared(forest))?)?)
+    }
+
+    /// Returns the margins of all rows on the processor under the contract `exact`, `rows x outputs`.
+    ///
+    /// # Errors
+    /// The forest's sums can't be exact.
+    pub fn exact_margins(&self, forest: &Forest) -> Result<Vec<f32>> {
+        let predictor = Predictor::builder(forest).sum(Contract::Exact).threads(1).build()?;
+        Ok(predictor.margins(&self.rows(self.count)?)?)
+    }
+
+    /// Returns the number of rows whose leaves are compared.
+    pub fn compared(&self, forest: &Forest) -> usize {
+        self.count.min(COMPARED).min(MOST_COMPARED / forest.trees.len().max(1)).max(1)
     }
 
     fn rows(&self, count: usize) -> Result<Rows<'_, f32>> {

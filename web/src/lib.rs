@@ -24,7 +24,7 @@ mod rows;
 mod stages;
 mod tree;
 
-use fangorn::sum::Contract;
+use fangorn::{file::Contents, sum::Contract};
 use wasm_bindgen::prelude::*;
 
 use bench::Bench;
@@ -207,6 +207,49 @@ impl Session {
         Ok(json::text_of(&bench.prepare(&model.forest, schedule)?)?)
     }
 
+    /// Returns the rows of the benchmark, `rows x columns`.
+    ///
+    /// # Errors
+    /// The benchmark has not begun.
+    pub fn bench_rows(&self) -> Result<Vec<f32>, JsError> {
+        Ok(self.bench()?.1.values().to_vec())
+    }
+
+    /// Returns the number of rows of the benchmark whose leaves are compared.
+    ///
+    /// # Errors
+    /// The benchmark has not begun.
+    pub fn bench_compared(&self) -> Result<usize, JsError> {
+        let (model, bench) = self.bench()?;
+        Ok(bench.compared(&model.forest))
+    }
+
+    /// Returns the leaf slots that the first rows of the benchmark reach, `rows x trees`: what a GPU is compared with.
+    ///
+    /// # Errors
+    /// The benchmark has not begun.
+    pub fn bench_slots(&self) -> Result<Vec<u32>, JsError> {
+        let (model, bench) = self.bench()?;
+        Ok(bench.slots(&model.forest)?)
+    }
+
+    /// Returns the margins of the benchmark's rows under the contract `exact`, `rows x outputs`.
+    ///
+    /// # Errors
+    /// The benchmark has not begun, or the model's sums can't be exact.
+    pub fn bench_exact_margins(&self) -> Result<Vec<f32>, JsError> {
+        let (model, bench) = self.bench()?;
+        Ok(bench.exact_margins(&model.forest)?)
+    }
+
+    /// Returns the model as a `.fangorn` file, which the module for the GPU reads.
+    ///
+    /// # Errors
+    /// There is no model.
+    pub fn model_file(&self) -> Result<Vec<u8>, JsError> {
+        Ok(Contents::new(self.model()?.forest.clone()).to_bytes())
+    }
+
     /// Predicts the first `count` rows of the benchmark, or all if there are fewer. Returns the number of rows that
     /// were predicted.
     ///
@@ -225,6 +268,10 @@ impl Session {
 impl Session {
     fn model(&self) -> Result<&Model> {
         self.model.as_ref().ok_or_else(no_model)
+    }
+
+    fn bench(&self) -> Result<(&Model, &Bench)> {
+        self.model.as_ref().zip(self.bench.as_ref()).ok_or_else(no_bench)
     }
 
     fn both(&mut self) -> Result<(&mut Model, &RowSet)> {
