@@ -99,6 +99,7 @@ macro_rules! engines {
                 }
             }
 
+            /// Returns the engine as one of all engines.
             fn get(&self) -> EngineRef<'_> {
                 match self {
                     $(Self::$few(engine) => EngineRef::$few(engine)),*
@@ -117,6 +118,7 @@ macro_rules! engines {
         }
 
         impl EngineRef<'_> {
+            /// Returns the name in plans and traces.
             fn name(self) -> Engine {
                 match self {
                     $(Self::$many(_) => Engine::$many,)*
@@ -372,26 +374,9 @@ impl EngineSet {
         self.few.own().map(EngineRef::text)
     }
 
-    /// Returns the engine for blocks of many rows.
-    fn many(&self) -> EngineRef<'_> {
-        match (&self.blends, &self.tiles, &self.vectors) {
-            (Some(blends), ..) => EngineRef::Blends(blends),
-            (_, Some(tiles), _) => EngineRef::Tiles(tiles),
-            (_, _, Some(vectors)) => EngineRef::Vectors(vectors),
-            (None, None, None) => EngineRef::Walks(&self.walks),
-        }
-    }
-
-    /// Returns the engine by whose costs a batch of `rows` rows is estimated.
-    fn estimated(&self, rows: usize) -> EngineRef<'_> {
-        match self.blends {
-            None if rows < self.few_rows => self.few.own().unwrap_or(EngineRef::Walks(&self.walks)),
-            _ => self.many(),
-        }
-    }
-
-    /// Describes how blocks of many rows are evaluated.
-    pub(super) fn many_rows(&self) -> ManyRows {
+    /// Returns the engine for blocks of many rows that some block reaches, and the number of rows from which on it
+    /// serves.
+    fn many(&self) -> (EngineRef<'_>, usize) {
         // An engine for a few rows comes before vectors, and after blends.
         let vectors_from = self.few.own().map_or(self.one_by_one, |_| self.few_rows.max(self.one_by_one));
         let engines = [
@@ -400,7 +385,20 @@ impl EngineSet {
             self.vectors.as_ref().map(|vectors| (EngineRef::Vectors(vectors), vectors_from)),
         ];
         let reached = engines.into_iter().flatten().find(|(_, from)| *from <= self.most_rows.max(1));
-        let (by, from) = reached.unwrap_or((EngineRef::Walks(&self.walks), 1));
+        reached.unwrap_or((EngineRef::Walks(&self.walks), 1))
+    }
+
+    /// Returns the engine by whose costs a batch of `rows` rows is estimated.
+    fn estimated(&self, rows: usize) -> EngineRef<'_> {
+        match self.blends {
+            None if rows < self.few_rows => self.few.own().unwrap_or(EngineRef::Walks(&self.walks)),
+            _ => self.many().0,
+        }
+    }
+
+    /// Describes how blocks of many rows are evaluated.
+    pub(super) fn many_rows(&self) -> ManyRows {
+        let (by, from) = self.many();
         ManyRows { engine: by.name().name(), from: from as u32 }
     }
 
