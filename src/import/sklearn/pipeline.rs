@@ -433,8 +433,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         x = self.add_list_operation(name, Binary::Add, x, min)?;
         if step.clip == Some(true) {
             let range = list(&step.feature_range, 2, location, "feature_range")?;
-            x = self.add_list_operation(name, Binary::Maximum, x, vec![range[0]])?;
-            x = self.add_list_operation(name, Binary::Minimum, x, vec![range[1]])?;
+            x = self.clip(name, x, range[0], range[1])?;
         }
         Ok(x)
     }
@@ -450,10 +449,15 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         let scale = list(&step.scale, x.width, location, "scale_")?;
         let mut x = self.add_list_operation(name, Binary::Divide, x, scale)?;
         if step.clip == Some(true) {
-            x = self.add_list_operation(name, Binary::Maximum, x, vec![-1.0])?;
-            x = self.add_list_operation(name, Binary::Minimum, x, vec![1.0])?;
+            x = self.clip(name, x, -1.0, 1.0)?;
         }
         Ok(x)
+    }
+
+    /// Replaces numbers below `least` by it, and numbers above `most`.
+    fn clip(&mut self, name: &str, x: Columns, least: f64, most: f64) -> Result<Columns, ImportError> {
+        let x = self.add_list_operation(name, Binary::Maximum, x, vec![least])?;
+        self.add_list_operation(name, Binary::Minimum, x, vec![most])
     }
 
     /// Divides each row by its norm. A row of zeros stays.
