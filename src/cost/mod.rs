@@ -559,7 +559,7 @@ impl Machine {
     /// Returns the rows of a task that ranks rows before they are walked, or scales or transforms margins. With fewer rows
     /// it does not pay to wake a thread.
     pub(crate) fn rows_a_task(&self) -> usize {
-        // The cast saturates, and so does a task: it has at least a row block and at most a million rows.
+        // Whatever the costs are, a task has at least a row block and at most a million rows.
         ((self.thread / self.row) as usize).clamp(ROW_BLOCK, 1 << 20).next_multiple_of(ROW_BLOCK)
     }
 

@@ -174,9 +174,8 @@ const SPARSE_PORTABLE: SparseRanking = SparseRanking {
     ..SPARSE_AVX512
 };
 
-// After the walks, values are added in vectors of their own; by walks on ranks they take longer. These seconds are such
-// that 32 values take equally long, as on trained forests of 26, 40, 88 and 150 classes: `fangorn bench`, blended, 150
-// classes take 0.8 of the time.
+// These seconds are such that vectors of 32 values take equally long both ways, as on trained forests of 26 to 150 classes:
+// "Wide leaves, copies and small products as seconds" in the notebook.
 const LEAF_VECTORS: LeafVectors = LeafVectors { by_walks: 1.1e-10, after_walks: 0.85e-10, slot: 7.9e-10 };
 // Filling a value takes a sixteenth of the time of writing one at a looked-up index: `fangorn-benches sparse-rows` on
 // trained models.
