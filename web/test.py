@@ -2,10 +2,11 @@
 """Build the page, and check it in headless Chromium, over models of the zoo.
 
 Every model is chosen with its rows, as a person does. The page's margins under `exact` are compared bit for bit with those
-of the command `fangorn`, and its stages with `fangorn lower`. Every third model (with --all, every model) runs on WebGPU, too,
-by Chromium's software adapter: leaves, and margins under `exact`, are the processor's. Wrong files are compared with the command's own message. The
-script fails where a panel is empty, a picture has no size, the page is wider than the screen, the console says something,
-or the page asks for anything after it is loaded. At the end it prints the page's size and the time that it takes to load.
+of the command `fangorn`, and its stages with `fangorn lower`. Wrong files are compared with the command's own message.
+Every third model (with --all, every model) runs on WebGPU, too, by Chromium's software adapter: its leaves, and its margins
+under `exact`, are the processor's. The script fails where a panel is empty, a picture has no size, the page is wider than
+the screen, the console says something, or the page asks for anything after it is loaded but for the module for WebGPU. At
+the end it prints the sizes of the page and of this module, and the time that the page takes to load.
 
 It needs Chromium (`apt-get install chromium` on Debian), the Python package playwright, which drives it, and what
 `web/build.sh` needs. It ends with status 77 where one of these is not there.

@@ -58,6 +58,12 @@ export function benchPanel(client, state, fail) {
     }
   }
 
+  /** Ends the measurements, and lets none begin for the time being. */
+  function pause(is) {
+    stopped ||= is;
+    run.disabled = is;
+  }
+
   run.addEventListener("click", async () => {
     if (!stopped) {
       stopped = true;
@@ -80,7 +86,7 @@ export function benchPanel(client, state, fail) {
       chart,
       about,
       notes,
-      ...webGpuPart(client, state, batch, fail),
+      ...webGpuPart(client, state, batch, pause, fail),
     ],
     rowsChanged() {
       stopped = true;

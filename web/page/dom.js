@@ -39,6 +39,15 @@ export function number(value) {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
+/** Longer texts make a browser slow. */
+const MOST_LETTERS = 200_000;
+
+/** Returns the beginning of a long text, and how much is left out. */
+export function shortened(text) {
+  const over = text.length - MOST_LETTERS;
+  return over > 0 ? `${text.slice(0, MOST_LETTERS)}\n… and ${over} more characters` : text;
+}
+
 /** Returns a count with separators between the thousands. */
 export function count(value) {
   return value.toLocaleString("en");

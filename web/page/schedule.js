@@ -1,9 +1,6 @@
 // The panel of a schedule and the loops that it compiles to.
 
-import { element, select } from "./dom.js";
-
-/** Longer texts make a browser slow. */
-const MOST_LETTERS = 200_000;
+import { element, select, shortened } from "./dom.js";
 
 function stage(title, what) {
   const text = element("pre", { tabindex: 0, "aria-label": title });
@@ -29,8 +26,7 @@ export function schedulePanel(client, { summary }, fail) {
       text.value = found.schedule;
       warnings.textContent = found.warnings.join("; ");
       for (const [name, { text: pre }] of Object.entries(stages)) {
-        const all = found[name];
-        pre.textContent = all.length > MOST_LETTERS ? `${all.slice(0, MOST_LETTERS)}\n… and ${all.length - MOST_LETTERS} more characters` : all;
+        pre.textContent = shortened(found[name]);
       }
     } catch (error) {
       if (mine !== asked) return;

@@ -1,9 +1,6 @@
 // The part of the benchmark's panel that runs the forest on the GPU. The worker loads the module for it on demand.
 
-import { count, element, number, select } from "./dom.js";
-
-/** Longer texts make a browser slow. */
-const MOST_LETTERS = 200_000;
+import { count, element, number, select, shortened } from "./dom.js";
 
 /** The presets that are made for GPUs come first. */
 const FIRST = ["default", "rapids_fil", "nvforest", "tahoe_shared_data"];
@@ -14,8 +11,9 @@ function verdict({ sameLeaves, sameMargins }) {
   return `the same leaves as on the processor${margins}`;
 }
 
-/** `batch` is the element that holds the number of rows. */
-export function webGpuPart(client, state, batch, fail) {
+/** `batch` is the element that holds the number of rows. `pause` is called with true before a run and with false after it:
+ * a run takes the rows of the worker's benchmark. */
+export function webGpuPart(client, state, batch, pause, fail) {
   const presets = [...FIRST, ...state.summary.presets.filter((name) => !FIRST.includes(name))];
   const preset = select(presets, { "aria-label": "preset for the GPU", id: "gpu-preset" });
   const run = element("button", { type: "button", id: "gpu-run" }, "Run on WebGPU");
@@ -26,10 +24,11 @@ export function webGpuPart(client, state, batch, fail) {
     if (state.rows === null) await state.makeRows();
     if (state.rows === null) return;
     run.disabled = true;
+    pause(true);
     result.replaceChildren(element("p", { class: "soft" }, "Loading, compiling and running…"));
     try {
       const found = await client.ask("gpuRun", preset.value, Number(batch.value));
-      const text = (what, title) => element("details", {}, element("summary", {}, title), element("pre", { tabindex: 0 }, what.slice(0, MOST_LETTERS)));
+      const text = (what, title) => element("details", {}, element("summary", {}, title), element("pre", { tabindex: 0 }, shortened(what)));
       result.replaceChildren(
         element("p", {}, `${number(found.seconds * 1e6)} µs for a row in a batch of ${count(found.rows)}, copies to the GPU and back included; ${verdict(found)}.`),
         element("p", { class: "soft small" }, `The GPU: ${found.adapter}. The module for it has ${number(found.bytes / 1e6)} MB, and was ready after ${number(found.milliseconds / 1000)} s.`),
@@ -41,6 +40,7 @@ export function webGpuPart(client, state, batch, fail) {
       fail(error);
     }
     run.disabled = false;
+    pause(false);
     result.dataset.done = String(Number(result.dataset.done ?? 0) + 1);
   });
   return [
