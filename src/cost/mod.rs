@@ -10,7 +10,8 @@
 //! - whether leaves that are vectors are added up by the walks or after them,
 //! - whether a tree's contributions come from pattern tables or from a quadrature,
 //! - in a graph, whether a product skips zeros, the type that it is computed in, and whether a forest becomes matrix
-//!   products.
+//!   products,
+//! - which operators of linear algebra are fused.
 //!
 //! A choice changes the time of a result, never the result. There is one exception: a forest that becomes matrix
 //! products finds the same leaves, but rounds its sums in another order. A limit of a kernel, such as its number of
@@ -20,8 +21,8 @@
 //! they run: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
 //! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction set.
 //! [`CUBES`] are the costs of GPUs; `fangorn-benches gpu-synthetic` and `benches/experiments/fit_cubes.py` fit them.
-//! [`PRODUCTS`] and [`FOREST_PRODUCTS`] are for any of them: `fangorn-benches products` and `fangorn-benches matrices`
-//! measure them. This module computes with seconds and sizes. It knows nothing of forests, schedules, plans and
+//! [`PRODUCTS`], [`FOREST_PRODUCTS`] and [`THROUGHPUT`] are for any of them: `fangorn-benches products`, `fangorn-benches
+//! matrices` and the example `bandwidth` of `fangorn-fusion` measure them. This module computes with seconds and sizes. It knows nothing of forests, schedules, plans and
 //! engines.
 
 mod caches;
@@ -32,6 +33,7 @@ mod estimate;
 mod gather;
 mod matrices;
 mod shipped;
+mod throughput;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gather::gathers;
@@ -42,6 +44,7 @@ pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
 pub(crate) use estimate::VectorWork;
 pub use estimate::{Estimate, ForestFacts, RankColumns, ReachedSplits, RowTile, Term, Work};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
+pub use throughput::{THROUGHPUT, Throughput};
 
 use std::sync::OnceLock;
 

@@ -3,7 +3,7 @@
 use crate::isa;
 
 /// Loops that the compiler turns into vectors.
-pub(crate) trait Loops {
+pub trait Loops {
     /// The type of the loops' result.
     type Result;
 
@@ -12,10 +12,27 @@ pub(crate) trait Loops {
     fn run(self) -> Self::Result;
 }
 
-/// Runs loops, compiled for AVX2 and FMA if the machine has them, otherwise for the instructions that every machine of
-/// the target has.
+/// Runs loops, compiled for AVX2 and FMA if the machine has them and `FANGORN_ISA` allows them, otherwise for the
+/// instructions that every machine of the target has. Results are the same, unless the loops call `mul_add`.
+///
+/// ```
+/// use fangorn::cpu::{Loops, widest};
+///
+/// struct Sum<'a>(&'a [u32]);
+///
+/// impl Loops for Sum<'_> {
+///     type Result = u32;
+///
+///     #[inline(always)]
+///     fn run(self) -> u32 {
+///         self.0.iter().sum()
+///     }
+/// }
+///
+/// assert_eq!(widest(Sum(&[1, 2, 3])), 6);
+/// ```
 #[inline]
-pub(crate) fn widest<L: Loops>(loops: L) -> L::Result {
+pub fn widest<L: Loops>(loops: L) -> L::Result {
     #[cfg(target_arch = "x86_64")]
     if has_fma() {
         #[target_feature(enable = "avx2,fma")]

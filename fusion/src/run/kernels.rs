@@ -2,12 +2,9 @@
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes of a fixed number become vectors")]
 
-use fangorn::cpu::prefer_large_pages;
+use fangorn::cpu::{Loops, prefer_large_pages, widest};
 
-use super::{
-    narrow::multiply,
-    widest::{Loops, widest},
-};
+use super::narrow::multiply;
 use crate::{
     Matrix,
     dag::{Aggregation, Binary, Unary},
@@ -46,6 +43,8 @@ struct OverOne<'a, F> {
 }
 
 impl<F: Fn(f64) -> f64> Loops for OverOne<'_, F> {
+    type Result = ();
+
     #[inline(always)]
     fn run(self) {
         let Self { from, out, width, apply } = self;
@@ -151,6 +150,8 @@ impl Repeat<'_> {
 }
 
 impl Loops for Repeat<'_> {
+    type Result = ();
+
     #[inline(always)]
     fn run(self) {
         match self.width {
@@ -182,6 +183,8 @@ struct OverTwo<'a, F> {
 }
 
 impl<F: Fn(f64, f64) -> f64> Loops for OverTwo<'_, F> {
+    type Result = ();
+
     #[inline(always)]
     fn run(self) {
         let Self { a, b, out, width, apply } = self;
@@ -297,6 +300,8 @@ impl<K: Fn() -> Aggregation> RowAggregates<'_, K> {
 }
 
 impl<K: Fn() -> Aggregation> Loops for RowAggregates<'_, K> {
+    type Result = ();
+
     #[inline(always)]
     fn run(self) {
         match self.width {
@@ -336,6 +341,8 @@ impl<K: Fn() -> Aggregation> ColumnAggregates<'_, K> {
 }
 
 impl<K: Fn() -> Aggregation> Loops for ColumnAggregates<'_, K> {
+    type Result = ();
+
     #[inline(always)]
     fn run(mut self) {
         let (mut first, columns) = (0, self.out.len());

@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `kernels` | loops over elements, one for each operator |
 //! | `narrow` | products with few columns |
-//! | `widest` | loops that are compiled for AVX2, too |
 //! | `tiles` | programs over tiles of rows |
 //! | `groups` | products over the column groups of a compressed matrix |
 //! | `tuples` | programs over the distinct tuples of a compressed matrix |
@@ -20,7 +19,6 @@ mod kernels;
 mod narrow;
 mod tiles;
 mod tuples;
-mod widest;
 
 use std::collections::HashMap;
 

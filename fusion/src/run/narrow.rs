@@ -4,7 +4,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes of a fixed number become vectors")]
 
-use super::widest::{Loops, widest};
+use fangorn::cpu::{Loops, widest};
 
 /// The maximum number of columns of a narrow right-hand side.
 pub(super) const NARROW: usize = 8;
@@ -120,6 +120,8 @@ impl TimesColumn<'_> {
 }
 
 impl Loops for TimesColumn<'_> {
+    type Result = ();
+
     #[inline(always)]
     fn run(self) {
         for_few!(self.right.len(), self.few(), self.many());
@@ -133,6 +135,8 @@ struct Times<'a, const W: usize, const P: usize> {
 }
 
 impl<const W: usize, const P: usize> Loops for Times<'_, W, P> {
+    type Result = ();
+
     #[inline(always)]
     fn run(self) {
         let inner = self.right.len();
@@ -192,6 +196,8 @@ impl AddColumns<'_> {
 }
 
 impl Loops for AddColumns<'_> {
+    type Result = ();
+
     #[inline(always)]
     fn run(mut self) {
         let (mut first, columns) = (0, self.sums.len());
@@ -233,6 +239,8 @@ impl<const W: usize, const P: usize> AddTransposed<'_, W, P> {
 }
 
 impl<const W: usize, const P: usize> Loops for AddTransposed<'_, W, P> {
+    type Result = ();
+
     #[inline(always)]
     fn run(mut self) {
         let (mut first, columns) = (0, self.sums.len());

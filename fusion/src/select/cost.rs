@@ -1,5 +1,7 @@
 //! The estimated time of operators, in seconds (section 4.3, equation 4).
 
+use fangorn::cost::{THROUGHPUT, Throughput};
+
 use super::operator::{PlannedOperator, flops};
 use crate::{
     dag::{Dag, NodeId, Operator},
@@ -23,11 +25,10 @@ pub struct Costs {
 }
 
 impl Default for Costs {
-    /// Medians of three runs of `cargo run --release -p fangorn-fusion --example bandwidth -- 1024` on an AMD EPYC (Zen
-    /// 4), on two cores that other programs shared, 2026-11-26. Run it for the constants of your machine. Writing takes
-    /// new memory for each result, which the system has to clear first.
+    /// The [shipped throughput](THROUGHPUT). The example `bandwidth` measures that of your machine.
     fn default() -> Self {
-        Self { read: 8.7e9, write: 1.1e9, compute: 1.9e9, memory: f64::INFINITY, row: 8e6 }
+        let Throughput { read, write, compute } = THROUGHPUT;
+        Self { read, write, compute, memory: f64::INFINITY, row: 8e6 }
     }
 }
 
