@@ -171,7 +171,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folders", nargs="+", metavar="FOLDER", type=pathlib.Path, help="folders of the zoo")
     options.add_argument("--fangorn", required=True, metavar="PATH", help="a release build")
-    options.add_argument("--flags", default="-O3 -march=native", help="of the compiler (default: -O3 -march=native)")
+    options.add_argument("--flags", default="-O3", help="of the compiler (default: -O3)")
     options.add_argument("--without-tl2cgen", action="store_true")
     options = options.parse_args()
     own = "us a row | KB | start, ms | compiler, s"

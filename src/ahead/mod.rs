@@ -10,8 +10,11 @@
 //! than the model.
 
 mod encode;
+mod nodes;
 mod text;
+mod tiles;
 mod transform;
+mod walks;
 
 use crate::{
     error::{Error, Result},
@@ -61,8 +64,8 @@ pub fn c_source(forest: &Forest, name: &str) -> Result<CSource> {
             "{outputs} outputs, at most {MOST_OUTPUTS}; predict with the library instead"
         )));
     }
-    let tables = encode::Tables::new(forest)?;
-    Ok(CSource { header: text::header(forest, name), source: text::source(forest, &tables, name) })
+    let walks = if forest.trees.is_empty() { None } else { Some(walks::Walks::new(forest, name)?) };
+    Ok(CSource { header: text::header(forest, name), source: text::source(forest, walks.as_ref(), name) })
 }
 
 /// Headers of C that a header of the same name would hide.

@@ -3,16 +3,12 @@
 use std::fmt::Write;
 
 use super::{
-    encode::{Entry, PREDICATE, PredicateCode, Tables},
     transform,
+    walks::{LeafText, Walks},
 };
 use crate::forest::{
-    Accumulator, Aggregate, CategoryRule, CompareType, Feature, Forest, Targets, ZERO_ZONE,
-    reference::base_is_first,
+    Accumulator, Aggregate, CompareType, Feature, Forest, Targets, reference::base_is_first,
 };
-
-/// Trees that a row walks side by side.
-const SIDE_BY_SIDE: usize = 8;
 
 /// A floating-point type of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +19,7 @@ pub(super) enum Number {
 
 impl Number {
     /// Returns the type of a forest's sums and values.
-    fn of_sums(forest: &Forest) -> Self {
+    pub(super) fn of_sums(forest: &Forest) -> Self {
         match Accumulator::of(forest) {
             Accumulator::F32 => Self::F32,
             Accumulator::F64 => Self::F64,
@@ -31,7 +27,7 @@ impl Number {
     }
 
     /// Returns the type of a forest's rows.
-    fn of_rows(forest: &Forest) -> Self {
+    pub(super) fn of_rows(forest: &Forest) -> Self {
         match forest.compare {
             CompareType::F32 => Self::F32,
             CompareType::F64 => Self::F64,
@@ -43,6 +39,14 @@ impl Number {
         match self {
             Self::F32 => "float",
             Self::F64 => "double",
+        }
+    }
+
+    /// Returns the type's bytes.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
         }
     }
 
@@ -118,7 +122,8 @@ fn items(all: impl Iterator<Item = String>) -> String {
     lines
 }
 
-fn array(of: &str, name: &str, all: impl ExactSizeIterator<Item = String>) -> String {
+/// Returns the lines of a constant array.
+pub(super) fn array(of: &str, name: &str, all: impl ExactSizeIterator<Item = String>) -> String {
     let count = all.len();
     format!("static const {of} {name}[{count}] = {{\n{}\n}};\n\n", items(all))
 }
@@ -189,9 +194,9 @@ fn feature_names(features: &[Feature]) -> String {
     format!(", in this order:\n{}", items(names).trim_end_matches(','))
 }
 
-/// Returns the source of a forest.
-pub(super) fn source(forest: &Forest, tables: &Tables, name: &str) -> String {
-    let (rows, sums) = (Number::of_rows(forest), Number::of_sums(forest));
+/// Returns the source of a forest. It has walks if the forest has trees.
+pub(super) fn source(forest: &Forest, walks: Option<&Walks>, name: &str) -> String {
+    let sums = Number::of_sums(forest);
     let mut text = written_by(forest);
     let _ = write!(
         text,
@@ -207,25 +212,21 @@ pub(super) fn source(forest: &Forest, tables: &Tables, name: &str) -> String {
         forest.outputs,
         forest.trees.len()
     );
-    if !forest.trees.is_empty() {
-        nodes(&mut text, tables, rows, sums);
-        if tables.questions {
-            questions(&mut text, forest, rows);
-        }
-        walk(&mut text, tables);
+    if let Some(walks) = walks {
+        text += &walks.text;
     }
     outputs(&mut text, forest, sums);
-    margins(&mut text, forest, tables, name);
+    margins(&mut text, forest, walks, name);
     text += transform::probit(forest);
     values(&mut text, forest, sums, name);
     classes(&mut text, forest, sums, name);
     let large = name.to_ascii_uppercase();
-    let (ids, body) = match forest.trees.is_empty() {
-        true => (String::new(), "    (void)row;\n    (void)leaves;\n".to_owned()),
-        false => (
-            array("uint32_t", "ids", tables.ids.iter().map(u32::to_string)),
+    let (ids, body) = match walks {
+        None => (String::new(), "    (void)row;\n    (void)leaves;\n".to_owned()),
+        Some(walks) => (
+            array("uint32_t", "ids", walks.ids.iter().map(u32::to_string)),
             "    uint32_t t, k;\n".to_owned()
-                + &by_trees("        for (k = 0; k < count; k++) leaves[t + k] = ids[at[k]];\n"),
+                + &by_trees(walks, "        for (k = 0; k < count; k++) leaves[t + k] = ids[at[k]];\n"),
         ),
     };
     let _ = write!(
@@ -233,26 +234,6 @@ pub(super) fn source(forest: &Forest, tables: &Tables, name: &str) -> String {
         "#ifdef {large}_LEAVES\n{ids}void {name}_leaves(const value *row, uint32_t *leaves)\n{{\n{body}}}\n#endif\n"
     );
     text
-}
-
-/// Writes the tables of nodes and leaves.
-fn nodes(text: &mut String, tables: &Tables, rows: Number, sums: Number) {
-    let word = format!("uint{}_t", tables.fields.bits);
-    let _ = write!(
-        text,
-        "/* The threshold of a split or what stands for it, and its fields, from bit 0 on: whether it is a split, whether\n   \
-         missing values go right{}, the column, and the distance to the left child, which the right one follows. */\n\
-         typedef struct {{ value threshold; {word} what; }} node;\n\n",
-        if tables.questions { ", what it asks" } else { "" }
-    );
-    let long = if tables.fields.bits == 64 { "ull" } else { "u" };
-    let node = |node: &Entry| format!("{{{},{}{long}}}", constant(of(node.threshold, rows), rows), node.word);
-    *text += &array("node", "nodes", tables.nodes.iter().map(node));
-    *text += &array("uint32_t", "roots", tables.roots.iter().map(usize::to_string));
-    if let Some(values) = &tables.leaf_values {
-        let values = values.iter().map(|value| constant(of(*value, sums), sums));
-        *text += &array("number", "of_leaves", values);
-    }
 }
 
 /// Writes the tables of outputs.
@@ -275,7 +256,7 @@ fn outputs(text: &mut String, forest: &Forest, sums: Number) {
 }
 
 /// Rounds to the type.
-fn of(value: f64, number: Number) -> f64 {
+pub(super) fn of(value: f64, number: Number) -> f64 {
     match number {
         Number::F32 => f64::from(value as f32),
         Number::F64 => value,
@@ -297,115 +278,24 @@ fn start(forest: &Forest, output: u32) -> f64 {
     }
 }
 
-/// Writes what splits ask besides whether a value is below a threshold.
-fn questions(text: &mut String, forest: &Forest, rows: Number) {
-    let has_sets = !forest.sets.is_empty();
-    if has_sets {
-        let mut words = Vec::new();
-        let sets: Vec<String> = forest
-            .sets
-            .iter()
-            .map(|set| {
-                let first = words.len();
-                words.extend(set.words.iter().map(|word| format!("{word}u")));
-                let rule = match set.rule {
-                    CategoryRule::NotNegative => 0,
-                    CategoryRule::Truncated => 1,
-                    CategoryRule::Whole => 2,
-                };
-                format!("{{{first},{},{rule}}}", set.words.len())
-            })
-            .collect();
-        // C has no array of no items.
-        words.push("0".into());
-        *text += &array("uint32_t", "set_words", words.into_iter());
-        *text += "/* The first word of a set, the number of its words, and how a value is read as a category. */\n\
-                  typedef struct { uint32_t first, words, rule; } set;\n\n";
-        *text += &array("set", "sets", sets.into_iter());
-        *text += "\
-static uint32_t in_set(value x, uint32_t s)
-{
-    const set of = sets[s];
-    uint32_t category;
-    if (!(of.rule == 1 ? x > -1 : x >= 0) || !(x < 16777216)) return 0;
-    category = (uint32_t)x;
-    if (of.rule == 2 && (value)category != x) return 0;
-    return category / 32 < of.words && (set_words[of.first + category / 32] >> (category % 32) & 1);
-}
-
-";
-    }
-    let absolute = format!("fabs{}", rows.suffix());
-    let zone = constant(f64::from(ZERO_ZONE), Number::F64);
-    let [first, bits] = PREDICATE;
-    let mask = (1 << bits) - 1;
-    let (aside, equal, always) =
-        (PredicateCode::LessZeroAside as u32, PredicateCode::Equal as u32, PredicateCode::Always as u32);
-    let _ = write!(
-        text,
-        "/* Whether a value that is not missing goes right. */\n\
-         static uint32_t goes_right(value x, node n)\n{{\n    switch (n.what >> {first} & {mask}) {{\n\
-        \x20   case {aside}: return (x < n.threshold) == ((double){absolute}(x) <= {zone});\n\
-        \x20   case {equal}: return x != n.threshold;\n"
-    );
-    if has_sets {
-        let (left, right) = (PredicateCode::InSetLeft as u32, PredicateCode::InSetRight as u32);
-        let _ = write!(
-            text,
-            "    case {left}: return !in_set(x, (uint32_t)n.threshold);\n    case {right}: return in_set(x, \
-             (uint32_t)n.threshold);\n"
-        );
-    }
-    let _ =
-        write!(text, "    case {always}: return 0;\n    default: return !(x < n.threshold);\n    }}\n}}\n\n");
-}
-
-/// Writes the function that walks a row through some trees.
-fn walk(text: &mut String, tables: &Tables) {
-    let fields = tables.fields;
-    let columns = (1u64 << (fields.distance - fields.column)) - 1;
-    let right = match tables.questions {
-        true => "x == x ? goes_right(x, n) : (uint32_t)(n.what >> 1 & 1)",
-        false => "(uint32_t)!(x < n.threshold) & ((uint32_t)(x == x) | (uint32_t)(n.what >> 1 & 1))",
-    };
-    let has_splits = tables.nodes.iter().any(|node| node.word & 1 == 1);
-    let steps = format!(
-        "    do {{\n        open = 0;\n        for (k = 0; k < {SIDE_BY_SIDE}; k++) {{\n            const node n = nodes[at[k]];\n\
-        \x20           const uint32_t split = (uint32_t)(n.what & 1);\n\
-        \x20           const value x = row[n.what >> {} & {columns}];\n\
-        \x20           const uint32_t right = {right};\n\
-        \x20           at[k] += (uint32_t)(n.what >> {}) + (right & split);\n            open |= split;\n        }}\n\
-        \x20   }} while (open);\n",
-        fields.column, fields.distance
-    );
-    // A forest of single leaves reads no column, and its rows may have none.
-    let (variables, steps) = match has_splits {
-        true => ("    uint32_t k, open;\n", &*steps),
-        false => ("    uint32_t k;\n    (void)row;\n", ""),
-    };
-    let _ = write!(
-        text,
-        "/* Walks a row through trees side by side, and writes the leaves that it reaches. A leaf steps to itself. */\n\
-         static void walk(const value *row, uint32_t first, uint32_t count, uint32_t *at)\n{{\n{variables}\
-        \x20   for (k = 0; k < {SIDE_BY_SIDE}; k++) at[k] = roots[first + (k < count ? k : count - 1)];\n{steps}}}\n\n"
-    );
-}
-
-/// Returns C statements that walk all trees, some side by side, and run `body` for them.
-fn by_trees(body: &str) -> String {
+/// Returns C statements that walk all trees, some in one call, and run `body` for them.
+fn by_trees(walks: &Walks, body: &str) -> String {
+    let together = walks.together;
     format!(
-        "    for (t = 0; t < TREES; t += {SIDE_BY_SIDE}) {{\n        const uint32_t count = TREES - t < {SIDE_BY_SIDE} ? \
-         TREES - t : {SIDE_BY_SIDE};\n        uint32_t at[{SIDE_BY_SIDE}];\n        walk(row, t, count, at);\n{body}    }}\n"
+        "    for (t = 0; t < TREES; t += {together}) {{\n        const uint32_t count = TREES - t < {together} ? TREES - t : \
+         {together};\n        uint32_t at[{together}];\n        walk(row, t, count, at);\n{body}    }}\n"
     )
 }
 
-fn margins(text: &mut String, forest: &Forest, tables: &Tables, name: &str) {
+fn margins(text: &mut String, forest: &Forest, walks: Option<&Walks>, name: &str) {
     let vector = matches!(forest.targets, Targets::All);
-    let leaf = match (&tables.leaf_values, vector) {
-        (None, _) => "nodes[at[k]].threshold",
-        (Some(_), false) => "of_leaves[(uint32_t)nodes[at[k]].threshold]",
-        (Some(_), true) if forest.outputs == 1 => "of_leaves[(uint32_t)nodes[at[k]].threshold]",
-        (Some(_), true) => "of_leaves[(uint32_t)nodes[at[k]].threshold * OUTPUTS + o]",
+    let leaf = match walks.map(|walks| walks.leaf) {
+        None => String::new(),
+        Some(LeafText::Value(value)) => value.into(),
+        Some(LeafText::Number(number)) if vector && forest.outputs > 1 => {
+            format!("of_leaves[{number} * OUTPUTS + o]")
+        }
+        Some(LeafText::Number(number)) => format!("of_leaves[{number}]"),
     };
     // One sum stays in a register.
     let sum = match (vector, forest.outputs) {
@@ -422,10 +312,12 @@ fn margins(text: &mut String, forest: &Forest, tables: &Tables, name: &str) {
         true => format!("            for (o = 0; o < OUTPUTS; o++) {take}\n"),
         false => format!("            {take}\n"),
     };
-    let of_trees = by_trees(&format!("        for (k = 0; k < count; k++) {{\n{take}        }}\n"));
-    let (counters, of_trees) = match forest.trees.is_empty() {
-        true => ("", "    (void)row;\n".to_owned()),
-        false => ("    uint32_t t, k;\n", of_trees),
+    let (counters, of_trees) = match walks {
+        None => ("", "    (void)row;\n".to_owned()),
+        Some(walks) => {
+            let body = format!("        for (k = 0; k < count; k++) {{\n{take}        }}\n");
+            ("    uint32_t t, k;\n", by_trees(walks, &body))
+        }
     };
     let (begin, end) = match (forest.outputs, base_is_first(forest)) {
         (1, true) => ("    number total = starts[0];\n", "    out[0] = total;\n"),

@@ -238,6 +238,14 @@ fn compile_writes_a_source_and_its_header() {
     let [source, header] =
         ["risk.c", "risk.h"].map(|name| std::fs::read_to_string(scratch.path(name)).expect("C"));
     assert!(source.contains("#include \"risk.h\"") && header.contains("void risk_values("), "{header}");
+    std::fs::create_dir(scratch.path("include")).expect("a folder");
+    let header = scratch.path("include/risk.h");
+    prints(&["compile", &from, "-o", &to, "--header", &header]);
+    assert_eq!(std::fs::read(&header).expect("it"), std::fs::read(scratch.path("risk.h")).expect("it"));
+    prints(&["compile", &from, "-o", &to, "--header"]);
+    refuses(&["compile", &from, "-o", &to, "--header", &to], &["risk.c", "would overwrite the output"]);
+    let other = scratch.path("include/other.h");
+    refuses(&["compile", &from, "-o", &to, "--header", &other], &["other.h", "the source includes `risk.h`"]);
     refuses(&["compile", &from, "-o", &scratch.path("risk.cpp")], &["risk.cpp", "has to end in .a or .c"]);
     refuses(&["compile", &from, "-o", &scratch.path("my risk.c")], &["`my risk` is no name", "give letters"]);
     refuses(&["compile", &from, "-o", &scratch.path("nowhere/risk.c")], &["nowhere", "can't be written"]);

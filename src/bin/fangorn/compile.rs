@@ -20,16 +20,21 @@ use crate::{
 /// Compile a model to C99 source or to a static library, for machines that serve this model alone
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  fangorn compile model.ubj -o librisk.a\n  fangorn compile model.ubj -o risk.c"
+    after_help = "Example:\n  fangorn compile model.ubj -o librisk.a\n  fangorn compile model.ubj -o risk.c --header \
+                  include/risk.h"
 )]
 pub struct Compile {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
     /// The file to write: a static library, whose name ends in .a, or the source, whose name ends in .c. A header is
-    /// written beside it. The name without lib and the ending begins the names of the functions, and names the header.
+    /// written, too. The name without lib and the ending begins the names of the functions.
     /// For a library, the environment variables CC, CFLAGS and AR choose the compiler, its arguments and the archiver
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
+    /// The header to write. Without it, or without a file, the header lies beside the output and has the name that begins
+    /// the functions, with the ending .h
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    header: Option<Option<PathBuf>>,
     #[command(flatten)]
     limits: LimitsChoice,
 }
@@ -45,7 +50,15 @@ pub fn run(args: &Compile) -> Result<Outcome> {
         Some("a") => (static_library::name_of(&args.o), true),
         _ => return Err(Error::file(&args.o, "its name has to end in .a or .c; rename the output")),
     };
-    let header = args.o.with_file_name(format!("{name}.h"));
+    let beside = args.o.with_file_name(format!("{name}.h"));
+    let header = args.header.clone().flatten().unwrap_or_else(|| beside.clone());
+    if header == args.o {
+        return Err(Error::file(&header, "the header would overwrite the output; name another header"));
+    }
+    if !is_library && header.file_name() != beside.file_name() {
+        let of_source = format!("the source includes `{name}.h`; give the header this name, in any folder");
+        return Err(Error::file(&header, of_source));
+    }
     AtomicFile::check(&args.o)?;
     AtomicFile::check(&header)?;
     let of_file = |path: &Path, error| match error {

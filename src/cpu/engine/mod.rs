@@ -19,7 +19,7 @@ pub(super) mod abreast;
 pub(super) mod blend;
 pub(super) mod full;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-pub(super) mod registers;
+pub(crate) mod registers;
 pub(super) mod tiles;
 pub(super) mod vectors;
 pub(super) mod walk;

@@ -4,7 +4,8 @@ use super::{BlockEngine, LEAF, LEVELS, MOST_COLUMNS, Registers, Tile, Tree};
 use crate::cost::{Machine, Registers as Costs};
 use crate::forest::{Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
-pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
+/// Cuts the trees of a forest into tiles, at the costs of a machine. See [`Registers::new`].
+pub(super) fn build(forest: &Forest, order: &[u32], machine: &Machine) -> Option<Registers> {
     let used = forest.used_columns();
     let direct = forest.features.len() <= MOST_COLUMNS;
     let (values, columns) = match direct {
@@ -24,10 +25,9 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     };
     for t in order {
         let covers = forest.covers.as_ref().map(|covers| covers.tree(*t as usize));
-        let tree = few.cut(&forest.trees[*t as usize].nodes, covers)?;
+        let tree = few.cut(&forest.trees[*t as usize].nodes, covers, &machine.registers)?;
         few.trees.push(tree);
     }
-    let machine = Machine::here();
     few.seconds += few.row_tiles * machine.registers.far_tile * machine.far_part(few.bytes());
     Some(few)
 }
@@ -65,7 +65,7 @@ fn settled(nodes: &[Node], mut node: u32) -> u32 {
 
 impl Registers {
     /// Adds a tree's tiles, the root's tile first. Without covers, rows reach each leaf equally often.
-    fn cut(&mut self, nodes: &[Node], covers: Option<&[Real]>) -> Option<Tree> {
+    fn cut(&mut self, nodes: &[Node], covers: Option<&[Real]>, costs: &Costs) -> Option<Tree> {
         let root = u32::try_from(self.tiles.len()).ok()?;
         let slots = nodes.iter().filter_map(Node::slot).min()?;
         // The top node of each tile, and how many tiles a walk has gone through when it gets there.
@@ -125,7 +125,6 @@ impl Registers {
             }
             self.tiles.push(tile);
         }
-        let costs = &Machine::here().registers;
         let tile = costs.tile[self.values.saturating_sub(1) / 32 % costs.tile.len()];
         let all: f64 = reached.iter().sum();
         let share = |rows: &f64| if all > 0.0 { rows / all } else { 0.0 };

@@ -31,36 +31,36 @@ pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
 const LEVELS: u32 = 4;
 /// The bit of an exit that is a leaf. If it is set, the other bits are the leaf slot minus the tree's least
 /// leaf slot. If it is not set, the exit is the index of the next tile, counted from the tree's root tile.
-pub(in crate::cpu) const LEAF: u16 = 1 << 15;
+pub(crate) const LEAF: u16 = 1 << 15;
 
 /// Four levels of a tree, as fifteen splits.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(in crate::cpu) struct Tile {
+pub(crate) struct Tile {
     /// Thresholds, level by level. Values that reach a threshold go right. The last entry has no split.
-    pub(in crate::cpu) thresholds: [f32; 16],
+    pub(crate) thresholds: [f32; 16],
     /// The index of each split's column among the values in registers.
-    pub(in crate::cpu) columns: [u8; 16],
+    pub(crate) columns: [u8; 16],
     /// Where a walk goes from each of the tile's sixteen ends, left to right: to a leaf or to another tile.
     /// [`LEAF`] tells them apart.
-    pub(in crate::cpu) exits: [u16; 16],
+    pub(crate) exits: [u16; 16],
     /// One bit for each split, set if missing values go right.
-    pub(in crate::cpu) missing: u16,
+    pub(crate) missing: u16,
 }
 
 /// The tiles of a tree, and how its walks go through them.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) struct Tree {
+pub(crate) struct Tree {
     /// Index of the root's tile.
-    pub(in crate::cpu) root: u32,
+    pub(crate) root: u32,
     /// The tree's least leaf slot, which is added to an exit that is a leaf.
-    pub(in crate::cpu) slots: u32,
+    pub(crate) slots: u32,
     /// How many tiles every walk of the tree goes through without a branch on whether it is at a leaf. A walk
     /// that ends sooner keeps its exit. A walk that has not ended after these tiles goes on, with a leaf test
     /// after each tile.
-    pub(in crate::cpu) tiles: u32,
+    pub(crate) tiles: u32,
     /// Whether every walk ends after exactly `tiles` tiles.
-    pub(in crate::cpu) ends_together: bool,
+    pub(crate) ends_together: bool,
 }
 
 /// The trees of a forest as tiles, as kernels read them.
@@ -81,14 +81,14 @@ const TREES: usize = 128;
 
 /// The trees of a forest as tiles, by position.
 #[derive(Clone, Debug)]
-pub(in crate::cpu) struct Registers {
-    pub(in crate::cpu) tiles: Vec<Tile>,
-    trees: Vec<Tree>,
+pub(crate) struct Registers {
+    pub(crate) tiles: Vec<Tile>,
+    pub(crate) trees: Vec<Tree>,
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
     /// `i`.
-    columns: Option<Vec<u32>>,
+    pub(crate) columns: Option<Vec<u32>>,
     /// Number of values of a row that the registers hold.
-    values: usize,
+    pub(crate) values: usize,
     /// Mean number of tiles that one row goes through.
     row_tiles: f64,
     /// Estimated seconds of one row through all trees.
@@ -100,7 +100,14 @@ impl Registers {
     /// forest that has predicates other than `Less` and `Always`, reads too many columns, or has a tree with
     /// too many leaves or tiles.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
-        if isa() < Isa::Avx512 { None } else { build::build(forest, order) }
+        if isa() < Isa::Avx512 { None } else { build::build(forest, order, Machine::here()) }
+    }
+
+    /// Cuts the trees of a forest into tiles for code that runs elsewhere: as [`new`](Self::new) does, but at the
+    /// shipped costs of a machine with AVX-512, so that every machine writes the same code.
+    pub(crate) fn for_elsewhere(forest: &Forest) -> Option<Self> {
+        let order: Vec<u32> = (0..forest.trees.len() as u32).collect();
+        build::build(forest, &order, Machine::shipped()[0])
     }
 
     /// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.

@@ -1,6 +1,7 @@
 //! Compares tiles with the reference interpreter, by a walk without vectors.
 
 use super::{LEAF, Registers, Tile, build};
+use crate::cost::Machine;
 use crate::forest::{CompareType, Covers, Forest, ForestBuilder, Predicate, Real, Side, reference};
 
 /// Adds a tree of this many levels, full if `ends_together` and otherwise a chain. It reads at most `most` of
@@ -67,7 +68,7 @@ fn tiles_lead_where_splits_lead() {
     for columns in [1u32, 3, 128, 129, 500] {
         let forest = forest(columns);
         let order: Vec<u32> = (0..forest.trees.len() as u32).rev().collect();
-        let few = build::build(&forest, &order).expect("thresholds of few columns");
+        let few = build::build(&forest, &order, Machine::here()).expect("thresholds of few columns");
         for r in 0..200u32 {
             let value = |c: u32| match (r * 31 + c * 17) % 11 {
                 9 => f32::NAN,
@@ -94,7 +95,7 @@ fn what_has_no_room_is_left_to_other_walks() {
     tree(&mut wide, 8, true, true, [300, 300]);
     let wide = wide.build().unwrap();
     assert!(wide.used_columns().len() > super::MOST_COLUMNS);
-    assert!(build::build(&wide, &[0]).is_none());
+    assert!(build::build(&wide, &[0], Machine::here()).is_none());
     // The number of a leaf within its tree has 15 bits.
     for (more, fits) in [(0, true), (1, false)] {
         let mut large = Forest::builder(2, 1).base_score([0.0]);
@@ -106,14 +107,18 @@ fn what_has_no_room_is_left_to_other_walks() {
         for n in 0..leaves {
             tree.leaf(splits + n, &[f64::from(n)]);
         }
-        assert_eq!(build::build(&large.build().unwrap(), &[0]).is_some(), fits, "{leaves} leaves");
+        assert_eq!(
+            build::build(&large.build().unwrap(), &[0], Machine::here()).is_some(),
+            fits,
+            "{leaves} leaves"
+        );
     }
     let mut asking = Forest::builder(2, 1).base_score([0.0]);
     let mut asks = asking.tree(0);
     asks.split(0, Predicate::Equal { value: 3.0.into() }, Side::Left, 1, 2);
     asks.leaf(0, &[1.0]);
     asks.leaf(1, &[2.0]);
-    assert!(build::build(&asking.build().unwrap(), &[0]).is_none());
+    assert!(build::build(&asking.build().unwrap(), &[0], Machine::here()).is_none());
 }
 
 /// Compares the kernel, on a machine that has it, with the walk without vectors.
@@ -184,7 +189,7 @@ fn covers_decide_how_many_tiles_all_walks_go_through() {
             let covers = (0..65).map(|node| Real(of_node(node))).collect();
             Covers::new(vec![covers]).expect("sound covers")
         });
-        build::build(&forest, &[0]).expect("tiles").trees[0].tiles
+        build::build(&forest, &[0], Machine::here()).expect("tiles").trees[0].tiles
     };
     assert_eq!([None, Some(0.5), Some(0.99), Some(0.0)].map(tiles), [1, 2, 1, 1]);
 }

@@ -1,0 +1,45 @@
+//! How a compiled forest walks: its tables, and the function that finds leaves.
+
+use super::{encode::Tables, nodes, text::Number, tiles};
+use crate::{error::Result, forest::Forest};
+
+/// The walks of a forest in C.
+#[derive(Clone, Debug)]
+pub(super) struct Walks {
+    /// The tables and the function `walk(row, first, count, at)`, which says in `at` where a row's walks of `count` trees
+    /// end.
+    pub text: String,
+    /// The maximum number of trees of a call of `walk`.
+    pub together: usize,
+    /// What `at[k]` says of a leaf.
+    pub leaf: LeafText,
+    /// The producer's id of each leaf, by `at[k]`.
+    pub ids: Vec<u32>,
+}
+
+/// An expression of C for the leaf where a walk has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LeafText {
+    /// The leaf's value.
+    Value(&'static str),
+    /// The leaf's number in `of_leaves`.
+    Number(&'static str),
+}
+
+impl Walks {
+    /// Returns the walks of a forest that has trees: through tiles where they serve the forest and are not much larger,
+    /// otherwise from node to node.
+    ///
+    /// # Errors
+    /// No walk serves the forest.
+    pub(super) fn new(forest: &Forest, name: &str) -> Result<Self> {
+        let (rows, sums) = (Number::of_rows(forest), Number::of_sums(forest));
+        let tables = Tables::new(forest)?;
+        match tiles::Tiles::new(forest) {
+            Some(tiles) if tiles.bytes(sums) <= tiles::MOST_GROWTH * nodes::bytes(&tables, rows, sums) => {
+                Ok(tiles.walks(sums, name))
+            }
+            _ => Ok(nodes::walks(forest, &tables, rows, sums)),
+        }
+    }
+}
