@@ -49,18 +49,18 @@ def test_the_module_of_torch():
     assert doctest.testmod(module, extraglobs={"zoo": ZOO}).failed == 0
 
 
-def test_examples_of_the_book_run(tmp_path, monkeypatch):
-    """Blocks of Python in the book's chapter run one after the other, in the checkout."""
+@pytest.mark.parametrize(("text", "least"), [("README.md", 1), ("book/src/python.md", 4)])
+def test_examples_of_texts_run(text, least, monkeypatch):
+    """Blocks of Python in the README and in the book's chapter run one after the other, in the checkout."""
     pytest.importorskip("xgboost"), pytest.importorskip("pandas")
     monkeypatch.chdir(ZOO.parents[1])
-    chapter = (ZOO.parents[1] / "book/src/python.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", chapter, re.M | re.S)
-    assert len(blocks) > 3
+    blocks = re.findall(r"^```python\n(.*?)^```", (ZOO.parents[1] / text).read_text(), re.M | re.S)
+    assert len(blocks) >= least
     names = {}
     for block in blocks:
         if "import torch" in block or "fangorn.torch" in block:
             pytest.importorskip("torch")
-        exec(compile(block, "book/src/python.md", "exec"), names)
+        exec(compile(block, text, "exec"), names)
 
 
 def members(stub, name):
