@@ -4,9 +4,10 @@
 Every model is chosen with its rows, as a person does. The page's margins under `exact` are compared bit for bit with those
 of the command `fangorn`, and its stages with `fangorn lower`. Wrong files are compared with the command's own message.
 Every third model (with --all, every model) runs on WebGPU, too, by Chromium's software adapter: its leaves, and its margins
-under `exact`, are the processor's. The script fails where a panel is empty, a picture has no size, the page is wider than
-the screen, the console says something, or the page asks for anything after it is loaded but for the module for WebGPU. At
-the end it prints the sizes of the page and of this module, and the time that the page takes to load.
+under `exact`, are the processor's. The script fails where a panel is empty, a picture has no size, a chart has no bar, the
+page is wider than the screen, the console says something, or the page asks for anything after it is loaded but for the
+module for WebGPU. At the end it prints the sizes of the page and of this module, and the time that the page takes to load;
+it fails where these are too large.
 
 It needs Chromium (`apt-get install chromium` on Debian), the Python package playwright, which drives it, and what
 `web/build.sh` needs. It ends with status 77 where one of these is not there.
@@ -17,6 +18,7 @@ Example:
 
 import argparse
 import ast
+import base64
 import gzip
 import http.server
 import os
@@ -49,6 +51,19 @@ GPU_PRESETS = ["default", "rapids_fil", "nvforest", "nvforest_layered", "tahoe_d
 GPU_BROWSER = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"]
 GPU_RUN = """([preset, rows]) => fangorn.client.ask('gpuRun', preset, rows).then(
   ({sameLeaves, sameMargins, kernel}) => ({sameLeaves, sameMargins, letters: kernel.length}), ({message}) => ({message}))"""
+
+# The titles of the model's charts, each with the number of its bars.
+CHARTS = """() => [...document.querySelectorAll('#model .charts figure')].map(
+  (chart) => [chart.querySelector('h3').firstChild.textContent.trim(), chart.querySelectorAll('rect.bar').length])"""
+# Drops files on the page as a browser does; each is a name with its bytes in base64.
+DROP = """(files) => {
+  const dataTransfer = new DataTransfer();
+  for (const [name, text] of files) dataTransfer.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
+  const send = (type) => document.querySelector('h1').dispatchEvent(new DragEvent(type, {dataTransfer, bubbles: true, cancelable: true}));
+  const over = !send('dragover');
+  const marked = document.querySelectorAll('.drop.over').length;
+  return {over, marked, drop: !send('drop')};
+}"""
 
 LOOK = """() => {
   const problems = [];
@@ -223,6 +238,11 @@ def check_model(page, native, folder):
     page.look(f"{name}, model")
     page.expect(page.page.locator("#model dd").count() >= 10, f"{name}: no facts")
     page.expect(not trees or page.page.locator("#model svg.tree").count() == 1, f"{name}: no tree is drawn")
+    compares = page.page.evaluate("fangorn.state.summary.features.some(({thresholds}) => thresholds > 0)")
+    charts = page.page.evaluate(CHARTS)
+    titles = ["Thresholds of"] * compares + ["Leaf values", "Trees by depth", "Leaves by depth"]
+    page.expect([title for title, _ in charts] == titles, f"{name}: other charts than {titles}: {charts}")
+    page.expect(not trees or all(bars for _, bars in charts), f"{name}: a chart has no bar: {charts}")
     page.tab("schedule")
     page.expect(page.alert() == "", f"{name}: {page.alert()}")
     page.look(f"{name}, schedule")
@@ -351,6 +371,21 @@ def check_panels(page):
     inside.press("#tab-bench", "ArrowLeft")
     page.settle()
     page.expect(inside.is_visible("#schedule"), "the arrow keys don't choose a tab")
+
+
+def check_drop(page):
+    """Drop a model with its rows anywhere on the page."""
+    churn = ZOO / "churn"
+    files = [[path.name, base64.b64encode(path.read_bytes()).decode()] for path in [churn / "rows.csv", churn / "model.ubj"]]
+    found = page.page.evaluate(DROP, files)
+    # An event whose default action stays would open the file in place of the page.
+    page.expect(found == {"over": True, "marked": 2, "drop": True}, f"a drop is not taken: {found}")
+    page.page.wait_for_function("() => fangorn.state.rows !== null || !document.getElementById('alert').hidden")
+    page.settle()
+    page.expect(page.alert() == "", f"dropped files: {page.alert()}")
+    page.expect(page.page.evaluate("fangorn.state.summary?.name") == "model.ubj", "the dropped model is not open")
+    page.expect(page.page.inner_text("#rows-name") == "rows.csv, 20 rows", page.page.inner_text("#rows-name"))
+    page.expect(page.page.locator(".drop.over").count() == 0, "the page waits for a drop that came")
 
 
 def wrong_files(scratch):
@@ -571,6 +606,7 @@ def main():
             check_rows(page, native, scratch)
             check_stages(page, native)
             check_panels(page)
+            check_drop(page)
             check_wrong(page, native, scratch)
         finally:
             print("\n".join(page.problems), flush=True)
@@ -593,6 +629,8 @@ def main():
     print(f"the module for WebGPU, loaded on demand: {len(module)} bytes, {len(gzip.compress(module, 9))} compressed")
     if sizes[1] > 3 << 20:
         sys.exit("web/test.py: the page is larger than 3 MiB compressed")
+    if seconds > 3:
+        sys.exit("web/test.py: the page is ready after more than 3 s")
     sys.exit(bool(problems))
 
 
