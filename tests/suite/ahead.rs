@@ -374,6 +374,55 @@ fn sources_compile_under_any_name_and_for_cpp() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
+/// A compiled forest calls nothing but functions of `math.h`, so it can't allocate, and its tables can't be written to.
+#[test]
+#[cfg(target_os = "linux")]
+fn compiled_forests_call_mathematics_alone_and_their_tables_are_read_only() {
+    let mathematics = "exp expf exp2 exp2f log logf log1p log1pf sqrt sqrtf copysign fabs".split(' ');
+    // What a compiler may make of loops over memory, and of checks that a system turns on.
+    let of_compilers = ["memcpy", "memmove", "memset", "__stack_chk_fail"];
+    let called: Vec<&str> = mathematics.chain(of_compilers).collect();
+    let Some(cc) = compiler() else { return };
+    let models =
+        ["churn", "category-names", "vector-leaf", "catboost-labels", "lightgbm-cross-entropy-lambda"];
+    for name in models.into_iter().chain(["onnx-probit", "sklearn-isolation-forest"]) {
+        let compiled = c_source(&support::named(name).forest, "forest").expect("C");
+        for flags in FLAGS {
+            let folder = folder();
+            std::fs::write(folder.join("forest.h"), &compiled.header).expect("a file");
+            std::fs::write(folder.join("forest.c"), &compiled.source).expect("a file");
+            let mut command = Command::new(cc);
+            command.args(flags).args(["-DFOREST_LEAVES", "-c", "forest.c"]).current_dir(&folder);
+            assert!(command.status().expect("the compiler runs").success(), "{name}");
+            let Ok(listed) = Command::new("nm").arg("-P").arg(folder.join("forest.o")).output() else {
+                assert!(std::env::var("FANGORN_REQUIRE_CC").is_err(), "there is no nm, which lists symbols");
+                eprintln!("skipped: there is no nm, which lists symbols");
+                return;
+            };
+            let _ = std::fs::remove_dir_all(&folder);
+            let listed = String::from_utf8(listed.stdout).expect("text");
+            for line in listed.lines() {
+                let mut words = line.split_whitespace();
+                let (symbol, kind) = (words.next().expect("a name"), words.next().expect("a type"));
+                let is_fine = match kind {
+                    "T" | "t" | "R" | "r" => true,
+                    // The labels are addresses: the loader writes them, and then makes their pages read-only.
+                    "D" | "d" => symbol == "forest_labels",
+                    "U" => called.contains(&symbol),
+                    _ => false,
+                };
+                assert!(is_fine, "{name}, {flags:?}: {line}");
+            }
+            for table in ["nodes", "roots"] {
+                assert!(
+                    listed.lines().any(|line| line.starts_with(&format!("{table} r "))),
+                    "{name}: {listed}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn names_that_c_can_not_have_are_refused() {
     let mut forest = Forest::builder(1, 1);
