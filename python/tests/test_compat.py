@@ -1,6 +1,8 @@
 """`fangorn.compat` beside the libraries themselves: shapes, types, leaves exactly, sums within the contract."""
 
 import copy
+import importlib
+import inspect
 import pickle
 
 import numpy
@@ -418,6 +420,54 @@ def test_sklearn(name, words):
         ours.fit(x, y)
     assert hasattr(ours, "predict") and not hasattr(ours, "warm_start")
     assert hasattr(ours, "predict_proba") == hasattr(theirs, "predict_proba")
+
+
+def test_options_of_bags_are_refused():
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    x, y = data()
+    x = numpy.nan_to_num(x)
+    theirs = ensemble.BaggingClassifier(n_estimators=3).fit(x, y > 0)
+    for bag in (theirs, our_sklearn.wrap(theirs)):
+        for method in ("predict", "predict_proba", "predict_log_proba"):
+            with pytest.raises(ValueError):
+                getattr(bag, method)(x, sample_weight=y)
+
+
+PREDICTING = (
+    "predict inplace_predict predict_proba predict_log_proba predict_leaf predict_per_tree apply decision_function "
+    "score_samples"
+).split()
+
+
+def parameters(function):
+    """The parameters of a function. What the options in `**` are called is nobody's business."""
+    found = inspect.signature(function).parameters.values()
+    return [("**" if one.kind is one.VAR_KEYWORD else one.name, one.kind.name, repr(one.default)) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("ours", "package"),
+    [
+        (our_xgboost, "xgboost"),
+        (our_lightgbm, "lightgbm"),
+        (our_sklearn, "sklearn.ensemble"),
+        (our_sklearn, "sklearn.tree"),
+        (our_treelite, "treelite"),
+    ],
+    ids=lambda it: it if isinstance(it, str) else "",
+)
+def test_signatures_are_the_libraries(ours, package):
+    pytest.importorskip(package)
+    theirs = importlib.import_module(package)
+    compared = 0
+    for name in set(ours.__all__) & set(dir(theirs)):
+        for method in PREDICTING:
+            one, other = (getattr(getattr(side, name), method, None) for side in (ours, theirs))
+            if one is None or other is None:
+                continue
+            assert parameters(one) == parameters(other), f"{name}.{method}"
+            compared += 1
+    assert compared > 1
 
 
 def test_treelite():

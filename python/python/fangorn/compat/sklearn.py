@@ -135,6 +135,31 @@ class _TreeClassifier(_Tree):
         return super().predict_proba(X)
 
 
+class _Bag:
+    """A bag. Like scikit-learn's, unless told to route metadata, its methods refuse options for the bag's estimators."""
+
+    def _no_metadata(self, params):
+        if params:
+            raise Error(f"{type(self).__name__}: {', '.join(params)} can't be passed to the trees of a bag; leave it out")
+
+    def predict(self, X, **params):
+        """Predict values, or the class of each row by its label."""
+        self._no_metadata(params)
+        return super().predict(X)
+
+
+class _BagClassifier(_Bag):
+    def predict_proba(self, X, **params):
+        """Predict the probability of each class, float64."""
+        self._no_metadata(params)
+        return super().predict_proba(X)
+
+    def predict_log_proba(self, X, **params):
+        """Predict the logarithm of the probability of each class, float64."""
+        self._no_metadata(params)
+        return super().predict_log_proba(X)
+
+
 class _AppliesBoosting:
     def apply(self, X):
         """Return the number of the leaf that each row reaches in each tree, float64."""
@@ -152,8 +177,8 @@ DecisionTreeClassifier = _class("DecisionTreeClassifier", _TreeClassifier, _Clas
 ExtraTreeClassifier = _class("ExtraTreeClassifier", _TreeClassifier, _Classifier)
 DecisionTreeRegressor = _class("DecisionTreeRegressor", _Tree, _Regressor)
 ExtraTreeRegressor = _class("ExtraTreeRegressor", _Tree, _Regressor)
-BaggingClassifier = _class("BaggingClassifier", _Classifier)
-BaggingRegressor = _class("BaggingRegressor", _Regressor)
+BaggingClassifier = _class("BaggingClassifier", _BagClassifier, _Classifier)
+BaggingRegressor = _class("BaggingRegressor", _Bag, _Regressor)
 GradientBoostingClassifier = _class("GradientBoostingClassifier", _AppliesBoosting, _Decides, _Classifier)
 GradientBoostingRegressor = _class("GradientBoostingRegressor", _AppliesBoosting, _Regressor)
 HistGradientBoostingClassifier = _class("HistGradientBoostingClassifier", _Decides, _Classifier)
