@@ -422,6 +422,30 @@ def test_sklearn(name, words):
     assert hasattr(ours, "predict_proba") == hasattr(theirs, "predict_proba")
 
 
+def test_constructors_take_a_fitted_estimator():
+    xgboost, lightgbm = pytest.importorskip("xgboost"), pytest.importorskip("lightgbm")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    x, y = data()
+    x, labels = numpy.nan_to_num(x), numpy.where(y > 0.5, "high", "low")
+    forest = ensemble.RandomForestClassifier(4, random_state=0).fit(x, labels)
+    assert our_sklearn.RandomForestClassifier(forest).predict(x).tolist() == forest.predict(x).tolist()
+    with pytest.raises(TypeError, match="RandomForestClassifier is no ExtraTreesClassifier"):
+        our_sklearn.ExtraTreesClassifier(forest)
+    boosting = lightgbm.LGBMClassifier(n_estimators=4, verbose=-1, pred_early_stop=True).fit(x, labels)
+    ours = our_lightgbm.LGBMClassifier(boosting, pred_early_stop=False)
+    assert ours.predict(x).tolist() == boosting.predict(x, pred_early_stop=False).tolist()
+    with pytest.raises(fangorn.Error, match="pred_early_stop"):
+        our_lightgbm.LGBMClassifier(boosting).predict(x)
+    regressor = xgboost.XGBRegressor(n_estimators=4, missing=0.0, n_jobs=1).fit(x, y)
+    for one, missing, jobs in (
+        (our_xgboost.XGBRegressor(regressor), 0.0, 1),
+        (our_xgboost.XGBRegressor(regressor, n_jobs=2), 0.0, 2),
+        (our_xgboost.XGBRegressor(regressor.get_booster(), missing=0.0), 0.0, None),
+    ):
+        assert (one.missing, one.n_jobs) == (missing, jobs)
+        alike(one.predict(x), regressor.predict(x))
+
+
 def test_options_of_bags_are_refused():
     ensemble = pytest.importorskip("sklearn.ensemble")
     x, y = data()

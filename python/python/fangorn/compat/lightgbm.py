@@ -165,28 +165,34 @@ def _sparse(contributions, rows):
 
 
 class LGBMModel:
-    """An estimator of LightGBM's scikit-learn interface that only predicts. `from_model` makes one from a model."""
+    """An estimator of LightGBM's scikit-learn interface that only predicts. `model` is what `from_model` takes."""
 
-    def __init__(self, **params):
+    def __init__(self, model=None, /, **params):
         self._params, self._booster = params, None
         # Whether the objective is a Python function. Its sums then get no transform.
         self._custom = False
+        if model is not None:
+            self._take(model)
 
     @classmethod
     def from_model(cls, model):
         """Make an estimator from a fitted one of the package lightgbm, a Booster, or the path of a model file."""
         estimator = cls()
+        estimator._take(model)
+        return estimator
+
+    def _take(self, model):
         if hasattr(model, "get_params"):
             # The parameters of training, one of which is for predicting, too.
             params = model.get_params()
-            estimator._params = {key: value for key, value in params.items() if key == "pred_early_stop"}
-            estimator._custom = callable(params.get("objective"))
+            if "pred_early_stop" in params:
+                self._params.setdefault("pred_early_stop", params["pred_early_stop"])
+            self._custom = callable(params.get("objective"))
         booster = getattr(model, "booster_", model)
-        estimator._booster = booster if isinstance(booster, Booster) else Booster(model_file=booster)
+        self._booster = booster if isinstance(booster, Booster) else Booster(model_file=booster)
         labels = getattr(model, "classes_", None)
         if labels is not None:
-            estimator.classes_ = numpy.asarray(labels)
-        return estimator
+            self.classes_ = numpy.asarray(labels)
 
     @property
     def booster_(self):

@@ -2,7 +2,7 @@
 
     from fangorn.compat.sklearn import RandomForestClassifier
 
-    forest = RandomForestClassifier.from_model(fitted)
+    forest = RandomForestClassifier(fitted)
     forest.predict_proba(rows)
 
 `wrap(fitted)` chooses the class by the class of the fitted estimator.
@@ -18,28 +18,33 @@ __getattr__ = module_getattr("sklearn", set())
 
 
 class _Estimator:
-    """An estimator that only predicts. `from_model` makes one from a fitted estimator."""
+    """An estimator that only predicts. `model` is what `from_model` takes."""
 
-    def __init__(self, **params):
+    def __init__(self, model=None, /, **params):
         self._params, self._model = params, None
+        if model is not None:
+            self._take(model)
 
     @classmethod
     def from_model(cls, model):
         """Make an estimator from a fitted one of scikit-learn, or from the path of a file of fangorn's exporter."""
         estimator = cls()
-        of_sklearn = hasattr(model, "get_params")
-        if of_sklearn and type(model).__name__ != cls.__name__:
-            raise TypeError(f"{type(model).__name__} is no {cls.__name__}; use fangorn.compat.sklearn.wrap")
-        estimator._model = _load.from_sklearn(model) if of_sklearn else _load.load(model)
-        if not isinstance(estimator._model, Model):
+        estimator._take(model)
+        return estimator
+
+    def _take(self, model):
+        of_sklearn, own = hasattr(model, "get_params"), type(self).__name__
+        if of_sklearn and type(model).__name__ != own:
+            raise TypeError(f"{type(model).__name__} is no {own}; use fangorn.compat.sklearn.wrap")
+        self._model = _load.from_sklearn(model) if of_sklearn else _load.load(model)
+        if not isinstance(self._model, Model):
             raise Error(
                 "the estimator is more than one forest, for example a classifier of several targets; call "
                 "fangorn.from_sklearn"
             )
         for name in "classes_ n_features_in_ feature_names_in_ n_outputs_ n_classes_ offset_".split():
             if of_sklearn and hasattr(model, name):
-                setattr(estimator, name, getattr(model, name))
-        return estimator
+                setattr(self, name, getattr(model, name))
 
     @property
     def model(self):

@@ -376,19 +376,29 @@ def _leaves(model, rows, strict_shape):
 class XGBModel:
     """An estimator of XGBoost's scikit-learn interface that only predicts.
 
-    `load_model` gives it a model, and `from_model` makes one from a fitted estimator.
+    `model` is what `from_model` takes, whose `missing` and `n_jobs` hold unless they are given. `load_model` gives the
+    estimator another model.
     """
 
-    def __init__(self, *, missing=numpy.nan, n_jobs=None, **params):
+    def __init__(self, model=None, /, *, missing=numpy.nan, n_jobs=None, **params):
         self.missing, self.n_jobs, self._params, self._booster = missing, n_jobs, params, None
+        if model is not None:
+            self._take(model)
 
     @classmethod
     def from_model(cls, model):
         """Make an estimator from a fitted one of the package xgboost, or from a Booster."""
-        missing = getattr(model, "missing", numpy.nan)
-        estimator = cls(missing=numpy.nan if missing is None else missing, n_jobs=getattr(model, "n_jobs", None))
-        estimator.load_model(model.get_booster() if hasattr(model, "get_booster") else model)
+        estimator = cls()
+        estimator._take(model)
         return estimator
+
+    def _take(self, model):
+        missing = getattr(model, "missing", None)
+        if self.missing != self.missing and missing is not None:
+            self.missing = missing
+        if self.n_jobs is None:
+            self.n_jobs = getattr(model, "n_jobs", None)
+        self.load_model(model.get_booster() if hasattr(model, "get_booster") else model)
 
     def load_model(self, fname):
         """Load a model from the path of a file, its bytes, or a Booster."""
