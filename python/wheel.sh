@@ -32,7 +32,7 @@ END
 "$new/venv/bin/python" - <<'END'
 import pathlib, fangorn
 there = {path.name for path in pathlib.Path(fangorn.__file__).parent.rglob("*")}
-missing = {"py.typed", "_fangorn.pyi", "_load.pyi", "_export_sklearn.py", "xgboost.py", "torch.py"} - there
+missing = {"py.typed", "_fangorn.pyi", "_load.pyi", "_export_sklearn.py", "xgboost.py", "torch.py", "torch.pyi", "xgboost.pyi"} - there
 assert not missing, missing
 END
 ls -l "$dist"

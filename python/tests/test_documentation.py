@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import importlib
 import inspect
 import pathlib
 import re
@@ -82,11 +83,64 @@ def test_stubs_say_what_there_is(name):
         assert found == list(inspect.signature(value).parameters), member
 
 
-def test_functions_have_types():
-    for path in PACKAGE.glob("*.py"):
-        if path.name.startswith("_export"):
+def signature_in(node):
+    """The signature of a stub's function, without types and without the class of a class method."""
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    names = {}
+    exec(f"def it({ast.unparse(node.args)}): ...", names)
+    parameters = list(inspect.signature(names["it"]).parameters.values())
+    return parameters[1:] if "classmethod" in map(ast.unparse, node.decorator_list) else parameters
+
+
+def is_as_in(node, thing, what):
+    """Compare a stub's function with that of the module. A default of `...` stands for any."""
+    if "property" in map(ast.unparse, node.decorator_list):
+        assert isinstance(thing, property), what
+        return
+    stub, there = signature_in(node), list(inspect.signature(thing).parameters.values())
+    assert [(one.name, one.kind) for one in stub] == [(one.name, one.kind) for one in there], what
+    for one, other in zip(stub, there):
+        assert one.default is ... or repr(one.default) == repr(other.default), f"{what}: {one.name}"
+
+
+def is_public(name, thing, module):
+    """Whether a member is one of the module's own, and no method that only refuses."""
+    function = thing.fget if isinstance(thing, property) else thing
+    own = getattr(function, "__module__", None) == module.__name__
+    return own and not name.startswith("_") and not (thing.__doc__ or "").startswith(("Not supported", "Refused"))
+
+
+STUBS = ["_load", "torch", "compat.lightgbm", "compat.sklearn", "compat.treelite", "compat.xgboost"]
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_stubs_have_the_signatures(name):
+    if name == "torch":
+        pytest.importorskip("torch")
+    module = importlib.import_module(f"fangorn.{name}")
+    stub = ast.parse((PACKAGE / f"{name.replace('.', '/')}.pyi").read_text()).body
+    functions = {node.name: node for node in stub if isinstance(node, ast.FunctionDef)}
+    classes = {node.name: node for node in stub if isinstance(node, ast.ClassDef)}
+    of_module = {thing.__name__ for member, thing in vars(module).items() if is_public(member, thing, module)}
+    assert of_module <= {*functions, *classes}
+    for function, node in functions.items():
+        is_as_in(node, getattr(module, function), function)
+
+    def members_of(node):
+        """The functions of a stub's class and of its bases in the stub."""
+        found = {}
+        for base in reversed([classes[ast.unparse(base)] for base in node.bases if ast.unparse(base) in classes]):
+            found.update(members_of(base))
+        return found | {member.name: member for member in node.body if isinstance(member, ast.FunctionDef)}
+
+    for name, node in classes.items():
+        if name.startswith("_"):
             continue
-        ast.parse(path.read_text())
-    for name in ("load", "loads", "from_xgboost", "from_sklearn"):
-        stub = ast.parse((PACKAGE / "_load.pyi").read_text())
-        assert [node for node in stub.body if isinstance(node, ast.FunctionDef) and node.name == name], name
+        kind, in_stub = getattr(module, name), members_of(node)
+        for member, function in in_stub.items():
+            thing = inspect.getattr_static(kind, member)
+            is_as_in(function, thing if isinstance(thing, property) else getattr(kind, member), f"{name}.{member}")
+        there = {member for member in dir(kind) if is_public(member, inspect.getattr_static(kind, member), module)}
+        assert there <= set(in_stub), name
