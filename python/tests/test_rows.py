@@ -11,6 +11,7 @@ import pytest
 
 import fangorn
 from conftest import ZOO, close, model_file
+from fangorn import _rows
 
 pandas = pytest.importorskip("pandas")
 
@@ -41,6 +42,13 @@ def test_many_rows_that_are_converted():
     rows = numpy.random.default_rng(1).integers(-3, 4, (150_001, 8))
     same(model.predict(rows), model.predict(rows.astype(numpy.float64)))
     same(model.leaf(rows[::-1]), model.leaf(rows.astype(numpy.float64))[::-1])
+
+
+@pytest.mark.parametrize(("shape", "pieces"), [((150_001, 8), 2), ((9000, 240), 3), ((3, 1 << 21), 3), ((0, 8), 1)])
+def test_conversions_are_bounded_by_values(shape, pieces):
+    found = [array for _, array in _rows.sources(None, numpy.ones(shape, numpy.int64))]
+    assert len(found) == pieces and sum(map(len, found)) == shape[0]
+    assert max(array.size for array in found) <= max(1 << 20, shape[1])
 
 
 def test_integers_that_a_double_does_not_hold(softprob):

@@ -23,8 +23,8 @@ _READ = frozenset(
 # Types of categories that the extension tells apart.
 _CATEGORIES = (str, bool, int, float, numpy.number, numpy.bool_)
 
-# The maximum number of rows that are copied at a time, if their type has to be converted.
-_ROWS = 1 << 16
+# The maximum number of values that are converted at a time, so that wide rows take no more memory than narrow ones.
+_VALUES = 1 << 20
 
 _WHAT_IS_TAKEN = (
     "pass an array of numpy, a DataFrame of pandas or polars, a Table of pyarrow, a sparse matrix of scipy or a "
@@ -103,9 +103,14 @@ def _strides_whole(array):
 
 
 def _converted(array):
-    """Yield the rows as doubles, at most `_ROWS` at a time."""
-    for first in range(0, max(len(array), 1), _ROWS):
-        yield "matrix", _doubles(array[first : first + _ROWS], "rows")
+    """Yield the rows as doubles, some at a time."""
+    step = _rows_at_a_time(array.shape[1])
+    for first in range(0, max(len(array), 1), step):
+        yield "matrix", _doubles(array[first : first + step], "rows")
+
+
+def _rows_at_a_time(columns):
+    return max(_VALUES // max(columns, 1), 1)
 
 
 def _doubles(values, what):
@@ -190,8 +195,9 @@ def _of_pandas(model, frame):
 
 def _frame_sources(frame, columns):
     plain = {index: _plain(frame.iloc[:, index]) for index, read, _ in columns if read is None}
-    for first in range(0, max(len(frame), 1), _ROWS):
-        end = first + _ROWS
+    step = _rows_at_a_time(len(columns) - len(plain))
+    for first in range(0, max(len(frame), 1), step):
+        end = first + step
         yield (
             "columns",
             [
