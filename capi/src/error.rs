@@ -128,3 +128,39 @@ pub unsafe fn text<'a>(name: &str, text: *const c_char) -> Result<Option<&'a str
         Err(error) => Err(Refusal::argument(format!("{name}: {error}; give UTF-8"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::panic_any;
+
+    use super::*;
+
+    /// Panics when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("it was dropped");
+        }
+    }
+
+    fn message() -> String {
+        LAST.with_borrow(|last| last.to_str().expect("UTF-8").to_owned())
+    }
+
+    /// A panic ends in the function: it becomes a status and a message, whatever it carries.
+    #[test]
+    fn a_panic_becomes_an_internal_error() {
+        let internal = |text: &str| format!("internal: {text}; please report it with the model");
+        assert_eq!(guarded(|| panic!("no luck")), FangornStatus::Internal);
+        assert_eq!(message(), internal("no luck"));
+        let row = message().len();
+        assert_eq!(guarded(|| panic!("no luck at row {row}")), FangornStatus::Internal);
+        assert_eq!(message(), internal(&format!("no luck at row {row}")));
+        assert_eq!(guarded(|| panic_any(Bomb)), FangornStatus::Internal);
+        assert_eq!(message(), internal("a panic without a message"));
+        assert_eq!(guarded_or(7, || panic!("no luck")), 7);
+        assert_eq!(guarded_or(7, || panic_any(Bomb)), 7);
+        assert_eq!(guarded(|| Ok(())), FangornStatus::Ok);
+    }
+}

@@ -1,4 +1,5 @@
 //! The examples in C and Go, compiled and run. What is not installed is left out with a line that says so.
+//! `FANGORN_REQUIRE_CC` makes the absence of a compiler of C a failure.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,6 +25,8 @@ fn library() -> PathBuf {
 fn is_there(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
+        let is_required = program == "cc" && std::env::var("FANGORN_REQUIRE_CC").is_ok();
+        assert!(!is_required, "no compiler of C answers to cc");
         eprintln!("skipped: {program} is not installed");
     }
     found
