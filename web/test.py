@@ -21,6 +21,7 @@ import ast
 import base64
 import gzip
 import http.server
+import json
 import os
 import pathlib
 import re
@@ -518,7 +519,7 @@ def check_gpu(browser, address, names):
                 else:
                     ran += 1
                     page.expect(found["sameLeaves"], f"{what}: other leaves")
-                    page.expect(found["sameMargins"] is not False, f"{what}: other margins")
+                    page.expect(False not in found["sameMargins"].values(), f"{what}: other margins, {found['sameMargins']}")
                     page.expect(found["letters"] > 200, f"{what}: a kernel without text")
     page.example()
     page.tab("bench")
@@ -529,6 +530,41 @@ def check_gpu(browser, address, names):
     page.look("the GPU")
     print(f"on the GPU: {ran} runs, {refused} refused by name", flush=True)
     page.expect(ran > 2 * len(names), f"on the GPU: {ran} runs")
+    problems = page.problems
+    page.close()
+    return problems
+
+
+def check_random_forests(browser, address, folder):
+    """Run random forests on WebGPU, each with a preset. Leaves and margins are those of the reference interpreter."""
+    page = Page(browser, address, "wide", "light")
+    page.gpu = True
+    ran = {"leaves": 0, "exact": 0, "tree": 0}
+    for at, model in enumerate(sorted(folder.glob("*.fangorn"))):
+        expected = json.loads(model.with_suffix(".json").read_text())
+        page.open("model", model)
+        page.open("rows", model.with_suffix(".npy"))
+        rows = page.page.evaluate("fangorn.state.rows?.rows")
+        what = f"{model.stem} on the GPU, {GPU_PRESETS[at % len(GPU_PRESETS)]}"
+        if rows is None:
+            page.expect("columns" in page.alert(), f"{what}: {page.alert()}")
+            continue
+        # The page's processor keeps the reference's leaves and margins, and the GPU those of the page's processor.
+        margins = page.page.evaluate("fangorn.client.ask('margins', 'tree').then((all) => [...new Uint32Array(all.buffer)])")
+        page.expect(margins == expected["margins"], f"{what}: the page has other margins than the reference")
+        found = page.page.evaluate(GPU_RUN, [GPU_PRESETS[at % len(GPU_PRESETS)], rows])
+        slots = page.page.evaluate("fangorn.client.ask('benchSlots').then((all) => [...all])")
+        page.expect(slots == expected["slots"][: len(slots)], f"{what}: the page has other leaves than the reference")
+        if "message" in found:
+            page.expect(re.match(r"(schedule|device|layout)", found["message"]), f"{what}: {found['message']}")
+            continue
+        page.expect(found["sameLeaves"], f"{what}: other leaves")
+        page.expect(False not in found["sameMargins"].values(), f"{what}: other margins, {found['sameMargins']}")
+        ran["leaves"] += 1
+        for contract, same in found["sameMargins"].items():
+            ran[contract] += same is True
+    print(f"random forests on the GPU: {ran}", flush=True)
+    page.expect(min(ran.values()) > 0, f"random forests on the GPU: {ran}")
     problems = page.problems
     page.close()
     return problems
@@ -582,6 +618,10 @@ def main():
     parser.add_argument("--no-build", action="store_true", help="check the web/dist that is there")
     parser.add_argument("--fangorn", type=pathlib.Path, help="the command to compare with; built where it is not given")
     parser.add_argument("--all", action="store_true", help="check all models of the zoo")
+    parser.add_argument(
+        "--cases", type=pathlib.Path, metavar="FOLDER",
+        help="random forests to run on WebGPU, too: what FANGORN_PAGE_CASES=FOLDER cargo test --test suite page_cases wrote",
+    )
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser"))
     parser.add_argument("--screenshots", type=pathlib.Path, help="a folder for pictures of the page")
     args = parser.parse_args()
@@ -619,6 +659,8 @@ def main():
         browser = driver.chromium.launch(executable_path=args.chromium, args=GPU_BROWSER)
         # A software GPU compiles each kernel for about half a second.
         problems += check_gpu(browser, server.address, names if args.all else names[::3])
+        if args.cases:
+            problems += check_random_forests(browser, server.address, args.cases)
         browser.close()
     server.shutdown()
     files = [path for path in (WEB / "dist").iterdir() if path.is_file()]

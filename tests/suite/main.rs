@@ -25,6 +25,7 @@ mod guard;
 mod insight;
 mod kernels;
 mod linear_leaves;
+mod page_cases;
 mod papers;
 mod pipelines;
 mod plans;

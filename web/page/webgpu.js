@@ -6,8 +6,10 @@ import { count, element, number, select, shortened } from "./dom.js";
 const FIRST = ["default", "rapids_fil", "nvforest", "tahoe_shared_data"];
 
 function verdict({ sameLeaves, sameMargins }) {
-  if (!sameLeaves || sameMargins === false) return "OTHER RESULTS than the processor: this is a defect, please report it";
-  const margins = sameMargins ? " and, under the contract exact, margins of the same bits" : "; its sums can't be exact, so margins are not compared";
+  const [kept, broken] = [true, false].map((same) => Object.keys(sameMargins).filter((sum) => sameMargins[sum] === same));
+  if (!sameLeaves || broken.length > 0) return "OTHER RESULTS than the processor: this is a defect, please report it";
+  const contracts = `under the contract${kept.length > 1 ? "s" : ""} ${kept.join(" and ")}`;
+  const margins = kept.length > 0 ? ` and, ${contracts}, margins of the same bits` : "; its sums can't be exact, so margins are not compared";
   return `the same leaves as on the processor${margins}`;
 }
 

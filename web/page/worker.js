@@ -62,13 +62,6 @@ async function gpuRun(schedule, count) {
   const rows = session.bench_begin(count);
   const [values, slots, model] = [session.bench_rows(), session.bench_slots(), session.model_file()];
   const compared = values.slice(0, (values.length / rows) * session.bench_compared());
-  let exact = null;
-  try {
-    exact = session.bench_exact_margins();
-  } catch (error) {
-    if (error instanceof WebAssembly.RuntimeError) throw error;
-    // The sums of some forests can't be exact.
-  }
   const forest = device.compile(model, schedule, "any");
   try {
     const sameLeaves = areEqual(await forest.leaf_slots(compared), slots);
@@ -79,18 +72,26 @@ async function gpuRun(schedule, count) {
       await forest.margins(values);
       least = Math.min(least, performance.now() - began);
     }
-    const found = { adapter: device.adapter(), bytes, milliseconds, rows, sameLeaves, sameMargins: null };
+    const found = { adapter: device.adapter(), bytes, milliseconds, rows, sameLeaves, sameMargins: {} };
     Object.assign(found, { seconds: least / 1000 / rows, kernel: forest.kernel(), plan: forest.plan() });
-    if (exact !== null) found.sameMargins = await sameMargins(device, model, schedule, values, exact);
+    for (const sum of ["exact", "tree"]) found.sameMargins[sum] = await sameMargins(device, model, schedule, sum, values);
     return found;
   } finally {
     forest.free();
   }
 }
 
-/** Returns whether exact margins have the same bits on the GPU. */
-async function sameMargins(device, model, schedule, values, expected) {
-  const forest = device.compile(model, schedule, "exact");
+/** Returns whether margins under a contract have the same bits on the GPU; null if the sums of the forest, or those of the
+ * GPU with this schedule, can't keep the contract. */
+async function sameMargins(device, model, schedule, sum, values) {
+  let expected, forest;
+  try {
+    expected = session.bench_margins(sum);
+    forest = device.compile(model, schedule, sum);
+  } catch (error) {
+    if (error instanceof WebAssembly.RuntimeError) throw error;
+    return null;
+  }
   try {
     return areEqual(bitsOf(await forest.margins(values)), bitsOf(expected));
   } finally {
@@ -113,6 +114,7 @@ const answers = {
   benchBegin: (count) => session.bench_begin(count),
   benchPrepare: (schedule) => JSON.parse(session.bench_prepare(schedule)),
   benchSlice,
+  benchSlots: () => session.bench_slots(),
   gpuRun,
   panic: () => session.panic(),
 };

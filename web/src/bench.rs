@@ -91,12 +91,12 @@ impl Bench {
         Ok(predictor.leaf_slots(&self.rows(self.compared(forest))?)?)
     }
 
-    /// Returns the margins of all rows on the processor under the contract `exact`, `rows x outputs`.
+    /// Returns the margins of all rows on the processor under a contract, `rows x outputs`.
     ///
     /// # Errors
-    /// The forest's sums can't be exact.
-    pub fn exact_margins(&self, forest: &Forest) -> Result<Vec<f32>> {
-        let predictor = Predictor::builder(forest).sum(Contract::Exact).threads(1).build()?;
+    /// The forest's sums can't keep the contract.
+    pub fn margins_under(&self, forest: &Forest, sum: Contract) -> Result<Vec<f32>> {
+        let predictor = Predictor::builder(forest).sum(sum).threads(1).build()?;
         Ok(predictor.margins(&self.rows(self.count)?)?)
     }
 

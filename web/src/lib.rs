@@ -233,13 +233,13 @@ impl Session {
         Ok(bench.slots(&model.forest)?)
     }
 
-    /// Returns the margins of the benchmark's rows under the contract `exact`, `rows x outputs`.
+    /// Returns the margins of the benchmark's rows under a contract, `rows x outputs`: what a GPU is compared with.
     ///
     /// # Errors
-    /// The benchmark has not begun, or the model's sums can't be exact.
-    pub fn bench_exact_margins(&self) -> Result<Vec<f32>, JsError> {
+    /// The benchmark has not begun, or the model's sums can't keep the contract.
+    pub fn bench_margins(&self, sum: &str) -> Result<Vec<f32>, JsError> {
         let (model, bench) = self.bench()?;
-        Ok(bench.exact_margins(&model.forest)?)
+        Ok(bench.margins_under(&model.forest, contract(sum)?)?)
     }
 
     /// Returns the model as a `.fangorn` file, which the module for the GPU reads.
