@@ -519,7 +519,7 @@ def check_gpu(browser, address, names):
                 else:
                     ran += 1
                     page.expect(found["sameLeaves"], f"{what}: other leaves")
-                    page.expect(False not in found["sameMargins"].values(), f"{what}: other margins, {found['sameMargins']}")
+                    check_margins(page, found, what)
                     page.expect(found["letters"] > 200, f"{what}: a kernel without text")
     page.example()
     page.tab("bench")
@@ -533,6 +533,13 @@ def check_gpu(browser, address, names):
     problems = page.problems
     page.close()
     return problems
+
+
+def check_margins(page, found, what):
+    """Margins have the processor's bits under every contract that the forest and the GPU keep."""
+    for contract, same in found["sameMargins"].items():
+        refused = isinstance(same, str) and re.match(r"(schedule|device|layout)", same)
+        page.expect(same in (True, None) or refused, f"{what}: other margins under {contract}, {same}")
 
 
 def check_random_forests(browser, address, folder):
@@ -559,12 +566,12 @@ def check_random_forests(browser, address, folder):
             page.expect(re.match(r"(schedule|device|layout)", found["message"]), f"{what}: {found['message']}")
             continue
         page.expect(found["sameLeaves"], f"{what}: other leaves")
-        page.expect(False not in found["sameMargins"].values(), f"{what}: other margins, {found['sameMargins']}")
+        check_margins(page, found, what)
         ran["leaves"] += 1
         for contract, same in found["sameMargins"].items():
             ran[contract] += same is True
     print(f"random forests on the GPU: {ran}", flush=True)
-    page.expect(min(ran.values()) > 0, f"random forests on the GPU: {ran}")
+    page.expect(min(ran.values()) > ran["leaves"] // 2 > 5, f"random forests on the GPU: {ran}")
     problems = page.problems
     page.close()
     return problems

@@ -4,7 +4,8 @@
 //! cloud. The source needs a C compiler with `math.h`, and `libm` to link for some transforms. It has no importer,
 //! allocates nothing and keeps no state, so that several threads may call it.
 //!
-//! One row walks eight trees side by side, so that a processor works on several walks while each waits for its nodes
+//! Where a row can't stand in registers, it walks eight trees side by side, so that a processor works on several walks
+//! while each waits for its nodes
 //! (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning Models", 2014, do so with several
 //! rows in one tree, and call it VPred). Nodes are data and not nested `if`s, so that the time to compile grows no faster
 //! than the model.
@@ -56,6 +57,32 @@ pub struct CSource {
 /// # Ok::<(), fangorn::Error>(())
 /// ```
 pub fn c_source(forest: &Forest, name: &str) -> Result<CSource> {
+    source_of(forest, name, walks::Walks::new)
+}
+
+/// Compiles a forest as [`c_source`] does, but with the smallest tables, for a machine with little memory. A row walks from
+/// node to node, which may take longer.
+///
+/// # Errors
+/// Those of [`c_source`].
+///
+/// ```
+/// use fangorn::{Forest, ahead::smallest_c_source};
+///
+/// let mut forest = Forest::builder(2, 1);
+/// forest.tree(0).leaf(0, &[0.5]);
+/// assert!(smallest_c_source(&forest.build()?, "risk")?.source.contains("nodes["));
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+pub fn smallest_c_source(forest: &Forest, name: &str) -> Result<CSource> {
+    source_of(forest, name, |forest, _| walks::Walks::by_nodes(forest))
+}
+
+fn source_of(
+    forest: &Forest,
+    name: &str,
+    walks: impl Fn(&Forest, &str) -> Result<walks::Walks>,
+) -> Result<CSource> {
     check_name(name)?;
     forest.verify()?;
     if forest.outputs > MOST_OUTPUTS {
@@ -64,12 +91,13 @@ pub fn c_source(forest: &Forest, name: &str) -> Result<CSource> {
             "{outputs} outputs, at most {MOST_OUTPUTS}; predict with the library instead"
         )));
     }
-    let walks = if forest.trees.is_empty() { None } else { Some(walks::Walks::new(forest, name)?) };
+    let walks = if forest.trees.is_empty() { None } else { Some(walks(forest, name)?) };
     Ok(CSource { header: text::header(forest, name), source: text::source(forest, walks.as_ref(), name) })
 }
 
 /// Headers of C that a header of the same name would hide.
-const INCLUDED: [&str; 8] = ["features", "float", "limits", "math", "stdint", "stdio", "stdlib", "string"];
+const INCLUDED: [&str; 10] =
+    ["errno", "features", "float", "limits", "math", "stddef", "stdint", "stdio", "stdlib", "string"];
 
 /// Checks that functions and a header in C can have this name.
 ///
@@ -78,7 +106,10 @@ const INCLUDED: [&str; 8] = ["features", "float", "limits", "math", "stdint", "s
 pub fn check_name(name: &str) -> Result<()> {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic());
     let goes_on = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if starts && goes_on && !INCLUDED.iter().any(|included| name.eq_ignore_ascii_case(included)) {
+    // Headers of a processor's instructions have such names, immintrin.h for one.
+    let hides = INCLUDED.iter().any(|included| name.eq_ignore_ascii_case(included))
+        || name.to_ascii_lowercase().ends_with("intrin");
+    if starts && goes_on && !hides {
         return Ok(());
     }
     Err(Error::Ahead(format!(

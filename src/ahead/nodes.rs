@@ -21,7 +21,7 @@ pub(super) fn bytes(tables: &Tables, rows: Number, sums: Number) -> usize {
 
 /// Returns the walks of a forest that has trees.
 pub(super) fn walks(forest: &Forest, tables: &Tables, rows: Number, sums: Number) -> Walks {
-    let mut text = String::new();
+    let mut text = format!("#define TOGETHER {SIDE_BY_SIDE}\n\n");
     tables_text(&mut text, tables, rows, sums);
     if tables.questions {
         questions(&mut text, forest, rows);
@@ -31,7 +31,7 @@ pub(super) fn walks(forest: &Forest, tables: &Tables, rows: Number, sums: Number
         None => LeafText::Value("nodes[at[k]].threshold"),
         Some(_) => LeafText::Number("(uint32_t)nodes[at[k]].threshold"),
     };
-    Walks { text, together: SIDE_BY_SIDE, leaf, ids: tables.ids.clone() }
+    Walks { text, leaf, ids: tables.ids.clone() }
 }
 
 /// Writes the tables of nodes and leaves.
@@ -50,7 +50,7 @@ fn tables_text(text: &mut String, tables: &Tables, rows: Number, sums: Number) {
     *text += &array("uint32_t", "roots", tables.roots.iter().map(usize::to_string));
     if let Some(values) = &tables.leaf_values {
         let values = values.iter().map(|value| constant(of(*value, sums), sums));
-        *text += &array("number", "of_leaves", values);
+        *text += &array("number", "leaf_numbers", values);
     }
 }
 

@@ -226,7 +226,7 @@ pub(super) fn source(forest: &Forest, walks: Option<&Walks>, name: &str) -> Stri
         Some(walks) => (
             array("uint32_t", "ids", walks.ids.iter().map(u32::to_string)),
             "    uint32_t t, k;\n".to_owned()
-                + &by_trees(walks, "        for (k = 0; k < count; k++) leaves[t + k] = ids[at[k]];\n"),
+                + &by_trees("        for (k = 0; k < count; k++) leaves[t + k] = ids[at[k]];\n"),
         ),
     };
     let _ = write!(
@@ -279,11 +279,10 @@ fn start(forest: &Forest, output: u32) -> f64 {
 }
 
 /// Returns C statements that walk all trees, some in one call, and run `body` for them.
-fn by_trees(walks: &Walks, body: &str) -> String {
-    let together = walks.together;
+fn by_trees(body: &str) -> String {
     format!(
-        "    for (t = 0; t < TREES; t += {together}) {{\n        const uint32_t count = TREES - t < {together} ? TREES - t : \
-         {together};\n        uint32_t at[{together}];\n        walk(row, t, count, at);\n{body}    }}\n"
+        "    for (t = 0; t < TREES; t += TOGETHER) {{\n        const uint32_t count = TREES - t < TOGETHER ? TREES - t : \
+         TOGETHER;\n        uint32_t at[TOGETHER];\n        walk(row, t, count, at);\n{body}    }}\n"
     )
 }
 
@@ -293,9 +292,9 @@ fn margins(text: &mut String, forest: &Forest, walks: Option<&Walks>, name: &str
         None => String::new(),
         Some(LeafText::Value(value)) => value.into(),
         Some(LeafText::Number(number)) if vector && forest.outputs > 1 => {
-            format!("of_leaves[{number} * OUTPUTS + o]")
+            format!("leaf_numbers[{number} * OUTPUTS + o]")
         }
-        Some(LeafText::Number(number)) => format!("of_leaves[{number}]"),
+        Some(LeafText::Number(number)) => format!("leaf_numbers[{number}]"),
     };
     // One sum stays in a register.
     let sum = match (vector, forest.outputs) {
@@ -314,9 +313,9 @@ fn margins(text: &mut String, forest: &Forest, walks: Option<&Walks>, name: &str
     };
     let (counters, of_trees) = match walks {
         None => ("", "    (void)row;\n".to_owned()),
-        Some(walks) => {
+        Some(_) => {
             let body = format!("        for (k = 0; k < count; k++) {{\n{take}        }}\n");
-            ("    uint32_t t, k;\n", by_trees(walks, &body))
+            ("    uint32_t t, k;\n", by_trees(&body))
         }
     };
     let (begin, end) = match (forest.outputs, base_is_first(forest)) {

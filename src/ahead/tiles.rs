@@ -9,17 +9,17 @@ use super::{
     walks::{LeafText, Walks},
 };
 use crate::{
-    cpu::registers::{Registers, Tile, Tree},
+    cpu::registers::{LEAF, Registers, Tile, Tree},
     forest::{CompareType, Forest, Node},
 };
 
-/// Trees of a call of `walk`, which brings the row into registers.
-const TOGETHER: usize = 128;
 /// How many times the bytes of nodes tiles may take. A full tree of six levels takes 2.4 times as many, one of eight 0.8
 /// times. "Models compiled ahead of time" in `benches/NOTEBOOK.md` says what tiles gain.
 pub(super) const MOST_GROWTH: usize = 3;
 /// Bytes of a tile, with its alignment.
 const TILE_BYTES: usize = 128;
+// The functions in C know the bit of a leaf.
+const _: () = assert!(LEAF == 1 << 15);
 
 /// A forest's tiles, and its leaves by their slots.
 pub(super) struct Tiles<'a> {
@@ -30,15 +30,20 @@ pub(super) struct Tiles<'a> {
 /// Where there is code for AVX-512, and the types of the tables.
 const WHERE: &str = "\
 /* -DNAME_SCALAR leaves out the code for AVX-512. */
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(NAME_SCALAR)
+#if defined(__x86_64__) && !defined(_MSC_VER) && !defined(NAME_SCALAR) && \\
+    (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 8))
 #include <immintrin.h>
 #define WIDE __attribute__((always_inline, target(\"avx512f,avx512dq,avx512bw\"))) static inline
-/* Asking the processor takes a program 0.1 ms where a virtual machine answers. */
+/* On a virtual machine, asking the processor takes 0.1 ms, once. */
 #if defined(__AVX512BW__) && defined(__AVX512DQ__)
 #define IS_WIDE 1
 #else
 #define IS_WIDE (__builtin_cpu_supports(\"avx512dq\") && __builtin_cpu_supports(\"avx512bw\"))
 #endif
+/* Trees of a call, which brings the row into registers. */
+#define TOGETHER 128
+#else
+#define TOGETHER 8
 #endif
 #ifdef __GNUC__
 #define ALIGNED __attribute__((aligned(64)))
@@ -104,7 +109,7 @@ LAST};
 /* `missing` is a constant where this is called: whether the row misses a value. */
 WIDE uint32_t wide_step(const __m512 *in, const tile *of, int missing)
 {
-    const __m512i columns = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)of->columns));
+    const __m512i columns = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)of->columns));
     const __m512 x = PICK;
     uint32_t right = _mm512_cmp_ps_mask(x, _mm512_loadu_ps(of->thresholds), _CMP_GE_OQ), split;
     if (missing) right |= (uint32_t)_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) & of->missing;
@@ -188,7 +193,7 @@ impl<'a> Tiles<'a> {
         self.constants(&mut text, sums);
         text += ANY;
         text += &self.wide();
-        Walks { text, together: TOGETHER, leaf: LeafText::Number("at[k]"), ids: self.forest.leaf_ids() }
+        Walks { text, leaf: LeafText::Number("at[k]"), ids: self.forest.leaf_ids() }
     }
 
     /// Writes the tables.
@@ -207,7 +212,7 @@ impl<'a> Tiles<'a> {
         *text += &array("tile", "tiles", self.tables.tiles.iter().map(tile));
         *text += &array("tree", "trees", self.tables.trees.iter().map(tree));
         let leaves = self.forest.leaf_values.iter().map(|value| constant(of(value.0, sums), sums));
-        *text += &array("number", "of_leaves", leaves);
+        *text += &array("number", "leaf_numbers", leaves);
         match &self.tables.columns {
             None => *text += "#define COLUMN(I) (I)\n\n",
             Some(columns) => {

@@ -6,11 +6,9 @@ use crate::{error::Result, forest::Forest};
 /// The walks of a forest in C.
 #[derive(Clone, Debug)]
 pub(super) struct Walks {
-    /// The tables and the function `walk(row, first, count, at)`, which says in `at` where a row's walks of `count` trees
-    /// end.
+    /// The tables, the function `walk(row, first, count, at)`, which says in `at` where a row's walks of `count` trees end,
+    /// and `TOGETHER`, the maximum number of trees of a call.
     pub text: String,
-    /// The maximum number of trees of a call of `walk`.
-    pub together: usize,
     /// What `at[k]` says of a leaf.
     pub leaf: LeafText,
     /// The producer's id of each leaf, by `at[k]`.
@@ -22,7 +20,7 @@ pub(super) struct Walks {
 pub(super) enum LeafText {
     /// The leaf's value.
     Value(&'static str),
-    /// The leaf's number in `of_leaves`.
+    /// The leaf's number in `leaf_numbers`.
     Number(&'static str),
 }
 
@@ -31,7 +29,7 @@ impl Walks {
     /// otherwise from node to node.
     ///
     /// # Errors
-    /// No walk serves the forest.
+    /// Nodes can't number the forest's leaves, sets or columns.
     pub(super) fn new(forest: &Forest, name: &str) -> Result<Self> {
         let (rows, sums) = (Number::of_rows(forest), Number::of_sums(forest));
         let tables = Tables::new(forest)?;
@@ -41,5 +39,13 @@ impl Walks {
             }
             _ => Ok(nodes::walks(forest, &tables, rows, sums)),
         }
+    }
+
+    /// Returns the walks from node to node.
+    ///
+    /// # Errors
+    /// Those of [`Walks::new`].
+    pub(super) fn by_nodes(forest: &Forest) -> Result<Self> {
+        Ok(nodes::walks(forest, &Tables::new(forest)?, Number::of_rows(forest), Number::of_sums(forest)))
     }
 }

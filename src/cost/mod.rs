@@ -21,9 +21,9 @@
 //! they run: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
 //! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction set.
 //! [`CUBES`] are the costs of GPUs; `fangorn-benches gpu-synthetic` and `benches/experiments/fit_cubes.py` fit them.
-//! [`PRODUCTS`], [`FOREST_PRODUCTS`] and [`THROUGHPUT`] are for any of them: `fangorn-benches products`, `fangorn-benches
-//! matrices` and the example `bandwidth` of `fangorn-fusion` measure them. This module computes with seconds and sizes. It knows nothing of forests, schedules, plans and
-//! engines.
+//! [`PRODUCTS`], [`FOREST_PRODUCTS`] and [`THROUGHPUT`] are for any of them: `fangorn-benches products`,
+//! `fangorn-benches matrices` and the example `bandwidth` of `fangorn-fusion` measure them. This module computes with
+//! seconds and sizes. It knows nothing of forests, schedules, plans and engines.
 
 mod caches;
 mod cubes;

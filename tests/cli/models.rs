@@ -240,12 +240,21 @@ fn compile_writes_a_source_and_its_header() {
     assert!(source.contains("#include \"risk.h\"") && header.contains("void risk_values("), "{header}");
     std::fs::create_dir(scratch.path("include")).expect("a folder");
     let header = scratch.path("include/risk.h");
-    prints(&["compile", &from, "-o", &to, "--header", &header]);
+    prints(&["compile", &from, "-o", &to, &format!("--header={header}")]);
     assert_eq!(std::fs::read(&header).expect("it"), std::fs::read(scratch.path("risk.h")).expect("it"));
     prints(&["compile", &from, "-o", &to, "--header"]);
-    refuses(&["compile", &from, "-o", &to, "--header", &to], &["risk.c", "would overwrite the output"]);
+    // The output by another name, and an option without a value.
+    let again = scratch.path("include/../risk.c");
+    for header in [&to, &again] {
+        let header = format!("--header={header}");
+        refuses(&["compile", &from, "-o", &to, &header], &["risk.c", "would overwrite the output"]);
+    }
+    let large = std::fs::metadata(&to).expect("it").len();
+    prints(&["compile", "--header", &from, "-o", &to, "--smallest"]);
+    assert!(std::fs::metadata(&to).expect("it").len() < large, "nodes take less room than tiles");
     let other = scratch.path("include/other.h");
-    refuses(&["compile", &from, "-o", &to, "--header", &other], &["other.h", "the source includes `risk.h`"]);
+    let other = format!("--header={other}");
+    refuses(&["compile", &from, "-o", &to, &other], &["other.h", "the source includes `risk.h`"]);
     refuses(&["compile", &from, "-o", &scratch.path("risk.cpp")], &["risk.cpp", "has to end in .a or .c"]);
     refuses(&["compile", &from, "-o", &scratch.path("my risk.c")], &["`my risk` is no name", "give letters"]);
     refuses(&["compile", &from, "-o", &scratch.path("nowhere/risk.c")], &["nowhere", "can't be written"]);

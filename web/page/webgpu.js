@@ -9,8 +9,9 @@ function verdict({ sameLeaves, sameMargins }) {
   const [kept, broken] = [true, false].map((same) => Object.keys(sameMargins).filter((sum) => sameMargins[sum] === same));
   if (!sameLeaves || broken.length > 0) return "OTHER RESULTS than the processor: this is a defect, please report it";
   const contracts = `under the contract${kept.length > 1 ? "s" : ""} ${kept.join(" and ")}`;
-  const margins = kept.length > 0 ? ` and, ${contracts}, margins of the same bits` : "; its sums can't be exact, so margins are not compared";
-  return `the same leaves as on the processor${margins}`;
+  const margins = kept.length > 0 ? ` and, ${contracts}, margins of the same bits` : "; margins are not compared";
+  const refused = Object.entries(sameMargins).filter(([, why]) => typeof why === "string");
+  return `the same leaves as on the processor${margins}${refused.map(([sum, why]) => `; ${sum} is refused (${why})`).join("")}`;
 }
 
 /** `batch` is the element that holds the number of rows. `pause` is called with true before a run and with false after it:

@@ -81,16 +81,21 @@ async function gpuRun(schedule, count) {
   }
 }
 
-/** Returns whether margins under a contract have the same bits on the GPU; null if the sums of the forest, or those of the
- * GPU with this schedule, can't keep the contract. */
+/** Returns whether margins under a contract have the same bits on the GPU; null if the forest's sums can't keep the contract,
+ * and a text that says why if those of the GPU can't with this schedule. */
 async function sameMargins(device, model, schedule, sum, values) {
   let expected, forest;
   try {
     expected = session.bench_margins(sum);
-    forest = device.compile(model, schedule, sum);
   } catch (error) {
     if (error instanceof WebAssembly.RuntimeError) throw error;
     return null;
+  }
+  try {
+    forest = device.compile(model, schedule, sum);
+  } catch (error) {
+    if (error instanceof WebAssembly.RuntimeError) throw error;
+    return error.message;
   }
   try {
     return areEqual(bitsOf(await forest.margins(values)), bitsOf(expected));

@@ -23,8 +23,10 @@ _READ = frozenset(
 # Types of categories that the extension tells apart.
 _CATEGORIES = (str, bool, int, float, numpy.number, numpy.bool_)
 
-# The maximum number of values that are converted at a time, so that wide rows take no more memory than narrow ones.
+# About how many values are converted at a time, so that wide rows take little more memory than narrow ones.
 _VALUES = 1 << 20
+# The least number of rows of a frame that are converted at a time: each column of each piece has a cost of its own.
+_LEAST_ROWS = 1 << 13
 
 _WHAT_IS_TAKEN = (
     "pass an array of numpy, a DataFrame of pandas or polars, a Table of pyarrow, a sparse matrix of scipy or a "
@@ -195,7 +197,7 @@ def _of_pandas(model, frame):
 
 def _frame_sources(frame, columns):
     plain = {index: _plain(frame.iloc[:, index]) for index, read, _ in columns if read is None}
-    step = _rows_at_a_time(len(columns) - len(plain))
+    step = max(_rows_at_a_time(len(columns) - len(plain)), _LEAST_ROWS)
     for first in range(0, max(len(frame), 1), step):
         end = first + step
         yield (

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use fangorn::ahead::{c_source, check_name};
+use fangorn::ahead::{c_source, check_name, smallest_c_source};
 
 use crate::{
     Outcome,
@@ -20,8 +20,8 @@ use crate::{
 /// Compile a model to C99 source or to a static library, for machines that serve this model alone
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  fangorn compile model.ubj -o librisk.a\n  fangorn compile model.ubj -o risk.c --header \
-                  include/risk.h"
+    after_help = "Example:\n  fangorn compile model.ubj -o librisk.a\n  fangorn compile model.ubj -o risk.c \
+                  --header=include/risk.h"
 )]
 pub struct Compile {
     /// The model file, in any format that fangorn reads
@@ -31,12 +31,22 @@ pub struct Compile {
     /// For a library, the environment variables CC, CFLAGS and AR choose the compiler, its arguments and the archiver
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
-    /// The header to write. Without it, or without a file, the header lies beside the output and has the name that begins
-    /// the functions, with the ending .h
-    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    /// The header to write, in a folder that exists. Without it, or without a file, the header lies beside the output and
+    /// has the name that begins the functions, with the ending .h
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     header: Option<Option<PathBuf>>,
+    /// Take the smallest tables, for a machine with little memory: rows walk from node to node, and may be slower
+    #[arg(long)]
+    smallest: bool,
     #[command(flatten)]
     limits: LimitsChoice,
+}
+
+/// Returns where a file would be written, whatever names and links its path has.
+fn destination(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let there = || Some(folder.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(there).unwrap_or_else(|| path.to_owned())
 }
 
 /// Runs the command.
@@ -52,7 +62,7 @@ pub fn run(args: &Compile) -> Result<Outcome> {
     };
     let beside = args.o.with_file_name(format!("{name}.h"));
     let header = args.header.clone().flatten().unwrap_or_else(|| beside.clone());
-    if header == args.o {
+    if destination(&header) == destination(&args.o) {
         return Err(Error::file(&header, "the header would overwrite the output; name another header"));
     }
     if !is_library && header.file_name() != beside.file_name() {
@@ -73,7 +83,11 @@ pub fn run(args: &Compile) -> Result<Outcome> {
     }
     let remedy = "`fangorn predict` predicts with it";
     let forest = load_forest(&args.model, &args.limits, "compile takes", remedy)?;
-    let compiled = c_source(&forest, name).map_err(|e| of_file(&args.model, e))?;
+    let compiled = match args.smallest {
+        true => smallest_c_source(&forest, name),
+        false => c_source(&forest, name),
+    };
+    let compiled = compiled.map_err(|e| of_file(&args.model, e))?;
     let bytes = match is_library {
         true => static_library::of_source(&compiled, name)?,
         false => compiled.source.into_bytes(),

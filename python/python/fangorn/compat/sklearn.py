@@ -145,7 +145,7 @@ class _Bag:
 
     def _no_metadata(self, params):
         if params:
-            raise Error(f"{type(self).__name__}: {', '.join(params)} can't be passed to the trees of a bag; leave it out")
+            raise Error(f"{type(self).__name__}: {', '.join(params)} can't be passed to the trees of a bag; leave them out")
 
     def predict(self, X, **params):
         """Predict values, or the class of each row by its label."""

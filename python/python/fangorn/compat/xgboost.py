@@ -376,7 +376,7 @@ def _leaves(model, rows, strict_shape):
 class XGBModel:
     """An estimator of XGBoost's scikit-learn interface that only predicts.
 
-    `model` is what `from_model` takes, whose `missing` and `n_jobs` hold unless they are given. `load_model` gives the
+    `model` is what `from_model` takes. Its `n_jobs` holds if none is given, and its `missing` if none or NaN is given. `load_model` gives the
     estimator another model.
     """
 
