@@ -133,7 +133,23 @@ def test_slices_of_a_booster():
     cut, expected = ours[2:8], theirs[2:8]
     assert cut.num_boosted_rounds() == expected.num_boosted_rounds() == 6
     alike(cut[1:3].inplace_predict(x), expected[1:3].inplace_predict(x))
-    alike(cut[-1].inplace_predict(x), theirs[7].inplace_predict(x))
+    alike(cut[numpy.int32(5)].inplace_predict(x), theirs[7].inplace_predict(x))
+    for rounds in (..., slice(0, 0), slice(None, 0), slice(None, None, 1), slice(..., 3), slice(3, ...), slice(5, 6)):
+        alike(cut[rounds].inplace_predict(x), expected[rounds].inplace_predict(x))
+        assert cut[rounds].num_boosted_rounds() == expected[rounds].num_boosted_rounds()
+    assert [len(list(booster)) for booster in (cut, expected)] == [6, 6]
+    for rounds in (-1, slice(-1, 0), slice(-2, None), slice(3, -1), slice(3, 0), slice(1, 1), slice(4, 2), slice(6, None), slice(8, 7), (1, 2)):
+        for booster in (cut, expected):
+            with pytest.raises(ValueError):
+                booster[rounds]
+    for rounds in (6, slice(0, 7), slice(5, 7), slice(6, 7), slice(7, None)):
+        for booster in (cut, expected):
+            with pytest.raises(IndexError):
+                booster[rounds]
+    for rounds in ("0", 1.0, None):
+        for booster in (cut, expected):
+            with pytest.raises(TypeError):
+                booster[rounds]
     alike(cut.inplace_predict(x, iteration_range=(1, 4)), theirs[3:6].inplace_predict(x))
     alike(cut.inplace_predict(x, iteration_range=(4, 0)), theirs[6:8].inplace_predict(x))
     for other in (copy.copy(cut), pickle.loads(pickle.dumps(cut)), our_xgboost.Booster(model_file=cut)):

@@ -294,17 +294,31 @@ class Booster:
         raise ValueError(message)
 
     def __getitem__(self, rounds):
-        """Return a Booster with some of the rounds: an index, or a slice without a step."""
+        """Return a Booster with some of the rounds: an index, a slice without a step, or all with `...`.
+
+        As with XGBoost, numbers count from the first round alone, and a slice up to 0 goes to the last round.
+        """
         count = self.num_boosted_rounds()
-        if isinstance(rounds, int):
-            if not -count <= rounds < count:
-                raise IndexError(f"round {rounds} of a Booster of {count} rounds")
-            rounds = slice(rounds % count, rounds % count + 1)
+        if isinstance(rounds, (int, numpy.integer)):
+            rounds = slice(int(rounds), int(rounds) + 1)
+        elif rounds is ...:
+            rounds = slice(None)
+        elif isinstance(rounds, tuple):
+            raise ValueError("a Booster has one dimension, its rounds; hand over one index or slice")
+        elif not isinstance(rounds, slice):
+            raise TypeError(f"rounds can't be {type(rounds).__name__}; hand over an index or a slice")
         if rounds.step not in (None, 1):
             raise XGBoostError("a slice of a Booster can't have a step; leave it out")
-        begin, end, _ = rounds.indices(count)
-        if begin >= end:
+        begin = 0 if rounds.start in (None, ...) else int(rounds.start)
+        end = None if rounds.stop in (None, ...) else int(rounds.stop)
+        if begin < 0 or (end or 0) < 0:
+            raise XGBoostError(f"rounds can't be negative; count from the first of {count}")
+        end = None if begin == end == 0 else end
+        if begin == count if end is None else begin >= end:
             raise XGBoostError(f"a slice of no rounds; the Booster has {count}")
+        if max(begin, end or 0) > count:
+            raise IndexError(f"a slice beyond the last of {count} rounds")
+        end = count if end is None else end
         cut = self.copy()
         first = 0 if self._rounds is None else self._rounds[0]
         cut._rounds, cut._models = (first + begin, first + end), {}
