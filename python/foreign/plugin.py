@@ -18,15 +18,17 @@ _REDIRECTS = {
 }
 
 # How often the record is written while tests run.
-_SECONDS = 10
+_SECONDS = 2
 
 
 class _Plugin:
     def __init__(self, config):
         self.path = pathlib.Path(config.getoption("foreign_record"))
-        self.record = Record(config.getoption("foreign_keep"))
+        self.record = Record(config.getoption("foreign_keep"), config.getoption("foreign_nudge"))
+        self.selected = []
         self.outcomes = {}
         self.messages = {}
+        self.said = {}
         self.collection_errors = {}
         self.written = time.monotonic()
         for name in config.getoption("foreign_redirect").split(","):
@@ -49,6 +51,11 @@ class _Plugin:
         for item in items:
             _limit_examples(item, most)
 
+    def pytest_collection_finish(self, session):
+        # A run that is cut off during its first test says which tests it had.
+        self.selected = [item.nodeid for item in session.items]
+        self.write()
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item):
         self.record.test = item.nodeid
@@ -61,8 +68,12 @@ class _Plugin:
         if report.failed:
             self.outcomes[report.nodeid] = "failed"
             self.messages[report.nodeid] = str(report.longrepr)[-3000:]
+            crash = getattr(report.longrepr, "reprcrash", None)
+            self.said[report.nodeid] = crash.message if crash else str(report.longrepr)[-300:]
         elif report.skipped:
             self.outcomes.setdefault(report.nodeid, "skipped")
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
+            self.said.setdefault(report.nodeid, reason)
         elif report.when == "call":
             self.outcomes.setdefault(report.nodeid, "passed")
 
@@ -76,8 +87,10 @@ class _Plugin:
 
     def write(self):
         found = {
+            "selected": self.selected,
             "outcomes": self.outcomes,
             "messages": self.messages,
+            "said": self.said,
             "collection_errors": self.collection_errors,
             **self.record.to_json(),
         }
@@ -106,6 +119,7 @@ def pytest_addoption(parser):
     parser.addoption("--foreign-record", help="the file to write the record into")
     parser.addoption("--foreign-redirect", default="", help="the libraries to redirect, with commas")
     parser.addoption("--foreign-keep", default=None, help="the folder for the reproductions of wrong predictions")
+    parser.addoption("--foreign-nudge", action="store_true", help="move the library's predictions, without fangorn's")
     parser.addoption("--foreign-leave-out", action="append", default=[], help="a part of the names of tests to leave out")
     parser.addoption("--foreign-only", default=None, help="a file with the names of the only tests to run, as JSON")
     parser.addoption("--foreign-examples", type=int, default=0, help="the most examples of a test of hypothesis; 0 is any")

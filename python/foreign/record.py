@@ -16,33 +16,38 @@ import fangorn
 # How far a number may be from the library's, in parts of the largest one of the same prediction.
 TOLERANCE = 1e-5
 
+# How far `nudged` moves numbers at most, in parts of the largest one. A few times what sums in float32 are off.
+NUDGE = 1e-6
+
+# What becomes of a prediction that is not wrong.
+COUNTED = ("compared", "refused", "raised_alike", "left_to_the_library")
+
 _PACKAGE = str(pathlib.Path(fangorn.__file__).parent) + os.sep
 
 
 class Record:
     """Counts of what was compared, refused and wrong, by test. Threads of a test may predict at the same time."""
 
-    def __init__(self, keep=None):
+    def __init__(self, keep=None, nudge=False):
         self.keep = keep
+        # Numbers that move the library's own predictions, in place of fangorn's predictions.
+        self.random = numpy.random.default_rng(0) if nudge else None
         self.test = None
-        self.compared = collections.Counter()
-        self.refused = collections.Counter()
-        self.alike = collections.Counter()
-        self.left = collections.Counter()
+        self._counters = {what: collections.Counter() for what in COUNTED}
         self.wrong = []
         self.predicting = set()
+        # The same counts by test: {test: {"compared": {call: 3}, "refused": {call and message: 1}}}.
+        self.by_test = collections.defaultdict(lambda: collections.defaultdict(collections.Counter))
         self._lock = threading.Lock()
         self._inside = threading.local()
 
     def to_json(self):
         """Return the record as JSON has it."""
         return {
-            "compared": dict(self.compared),
-            "refused": dict(self.refused),
-            "raised_alike": dict(self.alike),
-            "left_to_the_library": dict(self.left),
+            **self._counters,
             "wrong": self.wrong,
             "predicting": sorted(self.predicting),
+            "by_test": self.by_test,
         }
 
     def without(self, method):
@@ -57,8 +62,7 @@ class Record:
 
     def leave(self, reason):
         """Count a prediction for which fangorn has no counterpart."""
-        with self._lock:
-            self.left[reason] += 1
+        self._count("left_to_the_library", reason)
 
     def both(self, call, theirs, ours, exact=False, reproduction=None):
         """Predict twice, compare, and return fangorn's prediction, or the library's where fangorn refuses.
@@ -66,8 +70,11 @@ class Record:
         `reproduction` makes what is kept of a wrong prediction: the model and the rows. Calls within a call are the
         library's own.
         """
-        if getattr(self._inside, "depth", 0):
+        if self.is_nested():
             return theirs()
+        if self.random is not None:
+            with self._outermost():
+                return nudged(theirs(), self.random, exact)
         with self._outermost():
             expected, error = _outcome(theirs)
             found, our_error = _outcome(ours)
@@ -75,30 +82,35 @@ class Record:
             self.predicting.add(self.test)
         if error is not None:
             if our_error is not None:
-                self._count(self.alike, f"{call}: {type(error).__name__}")
+                self._count("raised_alike", f"{call}: {type(error).__name__}")
             else:
                 self._note(call, "accepted", f"{type(error).__name__}: {error}", reproduction, found, None)
             raise error
         if our_error is not None:
             if is_refusal(our_error):
-                self._count(self.refused, f"{call}: {without_particulars(our_error)}")
+                self._count("refused", f"{call}: {without_particulars(our_error)}")
             else:
                 frames = traceback.format_exception(our_error)
                 self._note(call, "raised", "".join(frames[-3:]), reproduction, None, expected)
             return expected
         difference = difference_of(found, expected, exact)
         if difference is None:
-            self._count(self.compared, call)
+            self._count("compared", call)
         else:
             self._note(call, *difference, reproduction, found, expected)
         return found
 
+    def is_nested(self):
+        """Whether a call is the library's own, within another one."""
+        return bool(getattr(self._inside, "depth", 0))
+
     def _outermost(self):
         return _Depth(self._inside)
 
-    def _count(self, counter, key):
+    def _count(self, what, key):
         with self._lock:
-            counter[key] += 1
+            self._counters[what][key] += 1
+            self.by_test[self.test or ""][what][key] += 1
 
     def _note(self, call, kind, text, reproduction, found, expected):
         with self._lock:
@@ -149,6 +161,20 @@ def without_particulars(error):
     """Return the message without names and numbers, so that the same refusal of two models is one."""
     text = re.sub(r"`[^`]*`", "`…`", str(error).partition("\n")[0])
     return re.sub(r"\d[\d.e+-]*", "N", text)
+
+
+def nudged(value, random, exact):
+    """Return a prediction whose numbers are moved a little, as far as those of two right libraries may be apart."""
+    if isinstance(value, list):
+        return [nudged(one, random, exact) for one in value]
+    if hasattr(value, "tocsr"):
+        value = value.copy()
+        value.data = nudged(value.data, random, exact)
+        return value
+    if exact or value.dtype.kind != "f":
+        return value
+    most = NUDGE * float(numpy.abs(value[numpy.isfinite(value)], dtype=numpy.float64).max(initial=0.0))
+    return (value + random.uniform(-most, most, value.shape)).astype(value.dtype)
 
 
 def difference_of(found, expected, exact):

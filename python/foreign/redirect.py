@@ -78,6 +78,20 @@ def _remembering(method):
     return __init__
 
 
+def has_rows(theirs):
+    """Whether the rows of XGBoost's DMatrix can be had; those in external memory can't."""
+    import xgboost
+
+    data = getattr(theirs, "_foreign", {}).get("data")
+    if data is not None and not isinstance(data, (str, os.PathLike, ctypes.c_void_p, xgboost.DataIter)):
+        return True
+    try:
+        theirs.get_data()
+    except xgboost.core.XGBoostError:
+        return False
+    return True
+
+
 def our_matrix(theirs):
     """Make fangorn's DMatrix of what XGBoost's was made of, or of what that one holds if it was not made of rows."""
     import xgboost
@@ -121,6 +135,12 @@ def _xgboost_booster(record, kept, method):
     name = method.__name__
 
     def predict(self, *arguments, **options):
+        if not record.is_nested():
+            data = arguments_of(method, self, *arguments, **options)["data"]
+            if hasattr(data, "get_base_margin") and not has_rows(data):
+                record.leave("xgboost: rows in external memory, of which no copy can be had")
+                return method(self, *arguments, **options)
+
         def ours():
             given = arguments_of(method, self, *arguments, **options)
             if name == "predict" and hasattr(given["data"], "get_base_margin"):

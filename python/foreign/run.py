@@ -12,6 +12,7 @@ The status is 1 if anything is wrong, and 2 if the suite can't be run.
 Example:
   python/foreign/run.py --suite xgboost --checkout ~/src/xgboost
   python/foreign/run.py --suite lightgbm --checkout ~/src/LightGBM --tests contrib --json
+  python/foreign/run.py --suite treelite --checkout ~/src/treelite --file-seconds 600 --list treelite.md
   python/foreign/run.py --suite sklearn
 """
 
@@ -25,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 
+import listing
+from record import COUNTED, NUDGE
 from suites import SUITES
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -42,6 +45,8 @@ def parse(arguments):
     parser.add_argument("--examples", type=int, default=0, help="the most examples of each test of hypothesis; 0 is the test's own")
     parser.add_argument("--keep", type=pathlib.Path, help="write the model and the rows of what is wrong into this folder")
     parser.add_argument("--seconds", type=float, default=None, help="end after so long, and report what was run until then")
+    parser.add_argument("--file-seconds", type=float, help="run each file alone, and end it after so long")
+    parser.add_argument("--list", type=pathlib.Path, help="write what became of each test into this file, as Markdown")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser.parse_args(arguments)
 
@@ -49,17 +54,17 @@ def parse(arguments):
 def files_of(suite, checkout):
     """The suite's files, or modules, as pytest takes them."""
     if suite.installed:
-        return ["--pyargs", *suite.files]
+        return list(suite.files)
     if checkout is None:
         raise CannotRun("--checkout is missing; hand over a folder with the library's source")
     checkout = checkout.resolve()
     files = [str(checkout / name) for name in suite.files if (checkout / name).exists()]
     if not files:
         raise CannotRun(f"{checkout}: none of the suite's tests is there, {suite.files[0]} say; check out the library's source")
-    return [f"--rootdir={checkout}", *files]
+    return files
 
 
-def pytest(suite, tests, options, redirect, only=()):
+def pytest(suite, files, options, redirect, only=(), nudge=False):
     """Run tests, and return the plugin's record of them. Progress goes to standard error."""
     with tempfile.TemporaryDirectory() as folder:
         record = pathlib.Path(folder, "record.json")
@@ -67,42 +72,101 @@ def pytest(suite, tests, options, redirect, only=()):
         # Warnings that a suite makes errors of say nothing about predictions.
         command += ["--tb=short", "--no-header", "-W", "default", f"--foreign-record={record}", "--disable-warnings"]
         command += [f"--foreign-examples={options.examples}"]
+        command += ["--foreign-nudge"] if nudge else []
         if redirect:
             command += [f"--foreign-redirect={','.join(suite.redirect)}"]
-            command += [f"--foreign-keep={options.keep.resolve()}"] if options.keep else []
+            if options.keep:
+                # Each run numbers what it keeps from 0.
+                alone = pathlib.Path(files[0]).stem if options.file_seconds is not None else ""
+                command += [f"--foreign-keep={options.keep.resolve() / alone}"]
             command += ["-k", options.tests] if options.tests else []
             command += [f"--foreign-leave-out={name}" for name in suite.left_out]
         if only:
             names = pathlib.Path(folder, "only.json")
             names.write_text(json.dumps(only), encoding="utf-8")
             command += [f"--foreign-only={names}"]
+        for name in suite.folders:
+            pathlib.Path(folder, name).symlink_to(options.checkout.resolve() / name)
         # Models of tests are small, and threads that wait for each other take most of the time.
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"}
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command += ["--pyargs"] if suite.installed else [f"--rootdir={options.checkout.resolve()}"]
+        seconds = options.seconds if options.file_seconds is None else options.file_seconds
         died, early = None, True
         try:
             run = subprocess.run(
-                [*command, *tests], cwd=folder, env=environment, stdout=sys.stderr, timeout=options.seconds
+                [*command, *files], cwd=folder, env=environment, stdout=sys.stderr, timeout=seconds
             )
             status = f"pytest ended with the status {run.returncode}"
             early = run.returncode < 0
             died = status if early else None
         except subprocess.TimeoutExpired:
-            status = f"pytest was ended after {options.seconds} seconds"
+            status = f"pytest was ended after {seconds} seconds"
         if early:
             print(f"run.py: {status}; the report is of what was run until then", file=sys.stderr)
         if not record.exists():
             raise CannotRun(f"{status} and no record; its output says why")
-        return {**json.loads(record.read_text(encoding="utf-8")), "died": died}
+        return {**json.loads(record.read_text(encoding="utf-8")), "died": died, "cut": status if early else None}
 
 
-def outcomes_alone(suite, options, failed):
-    """What becomes of tests without fangorn; nothing is known of those that can't be run again."""
+def failed_of(record):
+    return [test for test, outcome in record["outcomes"].items() if outcome == "failed"]
+
+
+def outcomes_again(suite, files, options, record):
+    """What becomes of tests that failed, without fangorn, and of the others among them with predictions that are nudged.
+
+    Nothing is known of those that can't be run again.
+    """
+    failed, alone, nudged = failed_of(record), {}, {}
     try:
-        return pytest(suite, files_of(suite, options.checkout), options, False, failed)["outcomes"]
+        if failed:
+            print(f"{len(failed)} tests failed, which are run again without fangorn", file=sys.stderr)
+            alone = pytest(suite, files, options, False, failed)["outcomes"]
+        wrong = {one["test"] for one in record["wrong"]}
+        # Each prediction was near enough, and an assertion of the test wasn't content.
+        near = [test for test in failed if alone.get(test) == "passed" and test not in wrong]
+        near = [test for test in near if record["said"][test].startswith(("AssertionError", "assert "))]
+        if near:
+            print(f"{len(near)} of them passed, which are run again with predictions that are nudged", file=sys.stderr)
+            nudged = pytest(suite, files, options, True, near, nudge=True)["outcomes"]
     except CannotRun as error:
         print(f"run.py: {error}", file=sys.stderr)
-        return {}
+    return {"alone": alone, "nudged": nudged}
+
+
+def records_of(suite, options):
+    """Run the suite, or each of its files alone; yield the record of each run."""
+    files = files_of(suite, options.checkout)
+    for some in [files] if options.file_seconds is None else [[file] for file in files]:
+        try:
+            record = pytest(suite, some, options, True)
+        except CannotRun as error:
+            if options.file_seconds is None:
+                raise
+            print(f"run.py: {some[0]}: {error}", file=sys.stderr)
+            yield {"cut": f"{pathlib.Path(some[0]).name}: {error}"}
+            continue
+        if record["cut"] and options.file_seconds is not None:
+            record["cut"] = f"{pathlib.Path(some[0]).name}: {record['cut']}"
+        yield record | outcomes_again(suite, some, options, record)
+
+
+def merged(records):
+    """Make one record of several runs of other tests."""
+    whole = {what: collections.Counter() for what in COUNTED}
+    whole |= {"outcomes": {}, "messages": {}, "said": {}, "collection_errors": {}, "by_test": {}}
+    whole |= {"alone": {}, "nudged": {}}
+    whole |= {"selected": [], "wrong": [], "predicting": [], "died": [], "cut": []}
+    for record in records:
+        for name, value in record.items():
+            if name in ("died", "cut"):
+                whole[name] += [value] if value else []
+            elif isinstance(value, list):
+                whole[name] += value
+            else:
+                whole[name].update(value)
+    return whole
 
 
 def versions_of(suite):
@@ -121,31 +185,48 @@ def versions_of(suite):
 
 def explanation(suite, *texts):
     """The reason why a difference is none of fangorn's, by the test's name or by what was found, or None."""
-    whole = " ".join(map(str, texts))
+    whole = listing.shortened(" ".join(map(str, texts)))
     return next((reason for name, reason in suite.explained.items() if name in whole), None)
 
 
-def report_of(name, suite, record, alone):
-    """Put together what two runs have found."""
-    failed = [test for test, outcome in record["outcomes"].items() if outcome == "failed"]
+def digits(test, record):
+    """The reason why a test fails whose predictions are all near enough, or None."""
+    if record["nudged"].get(test) == "failed":
+        return (
+            "each prediction is near enough, and the test asks for more digits than float32 has: it fails, too, if the "
+            f"library's own predictions are moved by {NUDGE:g} of the largest one at most"
+        )
+    return None
+
+
+def report_of(name, suite, record):
+    """Put together what the runs have found."""
+    failed, alone = failed_of(record), record["alone"]
     theirs = [test for test in failed if alone.get(test) == "failed"]
     ours = [test for test in failed if alone.get(test) == "passed"]
     # A run that was cut off does not say whose failure it is.
     unknown = [test for test in failed if alone.get(test) not in ("passed", "failed")]
     wrong = [dict(one, explained=explanation(suite, one["test"], one["text"])) for one in record["wrong"]]
     failed_only = [
-        {"test": test, "text": record["messages"][test], "explained": explanation(suite, test)} for test in ours
+        {
+            "test": test,
+            "text": record["messages"][test],
+            "explained": explanation(suite, test) or digits(test, record),
+        }
+        for test in ours
     ]
     outcomes = collections.Counter(record["outcomes"].values())
     return {
         "suite": name,
         "died": record["died"],
+        "cut": record["cut"],
         "versions": versions_of(suite),
         "tests": {
-            "selected": len(record["outcomes"]),
+            "selected": len(record["selected"]),
             "predicting": len(record["predicting"]),
             "passed": outcomes["passed"],
             "skipped": outcomes["skipped"],
+            "not_run": len(set(record["selected"]) - set(record["outcomes"])),
             "failed_without_fangorn_too": len(theirs),
             "failed_with_fangorn_alone": len([one for one in failed_only if not one["explained"]]),
             "failed_and_not_run_again": len(unknown),
@@ -197,6 +278,8 @@ def print_report(report):
         print(f"\nfails with fangorn alone{reason}: {one['test']}\n{one['text']}")
     for test in report["failed_and_not_run_again"]:
         print(f"\nfailed and not run again: {test}")
+    for text in report["cut"]:
+        print(f"\ncut off: {text}")
     for test, text in report["collection_errors"].items():
         print(f"\nnot collected: {test}\n{text}")
 
@@ -205,18 +288,15 @@ def main(arguments=None):
     options = parse(arguments)
     suite = SUITES[options.suite]
     try:
-        record = pytest(suite, files_of(suite, options.checkout), options, True)
-        failed = [test for test, outcome in record["outcomes"].items() if outcome == "failed"]
-        alone = {}
-        if failed:
-            print(f"{len(failed)} tests failed, which are run again without fangorn", file=sys.stderr)
-            alone = outcomes_alone(suite, options, failed)
+        record = merged(records_of(suite, options))
         if not record["outcomes"]:
             raise CannotRun("no test was run; look at --tests, and at the errors above")
     except CannotRun as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
-    report = report_of(options.suite, suite, record, alone)
+    report = report_of(options.suite, suite, record)
+    if options.list:
+        options.list.write_text(listing.markdown(report, record, options), encoding="utf-8")
     if options.json:
         print(json.dumps(report, indent=1))
     else:
