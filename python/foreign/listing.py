@@ -72,7 +72,7 @@ def _head(report, options, fates):
     lines = [f"# {report['suite']}", ""]
     how = f"Written by `run.py --list` on {datetime.date.today()}: {versions}."
     how += f" Tests of hypothesis have at most {options.examples} examples." if options.examples else ""
-    how += f" Each file had {options.file_seconds:g} seconds." if options.file_seconds else ""
+    how += f" Each file had at most {options.file_seconds:g} seconds." if options.file_seconds else ""
     how += f" The tests are those that `-k {options.tests!r}` takes." if options.tests else ""
     how += " Each case of a parametrised test is one; `×4` stands for 4 cases. Counts of predictions are of all cases."
     lines += [*_wrapped(how), ""]

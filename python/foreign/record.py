@@ -160,7 +160,7 @@ def is_refusal(error):
 def without_particulars(error):
     """Return the message without names and numbers, so that the same refusal of two models is one."""
     text = re.sub(r"`[^`]*`", "`…`", str(error).partition("\n")[0])
-    return re.sub(r"\d[\d.e+-]*", "N", text)
+    return re.sub(r"(?<!\w)\d[\d.e+-]*", "N", text)
 
 
 def nudged(value, random, exact):
