@@ -5,10 +5,9 @@
 //! allocates nothing and keeps no state, so that several threads may call it.
 //!
 //! Where a row can't stand in registers, it walks eight trees side by side, so that a processor works on several walks
-//! while each waits for its nodes
-//! (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning Models", 2014, do so with several
-//! rows in one tree, and call it VPred). Nodes are data and not nested `if`s, so that the time to compile grows no faster
-//! than the model.
+//! while each waits for its nodes (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning
+//! Models", 2014, do so with several rows in one tree, and call it VPred). Nodes and tiles are data and not nested `if`s,
+//! so that the time to compile grows no faster than the model.
 
 mod encode;
 mod nodes;

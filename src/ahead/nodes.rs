@@ -50,7 +50,7 @@ fn tables_text(text: &mut String, tables: &Tables, rows: Number, sums: Number) {
     *text += &array("uint32_t", "roots", tables.roots.iter().map(usize::to_string));
     if let Some(values) = &tables.leaf_values {
         let values = values.iter().map(|value| constant(of(*value, sums), sums));
-        *text += &array("number", "leaf_numbers", values);
+        *text += &array("number", "leafvalues", values);
     }
 }
 

@@ -292,9 +292,9 @@ fn margins(text: &mut String, forest: &Forest, walks: Option<&Walks>, name: &str
         None => String::new(),
         Some(LeafText::Value(value)) => value.into(),
         Some(LeafText::Number(number)) if vector && forest.outputs > 1 => {
-            format!("leaf_numbers[{number} * OUTPUTS + o]")
+            format!("leafvalues[{number} * OUTPUTS + o]")
         }
-        Some(LeafText::Number(number)) => format!("leaf_numbers[{number}]"),
+        Some(LeafText::Number(number)) => format!("leafvalues[{number}]"),
     };
     // One sum stays in a register.
     let sum = match (vector, forest.outputs) {

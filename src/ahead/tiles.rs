@@ -212,7 +212,7 @@ impl<'a> Tiles<'a> {
         *text += &array("tile", "tiles", self.tables.tiles.iter().map(tile));
         *text += &array("tree", "trees", self.tables.trees.iter().map(tree));
         let leaves = self.forest.leaf_values.iter().map(|value| constant(of(value.0, sums), sums));
-        *text += &array("number", "leaf_numbers", leaves);
+        *text += &array("number", "leafvalues", leaves);
         match &self.tables.columns {
             None => *text += "#define COLUMN(I) (I)\n\n",
             Some(columns) => {

@@ -20,7 +20,7 @@ pub(super) struct Walks {
 pub(super) enum LeafText {
     /// The leaf's value.
     Value(&'static str),
-    /// The leaf's number in `leaf_numbers`.
+    /// The leaf's number in `leafvalues`.
     Number(&'static str),
 }
 
