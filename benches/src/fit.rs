@@ -139,7 +139,7 @@ fn walk(shipped: &Walk) -> Result<Walk> {
             [steps, f64::from((2 << DEPTH) - 1) * 8.0],
             shipped.far_abreast,
         )?,
-        full: step(FewRows::Full, Engine::FullTrees, shipped.full)?,
+        full: step(FewRows::Full, Engine::Full, shipped.full)?,
         tiles: tiles(&shipped.tiles)?,
     })
 }

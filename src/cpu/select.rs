@@ -2,8 +2,8 @@
 
 use super::{
     engine::{
-        BatchSeconds, Block, BlockEngine, EngineRequest, Source, Trees, abreast::Abreast, blend::Blends,
-        full::FullTrees, registers::Registers, tiles::TileWalks, vectors::Vectors, walks::Walks,
+        BatchSeconds, Block, BlockEngine, EngineRequest, Source, Trees, blend::Blends, tiles::TileWalks,
+        vectors::Vectors, walks::Walks,
     },
     engines::Engine,
     rows::{Row, Rows},
@@ -62,24 +62,24 @@ pub(super) struct Choice<'e, 'r, 'a, T> {
     block: Block,
 }
 
-/// Lists the engines by name, one a line, each with the type that holds its tables: the engines for many rows, and
-/// those for a few rows, each with the word of `fewRows` that asks for it.
+/// Writes what is the same for each engine. The engines for many rows stand in braces, each with the type that holds its
+/// tables. Those for a few rows follow, as [`fangorn_ir::few_rows_engines`] lists them.
 macro_rules! engines {
     (
-        many rows: $($many:ident($table:ty)),*;
-        a few rows: $($few:ident($few_table:ty) by $word:ident),*;
+        { $($many:ident($table:ty))* }
+        $($(#[$doc:meta])* $few:ident($file:ident::$few_table:ident) $word:literal $reads:ident;)*
     ) => {
         /// The engine that runs a block, with its tables.
         #[derive(Clone, Copy)]
         enum EngineRef<'e> {
             $($many(&'e $table),)*
-            $($few(&'e $few_table)),*
+            $($few(&'e super::engine::$file::$few_table)),*
         }
 
         /// An engine for blocks of a few rows alone.
         #[derive(Clone, Debug)]
         enum OwnEngine {
-            $($few($few_table)),*
+            $($few(super::engine::$file::$few_table)),*
         }
 
         impl OwnEngine {
@@ -87,7 +87,7 @@ macro_rules! engines {
             /// for one that can't serve the plan on this machine.
             fn build(by: FewRows, wanted: &EngineRequest<'_>) -> Option<Self> {
                 match by {
-                    $(FewRows::$word => <$few_table>::build(wanted).map(Self::$few),)*
+                    $(FewRows::$few => super::engine::$file::$few_table::build(wanted).map(Self::$few),)*
                     FewRows::Auto | FewRows::Rows | FewRows::Walk => None,
                 }
             }
@@ -95,7 +95,7 @@ macro_rules! engines {
             /// Returns the word of `fewRows` that asks for the engine.
             fn by(&self) -> FewRows {
                 match self {
-                    $(Self::$few(_) => FewRows::$word),*
+                    $(Self::$few(_) => FewRows::$few),*
                 }
             }
 
@@ -144,16 +144,13 @@ macro_rules! engines {
     };
 }
 
-engines! {
-    many rows:
-        Walks(Walks),
-        Vectors(Vectors),
-        Tiles(TileWalks),
-        Blends(Blends);
-    a few rows:
-        Registers(Registers) by Registers,
-        Abreast(Abreast) by Abreast,
-        FullTrees(FullTrees) by Full;
+fangorn_ir::few_rows_engines! {
+    engines {
+        Walks(Walks)
+        Vectors(Vectors)
+        Tiles(TileWalks)
+        Blends(Blends)
+    }
 }
 
 impl EngineRef<'_> {

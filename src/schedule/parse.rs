@@ -282,10 +282,10 @@ fn sort(order: &str) -> ParseResult<'_, Directive> {
 fn few_rows(by: &str) -> ParseResult<'_, Directive> {
     match FewRows::ALL.into_iter().find(|f| f.name() == by) {
         Some(by) => Ok(Directive::FewRows { by }),
-        None => wrong(
-            by,
-            format!("`{by}` is no way to walk a few rows: auto, registers, abreast, full, rows or walk"),
-        ),
+        None => {
+            let [names @ .., last] = FewRows::ALL.map(FewRows::name);
+            wrong(by, format!("`{by}` is no way to walk a few rows: {} or {last}", names.join(", ")))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use fangorn::{
     Predictor,
-    cpu::{Engines, Ranking},
+    cpu::{Engine, Engines, Ranking},
     schedule::{FewRows, Schedule},
 };
 
@@ -37,13 +37,10 @@ pub fn engines() -> Vec<(String, Option<Schedule>, Engines)> {
         let directive = format!("fewRows({})", few_rows.name());
         all.push((directive.clone(), window(&directive), Engines::default()));
     }
-    for (name, few_rows) in [
-        ("registers, trees eight apart", FewRows::Registers),
-        ("trees abreast, eight apart", FewRows::Abreast),
-        ("full trees, eight apart", FewRows::Full),
-    ] {
+    for few_rows in FewRows::ALL.into_iter().filter(|by| Engine::of_few_rows(*by).is_some()) {
         let apart = Schedule::parse("tile(tree, t0, t1, 8)\nreorder(t1, t0, batch)").expect("a schedule");
-        all.push((name.to_owned(), Some(apart.few_rows(few_rows)), Engines::default()));
+        let name = format!("{}, trees eight apart", few_rows.name());
+        all.push((name, Some(apart.few_rows(few_rows)), Engines::default()));
     }
     for ranking in Ranking::ALL {
         let name = ranking.name();

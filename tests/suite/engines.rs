@@ -57,22 +57,19 @@ fn a_trace_names_the_engines_that_the_plan_names() {
 
 #[test]
 fn an_engine_that_the_schedule_forbids_does_not_run() {
-    let few = [
-        (FewRows::Registers, Some(Engine::Registers)),
-        (FewRows::Abreast, Some(Engine::Abreast)),
-        (FewRows::Full, Some(Engine::FullTrees)),
-        (FewRows::Rows, Some(Engine::WalksByRow)),
-        (FewRows::Walk, None),
-    ];
+    let chosen = FewRows::ALL.into_iter().filter(|by| *by != FewRows::Auto);
+    let few: Vec<_> = chosen
+        .map(|by| (by, if by == FewRows::Rows { Some(Engine::WalksByRow) } else { Engine::of_few_rows(by) }))
+        .collect();
     for name in MODELS {
         let forest = named(name).forest;
         let columns = forest.features.len();
-        for (by, own) in few {
+        for &(by, own) in &few {
             let schedule = Preset::Default.schedule(&forest, false).few_rows(by);
             let predictor = predictor(&forest, &schedule, 1);
             for batch in BATCHES {
                 let ran = traced(&predictor, columns, batch);
-                for (other, engine) in few {
+                for &(other, engine) in &few {
                     let fallback = engine == Some(Engine::WalksByRow) && by != FewRows::Walk;
                     let forbidden = engine.filter(|_| other != by && !fallback);
                     let found = ran.iter().any(|(engine, _)| Some(*engine) == forbidden);
@@ -102,7 +99,7 @@ fn an_engine_that_the_schedule_forbids_does_not_run() {
 #[test]
 fn an_engine_that_cannot_read_the_rows_is_not_named() {
     let forest = forest_of("100 x depth 4; features 6");
-    for by in [FewRows::Registers, FewRows::Abreast, FewRows::Full] {
+    for by in FewRows::ALL.into_iter().filter(|by| Engine::of_few_rows(*by).is_some()) {
         for text in [
             "",
             "ranks(u8)\nreorder(tree, batch)",
@@ -122,12 +119,7 @@ fn an_engine_that_cannot_read_the_rows_is_not_named() {
                 let blends = plan.program.plan().to_string().contains("or blend");
                 assert_eq!(told, named != by && !blends, "{text}, {by:?}: {:?}", plan.program.notes());
                 let ran = traced(&predictor, 6, rows);
-                let own = match named {
-                    FewRows::Registers => Engine::Registers,
-                    FewRows::Abreast => Engine::Abreast,
-                    FewRows::Full => Engine::FullTrees,
-                    _ => continue,
-                };
+                let Some(own) = Engine::of_few_rows(named) else { continue };
                 assert!(
                     ran.iter().any(|(engine, _)| *engine == own),
                     "{text}, {by:?}: {named:?}, but {ran:?}"
