@@ -212,12 +212,8 @@ pub struct Hardware {
     pub closest_cache: usize,
     /// Bytes of the second-level cache of a core. [`Machine::here`] has the machine's own, if it says so.
     pub cache: usize,
-    /// Bytes of a tile's copy of rows up to which a column takes no longer to copy. "Costs of estimates" in
-    /// `benches/NOTEBOOK.md` says how the shipped number was found.
+    /// Bytes of a tile's copy of rows up to which a column takes no longer to copy.
     pub near_copy: usize,
-    /// Maximum number of cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer rows
-    /// themselves. No command fits this number; "Caches on the CPU" in `benches/NOTEBOOK.md` says how it was found.
-    pub prefetched: usize,
     /// Maximum seconds of a fast gather: of eight values from the first-level cache, at this clock.
     pub gather: f64,
 }

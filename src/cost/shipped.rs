@@ -26,7 +26,6 @@ const XEON: Hardware = Hardware {
     closest_cache: 32 << 10,
     cache: 1 << 20,
     near_copy: 512 << 10,
-    prefetched: 16,
     gather: cycles(6.0),
 };
 

@@ -65,7 +65,7 @@ impl UsedColumns {
         let few = (rows as usize) < self.few;
         if !few && vectors && !self.columns.is_empty() && (rows == u32::MAX || self.fits(rows as usize)) {
             RowAccess::Copied
-        } else if self.are_long()
+        } else if !self.columns.is_empty()
             && (few
                 || !vectors
                     && self
@@ -79,11 +79,6 @@ impl UsedColumns {
         } else {
             RowAccess::Nothing
         }
-    }
-
-    /// Returns whether a row takes more cache lines than the hardware prefetches in time.
-    pub(super) fn are_long(&self) -> bool {
-        self.column_blocks.len() > Machine::here().hardware.prefetched
     }
 
     /// Returns whether a thread may keep a buffer for a copy of `rows` rows.
@@ -100,21 +95,14 @@ impl UsedColumns {
         match self.close(rows, vectors) {
             RowAccess::Copied => {
                 let together = ROW_BLOCKS_TOGETHER * ROW_BLOCK;
-                let copied = format!(
-                    "packed copy of {columns} of {all} columns, {together} rows together if column-major"
-                );
-                match self.are_long() {
-                    true => format!(
-                        "{copied}; of fewer than {few} rows, prefetch of {} lines a row",
-                        column_blocks.len()
-                    ),
-                    false => copied,
-                }
+                format!(
+                    "packed copy of {columns} of {all} columns, {together} rows together if column-major; of fewer \
+                     than {few} rows, prefetch of {} lines a row",
+                    column_blocks.len()
+                )
             }
             RowAccess::Prefetched => format!("prefetch of {} lines a row", column_blocks.len()),
-            RowAccess::Nothing if (rows as usize) < self.few => {
-                format!("nothing: {} lines a row are close as they are", column_blocks.len())
-            }
+            RowAccess::Nothing if columns == 0 => "nothing: no tree reads a column".to_owned(),
             RowAccess::Nothing if !self.fits(rows as usize) => {
                 format!("nothing: a copy would take more than {} MiB", MOST_BYTES >> 20)
             }

@@ -125,7 +125,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 }
                 // A few rows are not copied.
                 let few = count < self.program.few_rows();
-                if few && used.are_long() {
+                if few {
                     cached::prefetched(self.rows, first, count, used);
                 }
                 if few || self.reads_doubles() || !used.fits(count) {

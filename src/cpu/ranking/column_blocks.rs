@@ -118,12 +118,7 @@ impl ColumnBlocks {
         {
             new.push(column_block, costs.map_or_else(Layering::default, |costs| best(&costs, column_block)));
         }
-        if new.column_blocks.len() > Machine::here().hardware.prefetched {
-            ColumnBlock::prefetch_ahead(
-                new.column_blocks.iter_mut().map(|entry| &mut entry.column_block),
-                AHEAD,
-            );
-        }
+        ColumnBlock::prefetch_ahead(new.column_blocks.iter_mut().map(|entry| &mut entry.column_block), AHEAD);
         new
     }
 
