@@ -9,8 +9,8 @@ use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
     cost::{
-        Blend, ColumnBlock, Hardware, LeafVectors, Machine, ROW_BLOCK, Ranking, Registers, RowOrBlock,
-        SparseColumns, SparseRanking, Walk,
+        Blend, ColumnBlock, Hardware, LeafVectors, Machine, PieceCosts, ROW_BLOCK, Ranking, Registers,
+        RowOrBlock, SparseColumns, SparseRanking, Walk,
     },
     cpu::{Engine, Ranker, Rows},
     forest::{ForestBuilder, Predicate, Real, Side, Transform},
@@ -155,18 +155,26 @@ fn tiles(shipped: &RowOrBlock) -> Result<RowOrBlock> {
     Ok(alone.zip(block).map_or(*shipped, seconds))
 }
 
+/// Measures the tiles of an engine in whose tables a full tree of eight levels has `bytes` bytes.
+fn pieces(by: FewRows, engine: Engine, shipped: &PieceCosts, bytes: usize) -> Result<PieceCosts> {
+    let tree = |columns, shape| few(columns, shape, by, engine);
+    let mut new = *shipped;
+    for ((first, next), columns) in new.first.iter_mut().zip(&mut new.next).zip([32, 64, 96, 128]) {
+        // A walk goes through one tile in the first tree, and through two in the second.
+        if let Some((one, two)) = tree(columns, Shape::Full(4))?.zip(tree(columns, Shape::Full(8))?) {
+            (*first, *next) = (one, two - one);
+        }
+    }
+    new.far = far(by, engine, tree(16, Shape::Full(8))?, [2.0, bytes as f64], new.far)?;
+    Ok(new)
+}
+
 fn registers(shipped: &Registers) -> Result<Registers> {
     let tree = |columns, shape| few(columns, shape, FewRows::Registers, Engine::Registers);
     let mut new = *shipped;
-    let mut trees = Vec::new();
-    for (tile, columns) in new.tile.iter_mut().zip([32, 64, 96, 128]) {
-        // A walk goes through one tile of four levels in the first tree, and through two in the second.
-        if let Some((one, two)) = tree(columns, Shape::Full(4))?.zip(tree(columns, Shape::Full(8))?) {
-            // The difference is one tile.
-            *tile = two - one;
-            trees.push((one - *tile).max(0.0));
-        }
-    }
+    // A tree of eight levels has 17 tiles of four levels, or one of five and 32 of three.
+    new.tile = pieces(FewRows::Registers, Engine::Registers, &shipped.tile, 17 * 128)?;
+    new.mask_tile = pieces(FewRows::Masks, Engine::Masks, &shipped.mask_tile, 33 * 384)?;
     // Times a whole row block, in vectors, through trees of eight levels.
     let schedule = format!("{WALKS}\nfewRows({})", FewRows::Registers.name());
     let block = |trees| row(&forest(trees, 32, Shape::Full(8))?, &schedule, ROW_BLOCK, Engine::Vectors);
@@ -177,16 +185,12 @@ fn registers(shipped: &Registers) -> Result<Registers> {
         new.tree_of_eight = RowOrBlock { row: alone, block };
     }
     if let Some(surprising) = tree(32, Shape::Surprising)? {
-        new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
-        new.misprediction = 2.0 * (surprising - new.tree - 2.5 * new.tile[0]).max(0.0);
+        new.tile.misprediction = 2.0 * (surprising - new.tile.first[0] - 1.5 * new.tile.next[0]).max(0.0);
+        new.mask_tile.misprediction = new.tile.misprediction;
     }
-    // A walk goes through two of a tree's 17 tiles.
-    let bytes = 17.0 * 128.0;
-    new.far_tile =
-        far(FewRows::Registers, Engine::Registers, tree(16, Shape::Full(8))?, [2.0, bytes], new.far_tile)?;
     // All walks go through three tiles, and keep an exit twice.
     if let Some(uneven) = tree(32, Shape::Uneven)? {
-        new.kept = (uneven - new.tree - 3.0 * new.tile[0]).max(0.0) / 2.0;
+        new.kept = (uneven - new.tile.first[0] - 2.0 * new.tile.next[0]).max(0.0) / 2.0;
     }
     Ok(new)
 }
@@ -482,14 +486,26 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("sparse.compressed e", ranking.sparse.compressed.element),
         ("sparse.written c", ranking.sparse.written.column),
         ("sparse.written e", ranking.sparse.written.element),
-        ("registers.tile 32", registers.tile[0]),
-        ("registers.tile 64", registers.tile[1]),
-        ("registers.tile 96", registers.tile[2]),
-        ("registers.tile 128", registers.tile[3]),
-        ("registers.tree", registers.tree),
-        ("registers.far tile", registers.far_tile),
+        ("registers.first 32", registers.tile.first[0]),
+        ("registers.first 64", registers.tile.first[1]),
+        ("registers.first 96", registers.tile.first[2]),
+        ("registers.first 128", registers.tile.first[3]),
+        ("registers.next 32", registers.tile.next[0]),
+        ("registers.next 64", registers.tile.next[1]),
+        ("registers.next 96", registers.tile.next[2]),
+        ("registers.next 128", registers.tile.next[3]),
+        ("masks.first 32", registers.mask_tile.first[0]),
+        ("masks.first 64", registers.mask_tile.first[1]),
+        ("masks.first 96", registers.mask_tile.first[2]),
+        ("masks.first 128", registers.mask_tile.first[3]),
+        ("masks.next 32", registers.mask_tile.next[0]),
+        ("masks.next 64", registers.mask_tile.next[1]),
+        ("masks.next 96", registers.mask_tile.next[2]),
+        ("masks.next 128", registers.mask_tile.next[3]),
+        ("registers.far tile", registers.tile.far),
+        ("masks.far tile", registers.mask_tile.far),
         ("registers.kept", registers.kept),
-        ("registers.surprise", registers.misprediction),
+        ("registers.surprise", registers.tile.misprediction),
         ("blend.bottom 1", blend.bottom[0]),
         ("blend.bottom 2", blend.bottom[1]),
         ("blend.bottom 3", blend.bottom[2]),

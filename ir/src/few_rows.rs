@@ -13,6 +13,8 @@ macro_rules! few_rows_engines {
             { $($before)* }
             /// Holds a row in registers and decides four levels of a tree with one compare.
             Registers(registers::Registers) "registers" Tables;
+            /// Holds a row in registers, decides up to 31 splits of a tree at once, and finds its leaf by masks.
+            Masks(registers::Masks) "masks" Tables;
             /// Walks a row through 64 trees abreast, by gathers.
             Abreast(abreast::Abreast) "abreast" Nodes;
             /// Walks a row through four trees side by side; the trees are filled up to full trees.

@@ -339,20 +339,29 @@ impl RowOrBlock {
     }
 }
 
-/// Costs of walks through tiles of four levels, with the row in registers.
+/// Costs of a kind of tiles that a row in registers goes through.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Registers {
-    /// Seconds of a tile, by the pairs of registers that the row takes: for up to 32, 64, 96 and 128
-    /// columns.
-    pub tile: [f64; 4],
-    /// Seconds of a tree, besides its tiles.
-    pub tree: f64,
-    /// Seconds of keeping the exit of a walk that may have ended, in a tile that all walks go through.
-    pub kept: f64,
-    /// Seconds of a mispredicted branch.
+pub struct PieceCosts {
+    /// Seconds of a tree's first tile, by the pairs of registers that the row takes: for up to 32, 64, 96 and 128
+    /// columns. First tiles are read in the order of the trees, so their addresses are known early.
+    pub first: [f64; 4],
+    /// Seconds of a tile below another one, for as many columns.
+    pub next: [f64; 4],
+    /// Seconds of a mispredicted branch after a tile, with the work on the next trees that is lost.
     pub misprediction: f64,
     /// Seconds that a tile adds which lies in the part of the tiles that half of the second cache has no room for.
-    pub far_tile: f64,
+    pub far: f64,
+}
+
+/// Costs of walks with the row in registers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Registers {
+    /// Tiles of four levels.
+    pub tile: PieceCosts,
+    /// Tiles of any shape, with up to 31 splits.
+    pub mask_tile: PieceCosts,
+    /// Seconds of keeping the exit of a walk that may have ended, in a tile that all walks go through.
+    pub kept: f64,
     /// Seconds of a full tree of eight levels. A row block goes through it by walks.
     pub tree_of_eight: RowOrBlock,
 }

@@ -8,8 +8,8 @@
 //! notebook.
 
 use super::{
-    Blend, ColumnBlock, ContributionCosts, Hardware, LeafVectors, Machine, Ranking, Registers, RowOrBlock,
-    SparseColumns, SparseRanking, Walk, Ways, Writes,
+    Blend, ColumnBlock, ContributionCosts, Hardware, LeafVectors, Machine, PieceCosts, Ranking, Registers,
+    RowOrBlock, SparseColumns, SparseRanking, Walk, Ways, Writes,
 };
 
 /// Seconds of a cycle. They are whole picoseconds, because sums of the costs of blend groups have to
@@ -120,7 +120,8 @@ const CONTRIBUTIONS_PORTABLE: ContributionCosts = ContributionCosts {
 };
 
 // Read off the times of one row of own-forest, own-leafwise and own-thousand through registers and through trees
-// abreast, in turns with another schedule, on an Intel Xeon (Emerald Rapids), 29 November 2026, as is `far_tile`.
+// abreast, in turns with another schedule, on an Intel Xeon (Emerald Rapids), 29 November 2026, as is what a far tile of four
+// levels adds.
 const FAR_ABREAST: f64 = 0.8e-9;
 
 // The seconds of a row were measured by `fangorn-benches fit` on an Intel Xeon (Emerald Rapids), 29 November 2026. A row
@@ -133,13 +134,23 @@ const COLUMNS_AVX512: RowOrBlock = RowOrBlock::of_rows(2.3e-7, 4.0);
 const COLUMNS_AVX2: RowOrBlock = RowOrBlock::of_rows(4.6e-7, 4.0);
 const COLUMNS_PORTABLE: RowOrBlock = RowOrBlock::of_rows(3.3e-7, 10.0);
 
-/// Costs of a row in registers. Only AVX-512 has a kernel for that.
+/// Costs of a row in registers. Only AVX-512 has a kernel for that. `fit` finds 25 ns for a misprediction; 40 cycles chose
+/// better among the walks through tiles of four levels ("Rows in registers, leaf-wise trees" in `benches/NOTEBOOK.md`). The
+/// costs of tiles of any shape are those of `fit` on an Intel Xeon (Emerald Rapids), 30 November 2026.
 const REGISTERS: Registers = Registers {
-    tile: [cycles(11.0), cycles(13.0), cycles(15.0), cycles(18.0)],
-    tree: cycles(4.0),
+    tile: PieceCosts {
+        first: [cycles(15.0), cycles(17.0), cycles(19.0), cycles(22.0)],
+        next: [cycles(11.0), cycles(13.0), cycles(15.0), cycles(18.0)],
+        misprediction: cycles(40.0),
+        far: 15e-9,
+    },
+    mask_tile: PieceCosts {
+        first: [cycles(19.5), cycles(24.0), cycles(29.0), cycles(33.0)],
+        next: [cycles(32.0), cycles(40.0), cycles(51.0), cycles(55.0)],
+        misprediction: 25e-9,
+        far: 30e-9,
+    },
     kept: cycles(1.0),
-    misprediction: cycles(40.0),
-    far_tile: 15e-9,
     tree_of_eight: TREE_OF_EIGHT,
 };
 

@@ -188,10 +188,10 @@ impl FewRowsEngine {
         }
     }
 
-    /// Builds the engine that the schedule asks for. If it asks for `auto`, this is registers, which have a limit of
-    /// columns, or trees abreast, if gathers are fast: the one with the shorter estimate of those that can serve the
-    /// forest on this machine. If neither can, it is full trees, which have a limit of depth. If none can, rows are
-    /// walked one by one.
+    /// Builds the engine that the schedule asks for. If it asks for `auto`, this is registers or masks, which have a
+    /// limit of columns, or trees abreast, if gathers are fast: the one with the shortest estimate of those that can
+    /// serve the forest on this machine. If none can, it is full trees, which have a limit of depth. If those can't
+    /// either, rows are walked one by one.
     fn build(wanted: &EngineRequest<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
         let gathers = || crate::cost::gathers();
@@ -200,16 +200,14 @@ impl FewRowsEngine {
         let by = |by| OwnEngine::build(by, wanted);
         let own = match wanted.by {
             FewRows::Walk => return Self::Walks,
-            FewRows::Auto => match (by(FewRows::Registers), by(FewRows::Abreast)) {
-                (Some(registers), Some(abreast))
-                    if abreast.get().seconds(1) < registers.get().seconds(1) && gathers() =>
-                {
-                    Some(abreast)
-                }
-                (registers, abreast) => {
-                    registers.or_else(|| abreast.filter(|_| gathers())).or_else(|| by(FewRows::Full))
-                }
-            },
+            FewRows::Auto => {
+                let choices = [FewRows::Registers, FewRows::Masks, FewRows::Abreast].map(by);
+                let gathers = gathers();
+                let able =
+                    choices.into_iter().flatten().filter(|own| gathers || own.by() != FewRows::Abreast);
+                let fastest = able.min_by(|a, b| a.get().seconds(1).total_cmp(&b.get().seconds(1)));
+                fastest.or_else(|| by(FewRows::Full))
+            }
             asked => by(asked),
         };
         match own {

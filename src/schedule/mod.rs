@@ -258,8 +258,7 @@ pub enum Directive {
         /// The greatest number of added nodes, as a percentage of the tree's nodes.
         percent: u32,
     },
-    /// `fewRows(auto)`, `fewRows(registers)`, `fewRows(abreast)`, `fewRows(full)`, `fewRows(rows)`, `fewRows(walk)`:
-    /// chooses the engine for a few rows, too few to fill vectors.
+    /// `fewRows(auto)`, or the name of another [choice](FewRows): chooses the engine for a few rows, too few to fill vectors.
     FewRows {
         /// The engine for a few rows.
         by: FewRows,

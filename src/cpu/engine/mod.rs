@@ -7,7 +7,7 @@
 //! | [`vectors`] | 24 rows and more: the walks of one tree in vectors |
 //! | [`tiles`] | schedules with `tileNodes`: a tile of splits in each step |
 //! | [`blend`] | blocks of 64 rows: every split of a tree at once |
-//! | [`registers`] | a few rows: a row in registers, four levels by one compare |
+//! | [`registers`] | a few rows: a row in registers, all splits of a tile at once; an engine for each kind of tiles |
 //! | [`abreast`] | a few rows: a row through 64 trees abreast, by gathers |
 //! | [`full`] | a few rows: trees filled up, four side by side |
 //!

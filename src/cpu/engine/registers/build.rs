@@ -1,11 +1,11 @@
-//! Cuts trees into tiles of four levels.
+//! Cuts trees into tiles.
 
-use super::{BlockEngine, LEAF, LEVELS, MOST_COLUMNS, Registers, Tile, Tree};
-use crate::cost::{Machine, Registers as Costs};
+use super::{BlockEngine, InRegisters, LEAF, MOST_COLUMNS, Piece, Tree};
+use crate::cost::{Machine, PieceCosts, Registers as Costs};
 use crate::forest::{Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
-/// Cuts the trees of a forest into tiles, at the costs of a machine. See [`Registers::new`].
-pub(super) fn build(forest: &Forest, order: &[u32], machine: &Machine) -> Option<Registers> {
+/// Cuts the trees of a forest into tiles, at the costs of a machine. See [`InRegisters::new`].
+pub(super) fn build<P: Piece>(forest: &Forest, order: &[u32], machine: &Machine) -> Option<InRegisters<P>> {
     let used = forest.used_columns();
     let direct = forest.features.len() <= MOST_COLUMNS;
     let (values, columns) = match direct {
@@ -15,7 +15,7 @@ pub(super) fn build(forest: &Forest, order: &[u32], machine: &Machine) -> Option
     if values > MOST_COLUMNS {
         return None;
     }
-    let mut few = Registers {
+    let mut few = InRegisters {
         tiles: Vec::new(),
         trees: Vec::with_capacity(order.len()),
         columns,
@@ -24,87 +24,127 @@ pub(super) fn build(forest: &Forest, order: &[u32], machine: &Machine) -> Option
         seconds: 0.0,
     };
     for t in order {
+        let nodes = &forest.trees[*t as usize].nodes;
         let covers = forest.covers.as_ref().map(|covers| covers.tree(*t as usize));
-        let tree = few.cut(&forest.trees[*t as usize].nodes, covers, &machine.registers)?;
+        let tree = few.add(nodes, covers, &machine.registers)?;
         few.trees.push(tree);
+        if few.bytes() > MOST_BYTES {
+            return None;
+        }
     }
-    few.seconds += few.row_tiles * machine.registers.far_tile * machine.far_part(few.bytes());
+    few.seconds += few.row_tiles * P::costs(&machine.registers).far * machine.far_part(few.bytes());
     Some(few)
 }
 
+/// The most bytes of tables. No cache holds more, and other engines read the nodes that there are anyway.
+const MOST_BYTES: usize = 256 << 20;
+
+/// A tree that is cut into tiles.
+pub(crate) struct TreeToCut<'a> {
+    pub(super) nodes: &'a [Node],
+    /// The columns that registers hold, if not all.
+    columns: Option<&'a [u32]>,
+    /// How many rows reach each node.
+    rows: Vec<f64>,
+}
+
+impl TreeToCut<'_> {
+    /// Returns how many rows reach a node. Without covers, rows reach each leaf equally often.
+    pub(super) fn rows(&self, node: u32) -> f64 {
+        self.rows[node as usize]
+    }
+
+    /// Returns the first node from `node` on that is not a split that sends every row left.
+    pub(super) fn settled(&self, mut node: u32) -> u32 {
+        while let Node::Split { predicate: Predicate::Always, missing: Side::Left, left, .. } =
+            self.nodes[node as usize]
+        {
+            node = left;
+        }
+        node
+    }
+
+    /// Returns the threshold which values that go right reach, or `None` if the predicate has none.
+    pub(super) fn threshold(&self, predicate: Predicate) -> Option<f32> {
+        match predicate {
+            Predicate::Less { threshold } => Some(least_f32_not_below(threshold.0)),
+            // No value reaches NaN, so every value goes left.
+            Predicate::Always => Some(f32::NAN),
+            _ => None,
+        }
+    }
+
+    /// Returns the index of a column among the values in registers.
+    pub(super) fn column(&self, feature: u32) -> Option<u8> {
+        match self.columns {
+            None => u8::try_from(feature).ok(),
+            Some(columns) => columns.binary_search(&feature).ok().and_then(|at| u8::try_from(at).ok()),
+        }
+    }
+}
+
+/// Returns how many rows reach each node: its cover, or the number of its leaves.
+fn rows_of(nodes: &[Node], covers: Option<&[Real]>) -> Vec<f64> {
+    if let Some(covers) = covers {
+        return covers.iter().map(|cover| cover.0).collect();
+    }
+    let mut from_root = vec![0u32];
+    let mut seen = 0;
+    while let Some(node) = from_root.get(seen) {
+        seen += 1;
+        if let Node::Split { left, right, .. } = nodes[*node as usize] {
+            from_root.extend([left, right]);
+        }
+    }
+    let mut rows = vec![1.0; nodes.len()];
+    for node in from_root.into_iter().rev() {
+        if let Node::Split { left, right, .. } = nodes[node as usize] {
+            rows[node as usize] = rows[left as usize] + rows[right as usize];
+        }
+    }
+    rows
+}
+
 /// Returns how many tiles every walk of a tree goes through without a branch on whether it is at a leaf, and
-/// the seconds of a walk. `ended[n]` is the share of the walks that end after `n` tiles, and `tile` is the seconds of a
-/// tile. One more tile for all walks is weighed against a branch that may be mispredicted.
-fn shared(ended: &[f64], tile: f64, costs: &Costs) -> (u32, f64) {
+/// the seconds of a walk. `ended[n]` is the share of the walks that end after `n` tiles. The first tile takes `first`
+/// seconds, and each one below it `next`. One more tile for all walks is weighed against a branch that may be
+/// mispredicted.
+fn shared(ended: &[f64], [first, next]: [f64; 2], kept: f64, misprediction: f64) -> (u32, f64) {
     let last = ended.len() - 1;
     let seconds = |tiles: usize| {
-        let mut total = tile * tiles as f64 + costs.kept * (tiles - 1) as f64;
+        let mut total = first + (next + kept) * (tiles - 1) as f64;
         // The walks that come to the branch after `n` tiles, and those of them that end there.
         let (mut walks, mut ends): (f64, f64) = (1.0, ended[..=tiles].iter().sum());
         for n in tiles..last {
-            total += costs.misprediction * ends.min(walks - ends).max(0.0);
+            total += misprediction * ends.min(walks - ends).max(0.0);
             walks -= ends;
-            total += tile * walks;
+            total += next * walks;
             ends = ended[n + 1];
         }
         total
     };
     let choices = (1..=last).map(|tiles| (tiles as u32, seconds(tiles)));
-    choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, tile))
+    choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, first))
 }
 
-/// Returns the first node from `node` on that is not a split that sends every row left.
-fn settled(nodes: &[Node], mut node: u32) -> u32 {
-    while let Node::Split { predicate: Predicate::Always, missing: Side::Left, left, .. } =
-        nodes[node as usize]
-    {
-        node = left;
-    }
-    node
-}
-
-impl Registers {
-    /// Adds a tree's tiles, the root's tile first. Without covers, rows reach each leaf equally often.
-    fn cut(&mut self, nodes: &[Node], covers: Option<&[Real]>, costs: &Costs) -> Option<Tree> {
+impl<P: Piece> InRegisters<P> {
+    /// Adds a tree's tiles, the root's tile first.
+    fn add(&mut self, nodes: &[Node], covers: Option<&[Real]>, costs: &Costs) -> Option<Tree> {
         let root = u32::try_from(self.tiles.len()).ok()?;
         let slots = nodes.iter().filter_map(Node::slot).min()?;
+        let to_cut = TreeToCut { nodes, columns: self.columns.as_deref(), rows: rows_of(nodes, covers) };
         // The top node of each tile, and how many tiles a walk has gone through when it gets there.
-        let mut open = vec![(settled(nodes, 0), 0u32)];
+        let mut open = vec![(to_cut.settled(0), 0u32)];
         // How many rows reach a leaf after each number of tiles, and whether a leaf is there.
         let mut reached = vec![0.0];
         let mut ends = vec![false];
         let mut done = 0;
         while let Some(&(top, above)) = open.get(done) {
             done += 1;
-            let mut tile = self.empty();
-            let mut level = vec![top];
-            for depth in 0..LEVELS {
-                let first = (1usize << depth) - 1;
-                let mut next = Vec::with_capacity(2 * level.len());
-                for (i, node) in level.into_iter().enumerate() {
-                    match nodes[node as usize] {
-                        // An entry without a split has the same node on both sides, so its compare does
-                        // not matter.
-                        Node::Leaf { .. } => next.extend([node, node]),
-                        Node::Split { feature, predicate, missing, left, right } => {
-                            let index = first + i;
-                            tile.thresholds[index] = match predicate {
-                                Predicate::Less { threshold } => least_f32_not_below(threshold.0),
-                                // No value reaches NaN, so every value goes left.
-                                Predicate::Always => f32::NAN,
-                                _ => return None,
-                            };
-                            tile.columns[index] = self.column_index(feature)?;
-                            tile.missing |= u16::from(missing == Side::Right) << index;
-                            next.extend([settled(nodes, left), settled(nodes, right)]);
-                        }
-                    }
-                }
-                level = next;
-            }
+            let (mut tile, nodes_of_exits) = P::cut(&to_cut, top)?;
             let mut before = None;
-            for (exit, node) in tile.exits.iter_mut().zip(level) {
-                // A leaf above the last level of a tile has several exits, side by side.
+            for (exit, node) in tile.exits().iter_mut().zip(nodes_of_exits) {
+                // A leaf above the last level of a full tile has several exits, side by side.
                 let first = before.replace(node) != Some(node);
                 *exit = match nodes[node as usize] {
                     Node::Leaf { slot } => {
@@ -113,7 +153,7 @@ impl Registers {
                         ends.resize(reached.len(), false);
                         ends[tiles] = true;
                         if first {
-                            reached[tiles] += covers.map_or(1.0, |covers| covers[node as usize].0);
+                            reached[tiles] += to_cut.rows(node);
                         }
                         LEAF | u16::try_from(slot - slots).ok().filter(|n| *n < LEAF)?
                     }
@@ -125,27 +165,16 @@ impl Registers {
             }
             self.tiles.push(tile);
         }
-        let tile = costs.tile[self.values.saturating_sub(1) / 32 % costs.tile.len()];
+        let PieceCosts { first, next, misprediction, .. } = P::costs(costs);
+        let tile = [first, next].map(|of| of[self.values.saturating_sub(1) / 32 % of.len()]);
         let all: f64 = reached.iter().sum();
         let share = |rows: &f64| if all > 0.0 { rows / all } else { 0.0 };
         let ended: Vec<f64> = reached.iter().map(share).collect();
-        let (tiles, seconds) = shared(&ended, tile, costs);
-        self.seconds += seconds + costs.tree;
+        let (tiles, seconds) = shared(&ended, tile, costs.kept, *misprediction);
+        self.seconds += seconds;
         self.row_tiles += ended.iter().enumerate().map(|(n, share)| n as f64 * share).sum::<f64>();
         let ends_together = ends.iter().filter(|ends| **ends).count() == 1;
         let tiles = if ends_together { ends.len() as u32 - 1 } else { tiles };
         Some(Tree { root, slots, tiles, ends_together })
-    }
-
-    fn empty(&self) -> Tile {
-        Tile { thresholds: [f32::INFINITY; 16], columns: [0; 16], exits: [LEAF; 16], missing: 0 }
-    }
-
-    /// Returns the index of a column among the values in registers.
-    fn column_index(&self, feature: u32) -> Option<u8> {
-        match &self.columns {
-            None => u8::try_from(feature).ok(),
-            Some(columns) => columns.binary_search(&feature).ok().and_then(|at| u8::try_from(at).ok()),
-        }
     }
 }

@@ -1,16 +1,20 @@
-//! Walks a few rows, one row at a time. The row stays in registers, and one compare decides four levels of a
-//! tree.
+//! Walks a few rows, one row at a time. The row stays in registers, and a few instructions decide all splits of a tile.
 //!
 //! A batch of a few rows fills neither blends nor vectors of rows, and the walk of one row waits for its
-//! loads. So a tree is cut into tiles of four levels (tree tiling: Treebeard, section 3.2). All tiles are
-//! full, so they have the same shape. A tile has fifteen thresholds, their columns, and sixteen exits. The
-//! row stays in registers, so a tile's values are permuted and not loaded. One vector compare makes all
-//! fifteen decisions of a tile. The four decisions on the row's path select the exit. Walks of different
-//! trees do not wait for each other.
+//! loads. So a tree is cut into tiles (tree tiling: Treebeard, section 3.2). The row stays in registers, so a tile's
+//! values are permuted and not loaded, and vector compares make all of its decisions. Walks of different trees do not
+//! wait for each other.
+//!
+//! There are two kinds of tiles, and an engine of each: a [`Tile`] has four full levels, and a [`MaskTile`] any shape.
 
 mod build;
+mod masks;
 #[cfg(test)]
 mod tests;
+mod tile;
+
+pub(crate) use masks::MaskTile;
+pub(crate) use tile::Tile;
 
 use super::{Block, BlockEngine, EngineRequest, Source, Trees};
 #[cfg(target_arch = "x86_64")]
@@ -23,30 +27,43 @@ use crate::cpu::{
     rows::Row,
     sink::Sink,
 };
-use crate::{cost::Machine, forest::Forest};
+use crate::{
+    cost::{self, Machine},
+    forest::Forest,
+};
+use build::TreeToCut;
 
 /// Maximum number of columns of a row in registers.
 pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
-/// Levels of a tile.
-const LEVELS: u32 = 4;
 /// The bit of an exit that is a leaf. If it is set, the other bits are the leaf slot minus the tree's least
 /// leaf slot. If it is not set, the exit is the index of the next tile, counted from the tree's root tile.
 pub(crate) const LEAF: u16 = 1 << 15;
 
-/// Four levels of a tree, as fifteen splits.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Tile {
-    /// Thresholds, level by level. Values that reach a threshold go right. The last entry has no split.
-    pub(crate) thresholds: [f32; 16],
-    /// The index of each split's column among the values in registers.
-    pub(crate) columns: [u8; 16],
-    /// Where a walk goes from each of the tile's sixteen ends, left to right: to a leaf or to another tile.
-    /// [`LEAF`] tells them apart.
-    pub(crate) exits: [u16; 16],
-    /// One bit for each split, set if missing values go right.
-    pub(crate) missing: u16,
+/// A kind of tiles.
+pub(crate) trait Piece: Kernel + Sized {
+    /// The maximum number of splits of a tile.
+    const SPLITS: usize;
+
+    /// Cuts a tile out of a tree, from the node `top` on. Returns it with the node at each exit, and leaves the exits to
+    /// the caller. Returns `None` if a split has no place in a tile.
+    fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)>;
+
+    /// Returns the tile's exits, left to right.
+    fn exits(&mut self) -> &mut [u16];
+
+    /// Returns the costs of such tiles.
+    fn costs(costs: &cost::Registers) -> &cost::PieceCosts;
 }
+
+/// The kernel of a kind of tiles. Only AVX-512 has some.
+#[cfg(target_arch = "x86_64")]
+pub(crate) use kernel::TileKernel as Kernel;
+
+/// Other machines have no kernel.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) trait Kernel {}
+#[cfg(not(target_arch = "x86_64"))]
+impl<P> Kernel for P {}
 
 /// The tiles of a tree, and how its walks go through them.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +82,8 @@ pub(crate) struct Tree {
 
 /// The trees of a forest as tiles, as kernels read them.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) struct TiledTrees<'a> {
-    pub(in crate::cpu) tiles: &'a [Tile],
+pub(in crate::cpu) struct TiledTrees<'a, P> {
+    pub(in crate::cpu) tiles: &'a [P],
     /// By position.
     pub(in crate::cpu) trees: &'a [Tree],
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
@@ -79,10 +96,15 @@ pub(in crate::cpu) struct TiledTrees<'a> {
 /// Trees whose leaf slots are found before they go to the sink.
 const TREES: usize = 128;
 
+/// The engine that walks through tiles of four levels.
+pub(crate) type Registers = InRegisters<Tile>;
+/// The engine that walks through tiles of any shape.
+pub(crate) type Masks = InRegisters<MaskTile>;
+
 /// The trees of a forest as tiles, by position.
 #[derive(Clone, Debug)]
-pub(crate) struct Registers {
-    pub(crate) tiles: Vec<Tile>,
+pub(crate) struct InRegisters<P> {
+    pub(crate) tiles: Vec<P>,
     pub(crate) trees: Vec<Tree>,
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
     /// `i`.
@@ -95,7 +117,7 @@ pub(crate) struct Registers {
     seconds: f64,
 }
 
-impl Registers {
+impl<P: Piece> InRegisters<P> {
     /// Cuts the trees of a forest into tiles. Returns `None` on a machine without the kernel, and for a
     /// forest that has predicates other than `Less` and `Always`, reads too many columns, or has a tree with
     /// too many leaves or tiles.
@@ -151,7 +173,7 @@ impl Registers {
     }
 }
 
-impl BlockEngine for Registers {
+impl<P: Piece> BlockEngine for InRegisters<P> {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let able = wanted.has_few_rows() && !wanted.scalar;
         if able { Self::new(wanted.forest, wanted.order) } else { None }
@@ -194,7 +216,7 @@ impl BlockEngine for Registers {
     }
 
     fn text(&self) -> String {
-        format!("{} tiles of 15 splits", self.tiles.len())
+        format!("{} tiles of up to {} splits", self.tiles.len(), P::SPLITS)
     }
 
     fn bytes(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Compares tiles with the reference interpreter, by a walk without vectors.
 
-use super::{LEAF, Registers, Tile, build};
+use super::{InRegisters, LEAF, MaskTile, Masks, Piece, Tile, build};
 use crate::cost::Machine;
 use crate::forest::{CompareType, Covers, Forest, ForestBuilder, Predicate, Real, Side, reference};
 
@@ -44,31 +44,57 @@ fn forest(columns: u32) -> Forest {
     forest.build().unwrap()
 }
 
+/// A kind of tiles, walked without vectors.
+trait Walked: Piece {
+    /// Returns where a walk goes from the tile. `right` says which way it goes at a split: with the column's index, the
+    /// threshold, and whether missing values go right.
+    fn walked(&self, right: &dyn Fn(u8, f32, bool) -> bool) -> u16;
+}
+
+impl Walked for Tile {
+    fn walked(&self, right: &dyn Fn(u8, f32, bool) -> bool) -> u16 {
+        let mut index = 0;
+        while index < 15 {
+            let missing = self.missing >> index & 1 == 1;
+            index = 2 * index + 1 + usize::from(right(self.columns[index], self.thresholds[index], missing));
+        }
+        self.exits[index - 15]
+    }
+}
+
+impl Walked for MaskTile {
+    fn walked(&self, right: &dyn Fn(u8, f32, bool) -> bool) -> u16 {
+        let ruled_out = (0..32).filter(|index| {
+            let missing = self.missing >> index & 1 == 1;
+            right(self.columns[*index], self.thresholds[*index], missing)
+        });
+        let ruled_out = ruled_out.fold(0, |all, index| all | self.left[index]);
+        self.exits[ruled_out.trailing_ones() as usize]
+    }
+}
+
 /// Returns the leaf slot that a row reaches, and the number of tiles on its path.
-fn walk(few: &Registers, position: usize, row: &[f32]) -> (u32, u32) {
+fn walk<P: Walked>(few: &InRegisters<P>, position: usize, row: &[f32]) -> (u32, u32) {
     let tree = few.trees[position];
     let (mut exit, mut tiles) = (0, 0);
     while exit & LEAF == 0 {
-        let tile: &Tile = &few.tiles[tree.root as usize + usize::from(exit)];
-        let mut index = 0;
-        while index < 15 {
-            let column = usize::from(tile.columns[index]);
+        let right = |column: u8, threshold: f32, missing: bool| {
+            let column = usize::from(column);
             let x = row[few.columns.as_ref().map_or(column, |columns| columns[column] as usize)];
-            let right = if x.is_nan() { tile.missing >> index & 1 == 1 } else { x >= tile.thresholds[index] };
-            index = 2 * index + 1 + usize::from(right);
-        }
-        (exit, tiles) = (tile.exits[index - 15], tiles + 1);
+            if x.is_nan() { missing } else { x >= threshold }
+        };
+        exit = few.tiles[tree.root as usize + usize::from(exit)].walked(&right);
+        tiles += 1;
     }
     (tree.slots + u32::from(exit & !LEAF), tiles)
 }
 
-#[test]
-fn tiles_lead_where_splits_lead() {
+fn lead_where_splits_lead<P: Walked>() {
     let mut evens = 0;
     for columns in [1u32, 3, 128, 129, 500] {
         let forest = forest(columns);
         let order: Vec<u32> = (0..forest.trees.len() as u32).rev().collect();
-        let few = build::build(&forest, &order, Machine::here()).expect("thresholds of few columns");
+        let few = build::build::<P>(&forest, &order, Machine::here()).expect("thresholds of few columns");
         for r in 0..200u32 {
             let value = |c: u32| match (r * 31 + c * 17) % 11 {
                 9 => f32::NAN,
@@ -90,12 +116,22 @@ fn tiles_lead_where_splits_lead() {
 }
 
 #[test]
+fn tiles_lead_where_splits_lead() {
+    lead_where_splits_lead::<Tile>();
+}
+
+#[test]
+fn tiles_of_any_shape_lead_where_splits_lead() {
+    lead_where_splits_lead::<MaskTile>();
+}
+
+#[test]
 fn what_has_no_room_is_left_to_other_walks() {
     let mut wide = Forest::builder(300, 1).base_score([0.0]);
     tree(&mut wide, 8, true, true, [300, 300]);
     let wide = wide.build().unwrap();
     assert!(wide.used_columns().len() > super::MOST_COLUMNS);
-    assert!(build::build(&wide, &[0], Machine::here()).is_none());
+    assert!(build::build::<Tile>(&wide, &[0], Machine::here()).is_none());
     // The number of a leaf within its tree has 15 bits.
     for (more, fits) in [(0, true), (1, false)] {
         let mut large = Forest::builder(2, 1).base_score([0.0]);
@@ -108,7 +144,7 @@ fn what_has_no_room_is_left_to_other_walks() {
             tree.leaf(splits + n, &[f64::from(n)]);
         }
         assert_eq!(
-            build::build(&large.build().unwrap(), &[0], Machine::here()).is_some(),
+            build::build::<Tile>(&large.build().unwrap(), &[0], Machine::here()).is_some(),
             fits,
             "{leaves} leaves"
         );
@@ -118,13 +154,14 @@ fn what_has_no_room_is_left_to_other_walks() {
     asks.split(0, Predicate::Equal { value: 3.0.into() }, Side::Left, 1, 2);
     asks.leaf(0, &[1.0]);
     asks.leaf(1, &[2.0]);
-    assert!(build::build(&asking.build().unwrap(), &[0], Machine::here()).is_none());
+    let asking = asking.build().unwrap();
+    assert!(build::build::<Tile>(&asking, &[0], Machine::here()).is_none());
+    assert!(build::build::<MaskTile>(&asking, &[0], Machine::here()).is_none());
 }
 
 /// Compares the kernel, on a machine that has it, with the walk without vectors.
 #[cfg(target_arch = "x86_64")]
-#[test]
-fn registers_lead_where_tiles_lead() {
+fn kernels_lead_where_tiles_lead<P: Walked>() {
     use crate::cpu::{
         Rows,
         engine::walk::Span,
@@ -139,7 +176,7 @@ fn registers_lead_where_tiles_lead() {
     for forest in forests.into_iter().chain([stumps.build().unwrap()]) {
         let columns = forest.features.len();
         let order: Vec<u32> = (0..forest.trees.len() as u32).collect();
-        let Some(few) = Registers::new(&forest, &order) else { return };
+        let Some(few) = InRegisters::<P>::new(&forest, &order) else { return };
         let (rows, trees) = (38, order.len());
         let value = |i: usize| match i * 29 % 13 {
             12 if !i.is_multiple_of(3) => f32::NAN,
@@ -159,6 +196,69 @@ fn registers_lead_where_tiles_lead() {
             assert_eq!(found, walked, "{columns} columns");
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn registers_lead_where_tiles_lead() {
+    kernels_lead_where_tiles_lead::<Tile>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn masks_lead_where_tiles_lead() {
+    kernels_lead_where_tiles_lead::<MaskTile>();
+}
+
+/// A chain of 31 splits is one tile of any shape, and one more split needs a second tile.
+#[test]
+fn a_tile_of_any_shape_has_31_splits() {
+    let tiles = |splits: u32| {
+        let mut forest = Forest::builder(1, 1);
+        let mut tree = forest.tree(0);
+        for n in 0..splits {
+            tree.split(0, CompareType::F32.less(f64::from(n)), Side::Left, 2 * n + 1, 2 * n + 2);
+            tree.leaf(2 * n + 1, &[f64::from(n)]);
+        }
+        tree.leaf(2 * splits, &[-1.0]);
+        let few: Masks =
+            build::build(&forest.build().expect("a chain"), &[0], Machine::here()).expect("tiles");
+        few.tiles.len()
+    };
+    assert_eq!([0, 30, 31, 32, 62, 63].map(tiles), [1, 1, 1, 2, 2, 3]);
+}
+
+/// Two chains hang on the root. The root's tile has most of the chain to which the covers send most rows.
+#[test]
+fn a_tile_of_any_shape_takes_the_splits_that_most_rows_reach() {
+    const LENGTH: u32 = 30;
+    let at_first = |shares: [f64; 2]| {
+        let mut forest = Forest::builder(1, 1);
+        let mut tree = forest.tree(0);
+        tree.split(0, CompareType::F32.less(0.5), Side::Left, 1, 1 + 2 * LENGTH + 1);
+        let mut covers = vec![Real(1.0)];
+        for (share, first) in shares.into_iter().zip([1, 2 + 2 * LENGTH]) {
+            for n in 0..LENGTH {
+                let split = first + 2 * n;
+                tree.split(0, CompareType::F32.less(f64::from(n)), Side::Left, split + 1, split + 2);
+                tree.leaf(split + 1, &[f64::from(n)]);
+                let here = |n: u32| Real(share * f64::from(LENGTH + 1 - n) / f64::from(LENGTH + 1));
+                covers.extend([here(n), Real(share / f64::from(LENGTH + 1))]);
+            }
+            tree.leaf(first + 2 * LENGTH, &[-share]);
+            covers.push(Real(share / f64::from(LENGTH + 1)));
+        }
+        let mut forest = forest.build().expect("a tree");
+        forest.covers = Some(Covers::new(vec![covers]).expect("sound covers"));
+        let few: Masks = build::build(&forest, &[0], Machine::here()).expect("tiles");
+        // In the root's tile, the splits to the left of the root, and those to its right. The root is split 0.
+        let tile = &few.tiles[0];
+        let left = tile.left.iter().skip(1).filter(|left| **left != 0 && **left & !tile.left[0] == 0).count();
+        [left, tile.left.iter().filter(|left| **left != 0).count() - 1 - left]
+    };
+    assert_eq!(at_first([0.99, 0.01]), [30, 0]);
+    assert_eq!(at_first([0.01, 0.99]), [0, 30]);
+    assert_eq!(at_first([0.5, 0.5]), [15, 15]);
 }
 
 /// Walks branch where most of them go one way, which covers say. A leaf counts once, however many exits of its tile
@@ -189,7 +289,7 @@ fn covers_decide_how_many_tiles_all_walks_go_through() {
             let covers = (0..65).map(|node| Real(of_node(node))).collect();
             Covers::new(vec![covers]).expect("sound covers")
         });
-        build::build(&forest, &[0], Machine::here()).expect("tiles").trees[0].tiles
+        build::build::<Tile>(&forest, &[0], Machine::here()).expect("tiles").trees[0].tiles
     };
     assert_eq!([None, Some(0.5), Some(0.99), Some(0.0)].map(tiles), [1, 2, 1, 1]);
 }
