@@ -53,6 +53,18 @@ GPU_BROWSER = ["--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=s
 GPU_RUN = """([preset, rows]) => fangorn.client.ask('gpuRun', preset, rows).then(
   ({sameLeaves, sameMargins, kernel}) => ({sameLeaves, sameMargins, letters: kernel.length}), ({message}) => ({message}))"""
 
+# Predicts rows on the GPU and on the processor. Returns whether they are the same, or why the GPU does not predict.
+GPU_PREDICT = """async () => {
+  const {client, state: {rows, summary: {columns, outputs}}} = fangorn;
+  const same = (a, b) => a.length === b.length && a.every((bits, at) => bits === b[at]);
+  const bits = (values) => new Uint32Array(values.buffer);
+  try {
+    const [here, there] = [await client.ask('predict', 1, 20, 'exact', false), await client.ask('predict', 1, 20, 'exact', true)];
+    const [mine, its] = [await client.ask('values', 'exact'), await client.ask('gpuValues', rows.rows, columns, outputs, 'exact')];
+    return {rows: JSON.stringify(here) === JSON.stringify(there), values: same(bits(mine), bits(its))};
+  } catch ({message}) { return message; }
+}"""
+
 # The titles of the model's charts, each with the number of its bars.
 CHARTS = """() => [...document.querySelectorAll('#model .charts figure')].map(
   (chart) => [chart.querySelector('h3').firstChild.textContent.trim(), chart.querySelectorAll('rect.bar').length])"""
@@ -503,7 +515,7 @@ def check_gpu(browser, address, names):
     """Run models on WebGPU, by presets for GPUs. Leaves are the processor's, and exact margins have its bits."""
     page = Page(browser, address, "wide", "light")
     page.gpu = True
-    ran = refused = 0
+    ran = refused = predicted = 0
     for name in names:
         page.open("model", next((ZOO / name).glob("model.*")))
         page.open("rows", ZOO / name / "rows.npy")
@@ -521,7 +533,22 @@ def check_gpu(browser, address, names):
                     page.expect(found["sameLeaves"], f"{what}: other leaves")
                     check_margins(page, found, what)
                     page.expect(found["letters"] > 200, f"{what}: a kernel without text")
+        same = page.page.evaluate(GPU_PREDICT)
+        if isinstance(same, str):
+            page.expect(re.search(r"float32|^(schedule|device|layout)|contract|exact", same), f"{name} predicted on the GPU: {same}")
+        else:
+            predicted += 1
+            page.expect(same["rows"] and same["values"], f"{name} predicted on the GPU: {same}")
     page.example()
+    page.tab("predictions")
+    page.page.wait_for_selector("#rows-table")
+    before = page.page.inner_text("#rows-table")
+    page.page.select_option("#device", "gpu")
+    page.page.wait_for_selector("#about-gpu:not([hidden])", timeout=120_000)
+    page.settle()
+    page.expect(page.page.inner_text("#rows-table") == before, "the GPU predicts other values for the example")
+    page.expect("MB" in page.page.inner_text("#about-gpu"), page.page.inner_text("#about-gpu"))
+    page.look("predictions by the GPU")
     page.tab("bench")
     page.page.click("#gpu-run")
     page.page.wait_for_selector("#gpu-result[data-done='1']", state="attached", timeout=120_000)
@@ -530,6 +557,8 @@ def check_gpu(browser, address, names):
     page.look("the GPU")
     print(f"on the GPU: {ran} runs, {refused} refused by name", flush=True)
     page.expect(ran > 2 * len(names), f"on the GPU: {ran} runs")
+    print(f"predicted on the GPU with the processor's bits: {predicted} models", flush=True)
+    page.expect(2 * predicted > len(names), f"predicted on the GPU: {predicted} of {len(names)} models")
     problems = page.problems
     page.close()
     return problems

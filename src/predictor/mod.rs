@@ -405,6 +405,39 @@ impl Predictor {
         }
     }
 
+    /// Returns the values, `rows x width`, of rows with these raw margins, `rows x outputs`: those that
+    /// [`Predictor::values`] returns for the rows. Another device may have found the margins.
+    ///
+    /// # Errors
+    /// The margins are no whole number of rows, or there is no memory for the result.
+    ///
+    /// # Example
+    /// ```
+    /// use fangorn::{Predictor, cpu::Rows, import};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let predictor = Predictor::new(&forest)?;
+    /// let row = vec![0.5f32; forest.features.len()];
+    /// let rows = Rows::new(&row, row.len())?;
+    /// let margins = predictor.margins(&rows)?;
+    /// assert_eq!(predictor.values_of_margins(&margins)?, predictor.values(&rows)?);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    pub fn values_of_margins(&self, margins: &[f32]) -> Result<Vec<f32>> {
+        let outputs = self.plans.large().outputs();
+        if !margins.len().is_multiple_of(outputs) {
+            let what = format!("{} margins are no whole number of rows of {outputs}", margins.len());
+            return Err(Error::Rows(what));
+        }
+        let rows = margins.len() / outputs;
+        let mut own = room(rows, outputs)?;
+        own.copy_from_slice(margins);
+        let mut out = room(rows, self.width())?;
+        self.end(&mut own, outputs, None, &mut out);
+        Ok(out)
+    }
+
     /// Writes raw margins into `out`, `rows x outputs`.
     ///
     /// # Errors

@@ -194,7 +194,7 @@ fn caches_say_what_they_are() {
     let few = wide.contains("; of fewer than") && wide.contains("rows, prefetch of");
     assert!(few || wide.contains("isa=portable"), "{wide}");
     let row = text(narrow, "reorder(batch, tree)\ncache(batch)");
-    assert!(row.contains("cacheRows 1: nothing: 1 lines a row are close"), "{row}");
+    assert!(row.contains("cacheRows 1: prefetch of 1 lines a row"), "{row}");
     let trees = text(narrow, "tile(tree, t0, t1, 2)\ncache(t0)");
     assert!(trees.contains("cacheTrees 2: nothing"), "{trees}");
 }
@@ -323,6 +323,10 @@ fn values_of_many_rows_are_those_of_their_margins() {
                 }
                 let found = predictor.values(&rows).expect("values");
                 assert!(found == expected, "{transform:?}, scale {scale}, {threads} threads, {count} rows");
+                let of_margins = predictor.values_of_margins(&margins).expect("values");
+                assert!(of_margins == expected, "margins, {transform:?}, scale {scale}, {count} rows");
+                let torn = predictor.values_of_margins(&margins[..margins.len() - 1]);
+                assert_eq!(torn.is_err(), outputs > 1, "{outputs} outputs");
             }
         }
     }

@@ -49,8 +49,9 @@ function table(found, summary, chosen, choose) {
 }
 
 /** Saves the values of all rows as a CSV file. */
-async function save(client, summary, rows, sum) {
-  const values = await client.ask("values", sum);
+async function save(client, summary, rows, sum, onGpu) {
+  const gpu = () => client.ask("gpuValues", rows.rows, summary.columns, summary.outputs, sum);
+  const values = await (onGpu ? gpu() : client.ask("values", sum));
   const width = values.length / rows.rows;
   const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const lines = [outputNames(summary, width, "value").map(quoted).join(",")];
@@ -104,6 +105,15 @@ export function predictionsPanel(client, state, fail) {
     ],
     { "aria-label": "sums", id: "sum" },
   );
+  const device = select(
+    [
+      ["cpu", "processor"],
+      ["gpu", "GPU, by WebGPU"],
+    ],
+    { "aria-label": "device", id: "device" },
+  );
+  const onGpu = () => device.value === "gpu";
+  const aboutGpu = element("p", { class: "soft small", id: "about-gpu", hidden: true });
   const view = element("div", { class: "wide" });
   const about = element("span", { class: "soft" });
   const row = () => (state.rows === null ? null : chosen);
@@ -119,7 +129,7 @@ export function predictionsPanel(client, state, fail) {
     const mine = ++asked;
     fail(null);
     try {
-      const found = await client.ask("predict", first, PAGE, sum.value);
+      const found = await client.ask("predict", first, PAGE, sum.value, onGpu());
       if (mine !== asked) return;
       if (found.warnings.length > 0) fail(new Error(found.warnings.join("; ")));
       view.replaceChildren(table(found, summary, chosen, choose));
@@ -150,11 +160,30 @@ export function predictionsPanel(client, state, fail) {
   };
   const back = element("button", { type: "button", onclick: turn(-PAGE) }, "‹ back");
   const on = element("button", { type: "button", onclick: turn(PAGE) }, "next ›");
-  const saved = () => save(client, summary, state.rows, sum.value).catch(fail);
+  const saved = () => save(client, summary, state.rows, sum.value, onGpu()).catch(fail);
+
+  /** Predicts on the chosen device, and says what the GPU is. Without a GPU it stays with the processor. */
+  async function deviceChosen() {
+    aboutGpu.hidden = true;
+    try {
+      if (onGpu()) {
+        const { adapter, bytes, milliseconds } = await client.ask("gpuAbout");
+        aboutGpu.textContent = `The GPU: ${adapter}. The module for it has ${number(bytes / 1e6)} MB, and was ready after ${number(milliseconds / 1000)} s.`;
+        aboutGpu.hidden = false;
+      }
+      await rowsShown();
+    } catch (error) {
+      device.value = "cpu";
+      await rowsShown();
+      fail(error);
+    }
+  }
   const toSave = element("button", { type: "button", onclick: saved, id: "save" }, "Save all values as CSV");
   sum.addEventListener("change", rowsShown);
+  device.addEventListener("change", deviceChosen);
   some.append(
-    element("div", { class: "tools" }, element("label", {}, "sums", sum), about, element("span", { class: "buttons" }, back, on), toSave),
+    element("div", { class: "tools" }, element("label", {}, "sums", sum), ...(navigator.gpu ? [element("label", {}, "on", device)] : []), about, element("span", { class: "buttons" }, back, on), toSave),
+    aboutGpu,
     view,
     element("p", { class: "soft small" }, "Choose a row to see its path through a tree, and what adds up to its margin."),
     whyTitle,

@@ -31,6 +31,10 @@ function benchSlice(count, milliseconds) {
 
 /** The promise of the module for the GPU and of the browser's GPU, once somebody has asked for it. */
 let gpu = null;
+/** The model as it was compiled for the GPU last to predict, with the contract of its sums. */
+let compiled = null;
+/** The most bytes of rows, and of results, that the GPU takes at a time. */
+const GPU_BYTES = 32 << 20;
 
 /** Loads the module for the GPU, and asks the browser for its GPU. */
 async function openGpu() {
@@ -44,6 +48,52 @@ async function openGpu() {
   return { device, bytes, milliseconds: performance.now() - begin };
 }
 
+/** Returns the GPU, once it is there. Another call tries again after a failure. */
+function gpuThere() {
+  gpu ??= openGpu();
+  return gpu.catch((error) => {
+    gpu = null;
+    throw error;
+  });
+}
+
+/** Returns what the page says about the GPU and the module for it. */
+async function gpuAbout() {
+  const { device, bytes, milliseconds } = await gpuThere();
+  return { adapter: device.adapter(), bytes, milliseconds };
+}
+
+function forgetCompiled() {
+  compiled?.forest.free();
+  compiled = null;
+}
+
+/** Returns the model, compiled for the GPU with the default schedule. */
+async function gpuForest(sum) {
+  const { device } = await gpuThere();
+  if (compiled?.sum !== sum) {
+    forgetCompiled();
+    compiled = { sum, forest: device.compile(session.model_file(), "default", sum) };
+  }
+  return compiled.forest;
+}
+
+/** Predicts some rows on the GPU. */
+async function gpuPredict(first, count, sum) {
+  const forest = await gpuForest(sum);
+  const rows = session.single_rows(first, count);
+  return session.predict_from(first, count, sum, await forest.margins(rows), await forest.leaf_slots(rows));
+}
+
+/** Returns the values of all `count` rows, whose margins the GPU finds. */
+async function gpuValues(count, columns, outputs, sum) {
+  const forest = await gpuForest(sum);
+  const piece = Math.max(1, Math.floor(GPU_BYTES / 4 / Math.max(columns, outputs)));
+  const margins = new Float32Array(count * outputs);
+  for (let first = 0; first < count; first += piece) margins.set(await forest.margins(session.single_rows(first, piece)), first * outputs);
+  return session.values_of_margins(margins, sum);
+}
+
 function areEqual(a, b) {
   return a.length === b.length && a.every((value, at) => value === b[at]);
 }
@@ -54,11 +104,7 @@ function bitsOf(numbers) {
 
 /** Runs `count` rows on the GPU with a schedule, and compares the results with the processor's. */
 async function gpuRun(schedule, count) {
-  gpu ??= openGpu();
-  const { device, bytes, milliseconds } = await gpu.catch((error) => {
-    gpu = null;
-    throw error;
-  });
+  const { device, bytes, milliseconds } = await gpuThere();
   const rows = session.bench_begin(count);
   const [values, slots, model] = [session.bench_rows(), session.bench_slots(), session.model_file()];
   const compared = values.slice(0, (values.length / rows) * session.bench_compared());
@@ -106,14 +152,19 @@ async function sameMargins(device, model, schedule, sum, values) {
 
 const answers = {
   start: () => ({ version: Session.version(), most: { model: Session.most_model_bytes(), rows: Session.most_rows_bytes() } }),
-  openModel: (name, bytes) => JSON.parse(session.open_model(name, new Uint8Array(bytes))),
+  openModel: (name, bytes) => {
+    forgetCompiled();
+    return JSON.parse(session.open_model(name, new Uint8Array(bytes)));
+  },
   openRows: (name, bytes, byPosition) => JSON.parse(session.open_rows(name, new Uint8Array(bytes), byPosition)),
   makeRows: () => JSON.parse(session.make_rows()),
   thresholds: (column) => JSON.parse(session.thresholds(column)),
   tree: (tree, depth, row) => JSON.parse(session.tree(tree, depth, row)),
-  predict: (first, count, sum) => JSON.parse(session.predict(first, count, sum)),
+  predict: async (first, count, sum, onGpu) => JSON.parse(onGpu ? await gpuPredict(first, count, sum) : session.predict(first, count, sum)),
   margins: (sum) => session.margins(sum),
   values: (sum) => session.values(sum),
+  gpuValues,
+  gpuAbout,
   explain: (row, output) => JSON.parse(session.explain(row, output)),
   stages: (schedule) => JSON.parse(session.stages(schedule)),
   benchBegin: (count) => session.bench_begin(count),
@@ -130,7 +181,7 @@ function whyEnded(error) {
   return `the program stopped (${error.message}), probably because the file needs more memory than a page has; use the command fangorn for it`;
 }
 
-onmessage = async ({ data: { id, what, given } }) => {
+async function answer({ id, what, given }) {
   try {
     await started;
     session ??= new Session();
@@ -139,4 +190,10 @@ onmessage = async ({ data: { id, what, given } }) => {
     const ended = panic !== null || error instanceof WebAssembly.RuntimeError || error instanceof RangeError;
     postMessage({ id, error: ended ? whyEnded(error) : error.message, ended });
   }
+}
+
+// One question after the other: what waits for the GPU finds the session as it was.
+let last = Promise.resolve();
+onmessage = ({ data }) => {
+  last = last.then(() => answer(data));
 };

@@ -30,6 +30,7 @@ use wasm_bindgen::prelude::*;
 use bench::Bench;
 use error::{Error, Result};
 use model::Model;
+use predictions::Reached;
 use rows::RowSet;
 
 #[wasm_bindgen]
@@ -143,8 +144,44 @@ impl Session {
     /// contract.
     pub fn predict(&mut self, first: usize, count: usize, sum: &str) -> Result<String, JsError> {
         let (model, rows) = self.both()?;
-        let range = first..first.saturating_add(count).min(rows.rows);
-        Ok(json::text_of(&predictions::predict(model, rows, range, contract(sum)?)?)?)
+        let range = rows.range(first, count);
+        Ok(json::text_of(&predictions::predict(model, rows, range, contract(sum)?, None)?)?)
+    }
+
+    /// Returns the predictions of rows whose margins and leaf slots a GPU has found, as JSON, like
+    /// [`predict`](Self::predict).
+    ///
+    /// # Errors
+    /// Those of `predict`, or the margins or leaf slots are of other rows.
+    pub fn predict_from(
+        &mut self,
+        first: usize,
+        count: usize,
+        sum: &str,
+        margins: Vec<f32>,
+        slots: Vec<u32>,
+    ) -> Result<String, JsError> {
+        let (model, rows) = self.both()?;
+        let (range, found) = (rows.range(first, count), Some(Reached { margins, slots }));
+        Ok(json::text_of(&predictions::predict(model, rows, range, contract(sum)?, found)?)?)
+    }
+
+    /// Returns `count` rows from `first` on as a GPU takes them, `rows x columns`.
+    ///
+    /// # Errors
+    /// There is no model, there are no rows, or the model compares in `f64` and `f32` does not hold a value.
+    pub fn single_rows(&mut self, first: usize, count: usize) -> Result<Vec<f32>, JsError> {
+        let (model, rows) = self.both()?;
+        Ok(predictions::single_rows(model, rows, &rows.range(first, count))?)
+    }
+
+    /// Returns the values of rows with these margins, `rows x width`.
+    ///
+    /// # Errors
+    /// There is no model, the margins are no whole number of rows, or the results are too many.
+    pub fn values_of_margins(&mut self, margins: &[f32], sum: &str) -> Result<Vec<f32>, JsError> {
+        let (model, _) = self.both()?;
+        Ok(predictions::values_of_margins(model, margins, contract(sum)?)?)
     }
 
     /// Returns the margins of all rows, `rows x outputs`.

@@ -2,7 +2,12 @@
 
 use std::ops::Range;
 
-use fangorn::{Forest, Predictor, cpu::Rows, forest::reference, sum::Contract};
+use fangorn::{
+    Forest, Predictor,
+    cpu::Rows,
+    forest::{CompareType, reference},
+    sum::Contract,
+};
 use serde::Serialize;
 
 use crate::{
@@ -99,26 +104,46 @@ fn refuse_results(rows: usize, width: usize) -> Result<()> {
     }
 }
 
-/// Predicts some rows.
+/// The margins and leaf slots of some rows.
+pub struct Reached {
+    /// The margins, `rows x outputs`.
+    pub margins: Vec<f32>,
+    /// The leaf slots, `rows x trees`.
+    pub slots: Vec<u32>,
+}
+
+/// Predicts some rows. A GPU may have found their margins and leaf slots; otherwise the processor does.
 ///
 /// # Errors
-/// There are no such rows, the results are too many, or the forest's sums can't keep the contract.
-pub fn predict(model: &mut Model, rows: &RowSet, range: Range<usize>, sum: Contract) -> Result<Predictions> {
+/// There are no such rows, the results are too many, what the GPU has found is of other rows, or the forest's sums can't
+/// keep the contract.
+pub fn predict(
+    model: &mut Model,
+    rows: &RowSet,
+    range: Range<usize>,
+    sum: Contract,
+    found: Option<Reached>,
+) -> Result<Predictions> {
     let (forest, predictor) = model.predictor(sum)?;
     let columns = forest.features.len();
     let some = range_of(rows, columns, &range)?;
-    let (outputs, width) = (forest.outputs as usize, predictor.width());
-    refuse_results(range.len(), outputs.max(width).max(forest.trees.len()))?;
-    let (values, margins) = (predictor.values(&some)?, predictor.margins(&some)?);
-    let slots = predictor.leaf_slots(&some)?;
+    let (outputs, width, trees) = (forest.outputs as usize, predictor.width(), forest.trees.len());
+    refuse_results(range.len(), outputs.max(width).max(trees))?;
+    let Reached { margins, slots } = match found {
+        Some(found) => found,
+        None => Reached { margins: predictor.margins(&some)?, slots: predictor.leaf_slots(&some)? },
+    };
+    if [margins.len(), slots.len()] != [range.len() * outputs, range.len() * trees] {
+        return Err(Error::request("the GPU's results are of other rows; predict again"));
+    }
+    let values = predictor.values_of_margins(&margins)?;
     let listed = |numbers: &[f32]| numbers.iter().take(MOST_LISTED).map(|v| Num(f64::from(*v))).collect();
     let label = |class: u32| match forest.classes.labels.get(class as usize) {
         Some(label) => label.clone(),
         None => class.to_string(),
     };
     let row = |at: usize| {
-        let classes =
-            reference::classes_of_slots(forest, &slots[at * forest.trees.len()..][..forest.trees.len()]);
+        let classes = reference::classes_of_slots(forest, &slots[at * trees..][..trees]);
         let own = &rows.values[(range.start + at) * columns..][..columns];
         PredictedRow {
             values: listed(&values[at * width..][..width]),
@@ -163,6 +188,40 @@ pub fn values(model: &mut Model, rows: &RowSet, sum: Contract) -> Result<Vec<f32
     let (forest, predictor) = model.predictor(sum)?;
     refuse_results(rows.rows, predictor.width().max(forest.outputs as usize))?;
     Ok(predictor.values(&range_of(rows, forest.features.len(), &(0..rows.rows))?)?)
+}
+
+/// Returns the values of rows with these margins, `rows x width`.
+///
+/// # Errors
+/// The margins are no whole number of rows, the results are too many, or the forest's sums can't keep the contract.
+pub fn values_of_margins(model: &mut Model, margins: &[f32], sum: Contract) -> Result<Vec<f32>> {
+    let (forest, predictor) = model.predictor(sum)?;
+    refuse_results(margins.len() / forest.outputs as usize, predictor.width())?;
+    Ok(predictor.values_of_margins(margins)?)
+}
+
+/// Returns some rows in `f32`, as a GPU takes them, `rows x columns`.
+///
+/// # Errors
+/// There are no such rows, or the forest compares in `f64` and a value is none of `f32`'s.
+pub fn single_rows(model: &Model, rows: &RowSet, range: &Range<usize>) -> Result<Vec<f32>> {
+    let columns = model.forest.features.len();
+    range_of(rows, columns, range)?;
+    let values = &rows.values[range.start * columns..range.end * columns];
+    // A forest that compares in f32 rounds rows itself.
+    let is_exact = |value: &f64| f64::from(*value as f32) == *value || value.is_nan();
+    if model.forest.compare == CompareType::F64
+        && let Some(at) = values.iter().position(|value| !is_exact(value))
+    {
+        let (row, column) = (range.start + at / columns, at % columns);
+        return Err(Error::request(format!(
+            "row {row}, {}: the model compares {} as a float64, and a GPU takes float32, so it could find another leaf; \
+             predict on the processor",
+            feature_name(&model.forest, column),
+            values[at],
+        )));
+    }
+    Ok(values.iter().map(|value| *value as f32).collect())
 }
 
 /// Returns the contributions of the features to one margin of a row.

@@ -49,6 +49,11 @@ impl RowSet {
         }
     }
 
+    /// Returns the range of `count` rows from `first` on, or of as many as there are.
+    pub fn range(&self, first: usize, count: usize) -> std::ops::Range<usize> {
+        first..first.saturating_add(count).min(self.rows)
+    }
+
     /// Makes rows for a model, with values at its thresholds and beside them.
     pub fn made(forest: &Forest, rows: usize) -> Self {
         let rows = rows.min(limits::VALUES / forest.features.len().max(1)).max(1);
