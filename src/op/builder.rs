@@ -123,7 +123,7 @@ impl ForestOpBuilder {
             #[cfg(feature = "cube")]
             interactions_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
-            gradient_sources_on: super::once_list::OnceList::default(),
+            leaf_gradients_on: super::once_list::OnceList::default(),
             #[cfg(feature = "cube")]
             number: OnceLock::new(),
         })

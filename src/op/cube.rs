@@ -11,14 +11,14 @@ use burn::{
 };
 use burn_cubecl::{CubeBackend, CubeDevice, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::client::Client;
-use fangorn_kernels::{Buffer, GRADIENT_ROWS, GradientSources, Rows, leaf_gradients, pieces};
+use fangorn_kernels::{Buffer, GRADIENT_ROWS, Rows};
 
 use super::{Background, Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::{
     check::{Strictness, Warning},
-    cube::{Executable, Explainer},
+    cube::{Executable, Explainer, LeafGradients},
     error::{Error, Result},
-    plan::{Emit, EpiloguePlan, Number, RowType},
+    plan::{Emit, EpiloguePlan, RowType},
     schedule::{Preset, Schedule},
 };
 
@@ -149,22 +149,11 @@ impl ForestOp {
             .get_or_try_init(device, || Explainer::of_interactions(&device.client(), &self.forest))
     }
 
-    /// Returns the source of each leaf value's gradient. It is uploaded for the first gradient on a device.
-    fn gradient_sources(&self, device: &CubeDevice) -> &GradientSources {
-        let make = || {
-            let sources = self.sources();
-            let words: Vec<u32> = sources.iter().flat_map(|s| [s.slot, s.tree, s.output]).collect();
-            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-            let client = device.client();
-            Ok::<_, std::convert::Infallible>(GradientSources {
-                words: Buffer { handle: client.create_from_slice(&bytes), len: words.len() },
-                values: sources.len() as u32,
-                trees: self.trees() as u32,
-                outputs: self.outputs() as u32,
-            })
-        };
-        match self.gradient_sources_on.get_or_try_init(device, make) {
-            Ok(sources) => sources,
+    /// Returns the sources of the leaf values' gradient. They are uploaded for the first gradient on a device.
+    fn leaf_gradients_on(&self, device: &CubeDevice) -> &LeafGradients {
+        let make = || Ok::<_, std::convert::Infallible>(LeafGradients::new(&device.client(), &self.forest));
+        match self.leaf_gradients_on.get_or_try_init(device, make) {
+            Ok(gradients) => gradients,
             Err(never) => match never {},
         }
     }
@@ -224,25 +213,9 @@ impl ForestBackend for CubeBackend {
         }
         let executable =
             op.executable(&x.device, x.shape()[0], x.dtype, Emit::Slots).expect("prepared by the caller");
-        let sources = op.gradient_sources(&x.device);
         let grad = into_contiguous(grad);
-        // The leaf slots and the gradients of a piece each fit a binding.
-        let words = x.client.properties().memory.max_page_size.min(1 << 33) / 4;
-        let most = (words / sources.trees.max(sources.outputs).max(1) as u64).min(1 << 31) as u32;
-        let most = (most / GRADIENT_ROWS * GRADIENT_ROWS).max(GRADIENT_ROWS);
-        let rows = rows_of(&x);
-        if rows.batch == 0 {
-            let none = Buffer::none(&x.client);
-            leaf_gradients(&x.client, sources, &none, &none, 0, &buffer(&sums), true);
-        }
-        let all = pieces(row_type(x.dtype), &rows, &buffer(&grad), Number::F32, most);
-        for (piece, (rows, grad)) in all.enumerate() {
-            let len = rows.batch as usize * op.trees();
-            let slots = Buffer::of_words(&x.client, len);
-            // Leaf slots are written without reading leaf values.
-            executable.run(&rows, &Buffer::none(&x.client), &slots);
-            leaf_gradients(&x.client, sources, &slots, &grad, rows.batch, &buffer(&sums), piece == 0);
-        }
+        let gradients = op.leaf_gradients_on(&x.device);
+        gradients.run(executable, &rows_of(&x), row_type(x.dtype), &buffer(&grad), &buffer(&sums));
         sums
     }
 

@@ -1,6 +1,8 @@
 //! The gradient of the leaf values: each row's gradient is added to the leaves that the row reached.
 
+#[cfg(any(feature = "flex", feature = "ndarray"))]
 use super::ForestOp;
+#[cfg(any(feature = "flex", feature = "ndarray"))]
 use crate::forest::Targets;
 
 /// Number of rows of a row block, whose gradients are added up by themselves. A leaf value's gradient is an f32
@@ -9,42 +11,10 @@ use crate::forest::Targets;
 /// GRADIENT_ROWS) x 2^-24` times the sum of the magnitudes.
 pub const GRADIENT_ROWS: usize = 256;
 
-/// The source of a leaf value's gradient.
-#[cfg(feature = "cube")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GradientSource {
-    /// The leaf slot.
-    pub slot: u32,
-    /// The leaf's tree.
-    pub tree: u32,
-    /// The output that the leaf value is added to.
-    pub output: u32,
-}
-
+#[cfg(any(feature = "flex", feature = "ndarray"))]
 impl ForestOp {
-    /// Returns the source of each leaf value's gradient.
-    #[cfg(feature = "cube")]
-    pub(super) fn sources(&self) -> Vec<GradientSource> {
-        let forest = &self.forest;
-        let width = forest.leaf_width();
-        let mut sources = vec![GradientSource { slot: 0, tree: 0, output: 0 }; forest.leaf_values.len()];
-        for (t, tree) in forest.trees.iter().enumerate() {
-            for slot in tree.nodes.iter().filter_map(|n| n.slot()) {
-                for (o, source) in sources[slot as usize * width..][..width].iter_mut().enumerate() {
-                    let output = match &forest.targets {
-                        Targets::One(targets) => targets[t],
-                        Targets::All => o as u32,
-                    };
-                    *source = GradientSource { slot, tree: t as u32, output };
-                }
-            }
-        }
-        sources
-    }
-
     /// Computes the gradient of the leaf values on the CPU from the gradient of the margins. The operator
     /// must be [prepared](ForestOp::prepare).
-    #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(super) fn cpu_leaf_gradients(
         &self,
         rows: &crate::cpu::Rows<'_>,

@@ -100,7 +100,7 @@ pub struct ForestOp {
     #[cfg(feature = "cube")]
     interactions_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::Explainer>,
     #[cfg(feature = "cube")]
-    gradient_sources_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::GradientSources>,
+    leaf_gradients_on: once_list::OnceList<burn_cubecl::CubeDevice, crate::cube::LeafGradients>,
     /// The number that stands for the forest in recorded operations.
     #[cfg(feature = "cube")]
     number: OnceLock<u64>,
