@@ -2,8 +2,7 @@
 
 #![cfg(feature = "cube")]
 
-use crate::runs;
-use crate::support;
+use crate::{generate::kinds::SCHEDULES, runs, support};
 
 use cubecl::client::Client;
 use fangorn::{
@@ -110,54 +109,6 @@ fn presets_over_shapes_and_batches() {
         }
     }
 }
-
-/// Schedules that the presets do not reach: trees over the grid, strides, splits, two block axes, lanes of rows.
-const SCHEDULES: [(&str, &str); 11] = [
-    (
-        "trees over the grid",
-        "tile(batch, b0, b1, 32)\ntile(tree, t0, t1, trees/3)\nreorder(b0, t0, b1, t1)\ngpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\nlayout(array)",
-    ),
-    (
-        "trees over grid and block",
-        "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, 7)\ntile(t1, t2, t3, 2)\nreorder(b0, t0, b1, t2, t3)\ngpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\ngpuDimension(t2, block.y)\nsharedReduce(t2)",
-    ),
-    (
-        "block trees without shared sums",
-        "tile(batch, b0, b1, 16)\ntile(tree, t0, t1, trees/4)\nreorder(b0, b1, t0, t1)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ngpuDimension(t0, block.y)",
-    ),
-    (
-        "strided trees, depth groups",
-        "sort(depth)\ntile(tree, t0, t1, 4)\nreorder(batch, t1, t0)\nsplit(t0, ta, tb, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t1, block.x)\nunrollWalk(ta)\nunrollWalk(tb)\nlayout(array)\nsharedReduce(t1)",
-    ),
-    (
-        "strip-mined rows",
-        "tile(batch, b0, b1, 1000)\nreorder(b0, b1, tree)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\nunrollWalk(tree, 2)",
-    ),
-    (
-        "tree outermost",
-        "reorder(tree, batch)\ntile(batch, b0, b1, 64)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)",
-    ),
-    (
-        "rows split",
-        "split(batch, ba, bb, 20)\ntile(ba, a0, a1, 8)\ntile(bb, c0, c1, 8)\ngpuDimension(a0, grid.x)\ngpuDimension(c0, grid.x)\ngpuDimension(a1, block.x)\ngpuDimension(c1, block.x)\ncache(a0)\ncache(c0)",
-    ),
-    (
-        "lanes of rows",
-        "tile(batch, b0, b1, 24)\ntile(b1, b2, b3, 3)\nreorder(b0, b2, tree, b3)\ngpuDimension(b0, grid.x)\ngpuDimension(b2, block.x)\ninterleave(b3)\nunrollWalk(b3)",
-    ),
-    (
-        "serial trees round shared ones",
-        "tile(tree, t0, t1, 8)\ngpuDimension(batch, grid.x)\ngpuDimension(t1, block.x)\nsharedReduce(t1)",
-    ),
-    (
-        "strided serial trees round shared ones",
-        "tile(tree, v1, v2, 3)\nreorder(v2, v1)\ntile(v1, v3, v4, trees/2)\nreorder(v2, batch)\ngpuDimension(batch, grid.x)\ngpuDimension(v4, block.x)\nsharedReduce(v4)",
-    ),
-    (
-        "cached, shared, lanes of trees",
-        "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, trees/2)\ntile(t1, t2, t3, 3)\nreorder(b0, b1, t0, t2, t3)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ngpuDimension(t0, block.y)\ncache(b0)\nsharedReduce(t0)\ninterleave(t3)\nlayout(array)",
-    ),
-];
 
 #[test]
 fn schedules_beyond_the_presets() {

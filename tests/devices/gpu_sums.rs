@@ -2,33 +2,19 @@
 
 #![cfg(feature = "cube")]
 
-use crate::runs;
-use crate::support;
+use crate::{
+    generate::kinds::{schedules_of_sums, stumps},
+    runs, support,
+};
 
 use fangorn::{
     Forest,
     cube::Executable,
-    forest::{Accumulator, Aggregate, CompareType, Side, Targets, reference},
+    forest::{Accumulator, Aggregate, Targets, reference},
     op::ForestOp,
-    schedule::{Preset, Schedule},
     sum::Contract,
 };
 use support::Specimen;
-
-/// Schedules that keep sums in registers, in shared memory, in global copies, in the result, and added to atomically.
-fn schedules(forest: &Forest) -> Vec<(String, Schedule)> {
-    let preset = |p: Preset| (p.name().to_owned(), p.schedule(forest, true));
-    let mut all = [Preset::Default, Preset::TahoeDirect, Preset::RapidsFil].map(preset).to_vec();
-    for text in [
-        "tile(tree, t0, t1, 7); reorder(t0, batch, t1); gpuDimension(t0, grid.y); gpuDimension(batch, grid.x)",
-        "tile(tree, t0, t1, 5); tile(batch, b0, b1, 8); reorder(b0, t0, b1, t1); gpuDimension(b0, grid.x)
-         gpuDimension(t0, grid.y); gpuDimension(b1, block.x); atomicReduce(t0); ranks(auto)",
-    ] {
-        let text = text.replace("; ", "\n");
-        all.push((text.clone(), Schedule::parse(&text).expect("a schedule")));
-    }
-    all
-}
 
 /// A model of each kind; all of the zoo's where `FANGORN_ZOO` is `all`, which takes an hour on a software driver.
 fn zoo() -> Vec<Specimen> {
@@ -58,7 +44,7 @@ fn same_bytes(models: &[Specimen], sum: Contract, margins: impl Fn(&Forest, &[u3
         let (rows, outputs) = (s.count.min(40), s.forest.outputs as usize);
         let expected: Vec<f32> =
             (0..rows).flat_map(|r| margins(&s.forest, &reference::leaf_slots(&s.forest, s.row(r)))).collect();
-        for (name, schedule) in schedules(&s.forest) {
+        for (name, schedule) in schedules_of_sums(&s.forest) {
             let made = Executable::builder(&client, &s.forest).schedule(schedule.clone()).sum(sum).build();
             let exe = match made {
                 Ok(exe) => exe,
@@ -107,33 +93,13 @@ fn sums_in_the_order_of_the_trees_have_the_producers_bytes() {
     same_bytes(&zoo(), Contract::Tree, in_order);
 }
 
-/// Stumps with leaves of every magnitude, each half of them the other's opposite but for the last bit.
-fn stumps(library: &str, seed: u64) -> Specimen {
-    let mut state = seed;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state ^ (state >> 29)
-    };
-    let mut value = || {
-        let exponent = [1023, 1023, 1000, 1050, 880, 1100, 1, 0][(random() % 8) as usize] + random() % 40;
-        f64::from_bits((random() & (1 << 63 | ((1 << 52) - 1))) | exponent << 52)
-    };
-    let base = value();
-    let mut forest = Forest::builder(4, 1).producer(library, "1", "regression").base_score([base]);
-    let mut last = 0.0f64;
-    for t in 0..96 {
-        let mut tree = forest.tree(0);
-        tree.split(t % 4, CompareType::F32.less(0.5), Side::Left, 1, 2);
-        let left = if t % 3 == 2 { -last.next_up() } else { value() };
-        last = left;
-        tree.leaf(1, &[left]);
-        tree.leaf(2, &[value()]);
-    }
-    let rows = (0..16 * 4).map(|i| f32::from(u8::from(i >> (2 + i % 4) & 1 == 1))).collect();
+/// [`stumps`] as a model with its rows.
+fn specimen_of_stumps(library: &str, seed: u64) -> Specimen {
+    let (forest, rows) = stumps(library, seed);
     Specimen {
         name: format!("stumps of {library}, seed {seed}"),
         model: Default::default(),
-        forest: forest.build().expect("a forest"),
+        forest,
         rows,
         count: 16,
         margin: Vec::new(),
@@ -145,8 +111,10 @@ fn stumps(library: &str, seed: u64) -> Specimen {
 
 #[test]
 fn doubles_are_added_in_integers_as_the_standard_says() {
-    let models: Vec<Specimen> =
-        ["lightgbm", "xgboost"].into_iter().flat_map(|l| (0..4).map(move |seed| stumps(l, seed))).collect();
+    let models: Vec<Specimen> = ["lightgbm", "xgboost"]
+        .into_iter()
+        .flat_map(|l| (0..4).map(move |seed| specimen_of_stumps(l, seed)))
+        .collect();
     same_bytes(&models, Contract::Tree, in_order);
 }
 

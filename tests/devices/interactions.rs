@@ -14,7 +14,7 @@ use fangorn::{
 use crate::{
     generate::{
         Seeded,
-        explained::{assert_close, forest, rows},
+        explained::{assert_close, assert_close_interactions, forest, rows},
     },
     support::{self, devices, for_each_specimen},
 };
@@ -28,29 +28,6 @@ fn interactions(what: &str, op: &Arc<ForestOp>, x: Tensor<2>) -> Vec<f32> {
     let found = op.interactions(x).expect(what);
     assert_eq!(found.dims(), [count, op.outputs(), side, side], "{what}");
     found.into_data().try_to_vec().expect("f32")
-}
-
-/// Compares interactions with expected ones, within 1e-4 of the largest of a row's. The biases are not counted for the
-/// largest, because they are larger than interactions. An output has `side x side` elements.
-fn assert_close_interactions(what: &str, side: usize, found: &[f32], expected: &[f64]) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    let elements = expected.iter().enumerate().filter(|(at, _)| !(at + 1).is_multiple_of(side * side));
-    let largest = elements.fold(0f64, |most, (_, v)| most.max(v.abs()));
-    for (found, expected) in found
-        .chunks_exact(side * side)
-        .zip(expected.chunks_exact(side * side))
-        .map(|(a, b)| (a[side * side - 1], b[side * side - 1]))
-    {
-        assert!(
-            (f64::from(found) - expected).abs() <= 1e-6 * expected.abs().max(1.0),
-            "{what}: bias {found} for {expected}"
-        );
-    }
-    let is_bias = |at: usize| (at + 1).is_multiple_of(side * side);
-    for (i, (found, expected)) in found.iter().zip(expected).enumerate().filter(|(i, _)| !is_bias(*i)) {
-        let off = (f64::from(*found) - expected).abs();
-        assert!(off <= 1e-4 * largest + 1e-7, "{what}: number {i}: {found} for {expected}, of {largest}");
-    }
 }
 
 fn background(forest: &Forest, typical: &Rows<'_, f32>) -> Arc<Background> {

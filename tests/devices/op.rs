@@ -4,17 +4,16 @@
 // burn-ndarray is deprecated upstream in favour of burn-flex and served as long as burn has it.
 #![allow(deprecated)]
 
-use crate::support;
+use crate::{
+    generate::kinds::{edges, predicates, small, small_rows},
+    support,
+};
 
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
 use fangorn::{
-    Forest,
-    forest::{
-        Aggregate, CategoryRule, CompareType, MOST_CATEGORIES, Predicate, Profile, Real, Side, Transform,
-        reference,
-    },
+    forest::{Aggregate, CompareType, Profile, Transform, reference},
     op::{ForestOp, forest},
     schedule::{Preset, Schedule},
 };
@@ -276,39 +275,9 @@ fn every_preset_runs_as_an_operator() {
     }
 }
 
-/// Trees of one split of column 0 each: every predicate, either side for what is missing and for what a set names.
-fn predicates(compare: CompareType) -> Forest {
-    let mut forest = Forest::builder(1, 1).compare(compare);
-    let mut asks = Vec::new();
-    for t in [0.0, 1e-45, -1e-45, 0.1f64, -3.5, 1e-30, f64::INFINITY, f64::NEG_INFINITY, 16_777_216.0] {
-        let t = compare.cast(t);
-        asks.extend([compare.less(t), compare.at_most(t), Predicate::Equal { value: Real(t) }]);
-        if t.abs() > 1e-34 {
-            asks.push(Predicate::LessZeroAside { threshold: Real(t) });
-        }
-    }
-    for rule in [CategoryRule::NotNegative, CategoryRule::Truncated, CategoryRule::Whole] {
-        for members in [vec![], vec![0], vec![1, 2, 37], vec![0, 31, 32, MOST_CATEGORIES - 1]] {
-            let set = forest.set(members, rule);
-            asks.extend([Side::Left, Side::Right].map(|inside| Predicate::InSet { set, inside }));
-        }
-    }
-    for (i, ask) in asks.into_iter().flat_map(|ask| [(0, ask), (1, ask)]) {
-        let mut tree = forest.tree(0);
-        tree.split(0, ask, [Side::Left, Side::Right][i], 1, 2);
-        tree.leaf(1, &[0.5]);
-        tree.leaf(2, &[0.25]);
-    }
-    forest.build().expect("a forest that verifies")
-}
-
 #[test]
 fn every_predicate_on_every_backend() {
-    let near = |x: f32| [x.next_down(), x, x.next_up()];
-    let edges =
-        [0.0, -0.0, 0.1, -3.5, 1e-30, 1e-35, -1e-35, -1.0, -0.5, 1.0, 2.0, 2.7, 37.0, 31.0, 32.0, 33.0, 64.0];
-    let far = [f32::INFINITY, f32::NEG_INFINITY, 16_777_215.0, 16_777_216.0, 1e30, f32::MAX, 1e-45, -1e-45];
-    let x: Vec<f32> = edges.into_iter().chain(far).flat_map(near).chain([f32::NAN, -f32::NAN]).collect();
+    let x = edges();
     for compare in [CompareType::F32, CompareType::F64] {
         let forest = predicates(compare);
         let expected: Vec<i32> =
@@ -325,34 +294,6 @@ fn every_predicate_on_every_backend() {
             }
         }
     }
-}
-
-/// Seven trees of four leaves over two columns, leaves of either sign.
-fn small(transform: Transform, aggregate: Aggregate, vectors: bool, outputs: u32) -> Forest {
-    let mut forest = Forest::builder(2, outputs)
-        .base_score((0..outputs).map(|o| f64::from(o) * 0.25))
-        .transform(transform)
-        .aggregate(aggregate)
-        .scale(if transform == Transform::Probit { 0.02 } else { 0.75 });
-    for t in 0..7u32 {
-        let mut tree = if vectors { forest.vector_tree() } else { forest.tree(t % outputs) };
-        tree.split(0, CompareType::F32.less(f64::from(t) / 7.0), Side::Left, 1, 2);
-        tree.split(1, CompareType::F32.less(f64::from(t) / 8.0), Side::Right, 3, 4);
-        tree.split(1, CompareType::F32.at_most(0.5), Side::Left, 5, 6);
-        for leaf in 3..7 {
-            let value = |o: u32| {
-                f64::from((t * 5 + leaf * 3 + o * 2) % 11)
-                    - if transform == Transform::Probit { 0.0 } else { 4.5 }
-            };
-            let values: Vec<f64> = (0..if vectors { outputs } else { 1 }).map(value).collect();
-            tree.leaf(leaf, &values);
-        }
-    }
-    forest.build().expect("a forest that verifies")
-}
-
-fn small_rows() -> Vec<f32> {
-    (0..128).flat_map(|r| [(r % 11) as f32 / 10.0, (r / 11) as f32 / 11.0]).collect()
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod engines;
 pub mod explained;
 mod forests;
 mod grow;
+pub mod kinds;
 mod rows;
 mod schedules;
 pub mod tables;

@@ -1,18 +1,15 @@
 //! A case on the cubecl device that is built in.
 
-use std::collections::HashMap;
-
 use cubecl::client::Client;
 use fangorn::{
     Error, Forest,
     cube::Executable,
-    plan::{Emit, LoweredForest, Request, lower_with},
-    schedule::{Extents, GpuDim},
+    plan::{Emit, Request, lower_with},
     sum::Contract,
 };
 use fangorn_kernels::{Buffer, Rows};
 
-use super::{near_margins_without_denormals, same_margins, same_slots, unit_of};
+use super::{follows, near_margins_without_denormals, same_margins, same_slots};
 use crate::{generate::Case, support};
 
 /// The device under test, if its driver answers.
@@ -74,7 +71,11 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
                     }
                     near_margins_without_denormals(case, &found).map_err(what)?;
                 }
-                Emit::Trace => follows(case, &lowered, &exe, batch as u32, &found).map_err(what)?,
+                Emit::Trace => {
+                    // Nothing is launched for no rows.
+                    let cubes = if batch == 0 { [1; 3] } else { exe.cubes(batch as u32) };
+                    follows(case, &lowered, cubes, exe.plan().own.cube_dim, &found).map_err(what)?
+                }
             }
         }
     }
@@ -114,45 +115,4 @@ pub fn words(
     exe.run(&rows, &leaves, &out);
     let bytes = client.read_one(out.handle).expect("the launch went well");
     bytes.chunks_exact(4).take(len).map(|c| u32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect()
-}
-
-/// Each visit by the worker, and at the time, that the nest prescribes.
-fn follows(
-    case: &Case,
-    lowered: &LoweredForest,
-    exe: &Executable,
-    batch: u32,
-    found: &[u32],
-) -> Result<(), String> {
-    let trees = case.forest.trees.len();
-    // Nothing is launched for no rows.
-    let cubes = if batch == 0 { [1; 3] } else { exe.cubes(batch) };
-    let units = exe.plan().own.cube_dim;
-    let size = |dim| match dim {
-        GpuDim::Grid(axis) => cubes[axis as usize],
-        GpuDim::Block(axis) => units[axis as usize],
-    };
-    let extents = Extents { batch, trees: trees as u32, threads: 1 };
-    let mut clocks = HashMap::new();
-    let mut seen = 0;
-    for visit in lowered.legal().visits(extents, size) {
-        let owner = unit_of(&visit, cubes, units);
-        let tick = clocks.entry(owner).or_insert(0u32);
-        let at = 2 * (visit.row as usize * trees + lowered.order()[visit.tree as usize] as usize);
-        if found[at..at + 2] != [owner, *tick] {
-            return Err(format!(
-                "row {}, tree {} is worker {}'s walk {}, should be worker {owner}'s walk {tick}",
-                visit.row,
-                visit.tree,
-                found[at],
-                found[at + 1]
-            ));
-        }
-        *tick += 1;
-        seen += 1;
-    }
-    match seen == batch as usize * trees {
-        true => Ok(()),
-        false => Err(format!("{seen} walks of {batch} rows and {trees} trees")),
-    }
 }

@@ -23,7 +23,7 @@ use fangorn::{
 
 use crate::generate::{Case, forest_of};
 
-pub use traces::{Record, Walks, difference, prescribed, recorded, runs_as_prescribed, unit_of};
+pub use traces::{Record, Walks, difference, follows, prescribed, recorded, runs_as_prescribed, unit_of};
 
 pub fn request(device: Device, threads: u32) -> Request {
     Request { device, threads, ..Request::cpu() }

@@ -1,14 +1,14 @@
 //! The order of walks: on the CPU as it was, and as the loop nest prescribes it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::Range,
 };
 
 use fangorn::{
     cost::ROW_BLOCK,
     cpu::{Engine, Program, Rows, TraceEntry, worker},
-    plan::{Mode, Visit, lower_with},
+    plan::{LoweredForest, Mode, Visit, lower_with},
     schedule::{Axis, Device, Directive, Extents, GpuDim},
 };
 
@@ -220,4 +220,44 @@ pub fn unit_of(visit: &Visit, cubes: [u32; 3], units: [u32; 3]) -> u32 {
         x + size[0] * (y + size[1] * z)
     };
     linear(GpuDim::Grid, cubes) * units.iter().product::<u32>() + linear(GpuDim::Block, units)
+}
+
+/// Each visit by the worker, and at the time, that the nest prescribes.
+///
+/// A launch has so many cubes of so many units; `found` has two words for each row and tree.
+pub fn follows(
+    case: &Case,
+    lowered: &LoweredForest,
+    cubes: [u32; 3],
+    units: [u32; 3],
+    found: &[u32],
+) -> Result<(), String> {
+    let (batch, trees) = (case.batch as u32, case.forest.trees.len());
+    let size = |dim| match dim {
+        GpuDim::Grid(axis) => cubes[axis as usize],
+        GpuDim::Block(axis) => units[axis as usize],
+    };
+    let extents = Extents { batch, trees: trees as u32, threads: 1 };
+    let mut clocks = HashMap::new();
+    let mut seen = 0;
+    for visit in lowered.legal().visits(extents, size) {
+        let owner = unit_of(&visit, cubes, units);
+        let tick = clocks.entry(owner).or_insert(0u32);
+        let at = 2 * (visit.row as usize * trees + lowered.order()[visit.tree as usize] as usize);
+        if found[at..at + 2] != [owner, *tick] {
+            return Err(format!(
+                "row {}, tree {} is worker {}'s walk {}, should be worker {owner}'s walk {tick}",
+                visit.row,
+                visit.tree,
+                found[at],
+                found[at + 1]
+            ));
+        }
+        *tick += 1;
+        seen += 1;
+    }
+    match seen == batch as usize * trees {
+        true => Ok(()),
+        false => Err(format!("{seen} walks of {batch} rows and {trees} trees")),
+    }
 }
