@@ -15,6 +15,7 @@ Example:
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -27,13 +28,21 @@ sys.path.insert(0, str(WEB))
 from test import GPU_BROWSER, Server, skip  # noqa: E402
 
 TRIPLE = "wasm32-unknown-unknown"
-# Each test has a module of its own, because a panic ends one. A panic calls `fangornPanicked`.
+# Each test has a module of its own, because a panic ends one. A panic calls `fangornPanicked`. A kernel's name in WGSL is
+# that of its function, and a hash.
 RUN = """async (test) => {
+  const kernels = new Set();
+  const create = GPUDevice.prototype.createShaderModule;
+  GPUDevice.prototype.createShaderModule = function (given) {
+    for (const [, name] of given.code.matchAll(/@compute[^]*?fn (\\w+)/g)) kernels.add(name);
+    return create.call(this, given);
+  };
   const panicked = new Promise((_, reject) => globalThis.fangornPanicked = (message) => reject(new Error(message)));
   panicked.catch(() => {});
   const module = await import("/fangorn.js");
   await module.default({ module_or_path: "/fangorn_bg.wasm" });
-  return test === null ? module.names() : await Promise.race([module.run(test), panicked]);
+  if (test === null) return [module.names(), []];
+  return [await Promise.race([module.run(test), panicked]), [...kernels]];
 }"""
 
 
@@ -51,20 +60,27 @@ def build(folder):
     (folder / "index.html").write_text('<!doctype html><link rel="icon" href="data:,">')
 
 
+def all_kernels():
+    """Return the names of all kernels that Fangorn launches."""
+    files = (WEB.parent / "kernels" / "src").rglob("*.rs")
+    return {name for file in files for name in re.findall(r"#\[cube\(launch\w*\)\]\s+pub fn (\w+)", file.read_text())}
+
+
 def run(browser, address, test):
-    """Run a test in a page of its own. Return what it answers, and what is wrong."""
+    """Run a test in a page of its own. Return what it answers, the kernels that it compiles, and what is wrong."""
     page = browser.new_page()
     problems = []
     page.on("console", lambda message: problems.append(f"the console says: {message.text}"))
     page.on("pageerror", lambda error: problems.append(f"an error: {error}"))
     page.goto(address)
-    answer = None
+    answer, kernels = None, []
     try:
-        answer = page.evaluate(RUN, test)
+        answer, kernels = page.evaluate(RUN, test)
     except Exception as error:
-        problems.insert(0, str(error))
+        # The rest of the text of a large forest, and the stack, help nobody.
+        problems.insert(0, str(error)[:4000])
     page.close()
-    return answer, problems
+    return answer, kernels, problems
 
 
 def main():
@@ -78,24 +94,28 @@ def main():
         skip("the Python package playwright is not installed; pip install playwright")
     if args.chromium is None:
         skip("there is no Chromium; apt-get install chromium")
-    failed = []
+    failed, kernels = [], set()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         build(pathlib.Path(folder))
         server = Server(folder)
         browser = driver.chromium.launch(executable_path=args.chromium, args=GPU_BROWSER)
-        names, problems = run(browser, server.address, None)
+        names, _, problems = run(browser, server.address, None)
         if problems:
             sys.exit("\n".join(problems))
         for unknown in sorted(set(args.tests) - set(names)):
             sys.exit(f"web/gpu-tests/run.py: there is no test {unknown}; there are {', '.join(names)}")
         for test in args.tests or names:
             begin = time.monotonic()
-            answer, problems = run(browser, server.address, test)
+            answer, compiled, problems = run(browser, server.address, test)
+            kernels.update(compiled)
             failed += [test] if problems else []
             print(f"{test}: {answer or 'failed'} ({time.monotonic() - begin:.1f} s)", *problems, sep="\n  ", flush=True)
         browser.close()
         server.shutdown()
-    print(f"on WebGPU: {len(args.tests or names)} tests, {len(failed)} failed: {', '.join(failed)}".removesuffix(": "))
+    print(f"on WebGPU: {len(args.tests or names)} tests, {len(kernels)} kernels, {len(failed)} tests failed", *failed)
+    never = sorted(all_kernels() - {name.rpartition("_")[0] for name in kernels})
+    if never and not args.tests:
+        sys.exit(f"web/gpu-tests/run.py: no test runs {', '.join(never)}")
     sys.exit(bool(failed))
 
 

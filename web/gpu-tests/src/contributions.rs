@@ -146,8 +146,8 @@ fn explainers(gpu: &Gpu, drawn: &Drawn, background: &Interventional) -> [(bool, 
 pub async fn explanations_of_many_rows(gpu: &Gpu) -> String {
     let mut draws = Seeded(47);
     let (drawn, background) = loop {
-        let drawn = Drawn::new(&mut draws, 10, (6, 40, 8000));
-        let (_, background) = drawn.background(&mut draws, 150);
+        let drawn = Drawn::new(&mut draws, 10, (6, 24, 6000));
+        let (_, background) = drawn.background(&mut draws, 40);
         // Some trees have pattern tables, and some have not.
         let all = drawn.forest.trees.len();
         if all >= 12 && background.algorithm().contains(&format!("of {all} trees")) {
@@ -155,7 +155,7 @@ pub async fn explanations_of_many_rows(gpu: &Gpu) -> String {
         }
     };
     let some = |all: &[f32], width: usize| -> Vec<f32> {
-        (0..drawn.count).step_by(397).flat_map(|row| all[row * width..][..width].to_vec()).collect()
+        (0..drawn.count).step_by(297).flat_map(|row| all[row * width..][..width].to_vec()).collect()
     };
     let few = some(&drawn.rows, drawn.columns);
     let few = Rows::new(&few, drawn.columns).expect("rows");
@@ -188,9 +188,8 @@ pub async fn explanations_in_pieces(gpu: &Gpu) -> String {
     for (pairs, whole) in explainers(gpu, &drawn, &background) {
         let pieces = whole.clone().with_most_rows(130);
         let rows = gpu.rows(&drawn.rows, drawn.columns, RowType::F32, LIES[0]);
-        let [whole, pieces] = [whole, pieces].map(|explainer| (explainer, &rows));
-        let whole = gpu.explain(&whole.0, whole.1, RowType::F32).await;
-        let pieces = gpu.explain(&pieces.0, pieces.1, RowType::F32).await;
+        let whole = gpu.explain(&whole, &rows, RowType::F32).await;
+        let pieces = gpu.explain(&pieces, &rows, RowType::F32).await;
         let bits = |all: &[f32]| all.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert!(bits(&whole) == bits(&pieces), "in pieces, interactions: {pairs}");
     }

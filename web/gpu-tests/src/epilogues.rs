@@ -32,9 +32,11 @@ enum Step {
 
 use Step::{Add, Each, HalfAndMore, Multiply, Sigmoid, Softmax};
 
-/// Every step, of a value alone.
-const ALONE: &[Step] = &[Add, Multiply, HalfAndMore, Each, Multiply, Sigmoid];
-/// Every step that needs its row, and others.
+/// Steps of a value alone. They read two buffers, because WebGPU promises eight for a kernel.
+const ALONE: &[Step] = &[Add, HalfAndMore, Multiply, Sigmoid];
+/// The other step of a value alone, behind one with numbers of its own.
+const WITH_NUMBERS: &[Step] = &[HalfAndMore, Each, Add];
+/// The step that needs its row, and others.
 const WITH_ROW: &[Step] = &[Each, Softmax, Add, Softmax, Each];
 
 /// An epilogue with what its steps read.
@@ -100,6 +102,7 @@ async fn same(
     let what = format!("{what}, {steps:?} to {number:?}");
     let executable = bare.with_epilogue(made.plan.clone());
     if executable.bindings() > gpu.client.properties().hardware.max_bindings {
+        assert_ne!(number, Number::F32, "{what}: the kernel binds {} buffers", executable.bindings());
         return false;
     }
     let mut expected = as_floats(gpu.run(bare, forest, rows, width).await);
@@ -161,13 +164,10 @@ pub async fn every_step(gpu: &Gpu) -> String {
         let width = forest.outputs as usize;
         let bare = Executable::builder(&gpu.client, &forest).build().expect("the default");
         let on_gpu = gpu.rows(&rows(&forest, 300, 9), 3, RowType::F32, Lie::Rows);
-        let alone: [&[Step]; 9] =
-            [&[], &[HalfAndMore], &[Each], &[Sigmoid], &[Softmax], &[Add], &[Multiply], ALONE, WITH_ROW];
-        for steps in alone {
+        let singles: [&[Step]; 6] = [&[HalfAndMore], &[Each], &[Sigmoid], &[Softmax], &[Add], &[Multiply]];
+        for steps in singles.into_iter().chain([ALONE, WITH_NUMBERS, WITH_ROW]) {
             for number in numbers(gpu) {
-                if !steps.is_empty() || number != Number::F32 {
-                    count(same(gpu, line, &bare, &forest, &on_gpu, width, steps, number).await);
-                }
+                count(same(gpu, line, &bare, &forest, &on_gpu, width, steps, number).await);
             }
         }
     }
@@ -204,8 +204,10 @@ pub async fn every_last_stage(gpu: &Gpu) -> String {
     let texts = [("atomic", atomic), ("ranks", &ranked)]
         .map(|(name, text)| (name, Schedule::parse(text).expect("a schedule")));
     let on_gpu = gpu.rows(&rows(&forest, 300, 11), 6, RowType::F32, Lie::Rows);
-    for (name, schedule) in presets.into_iter().chain(texts) {
-        for sum in Contract::ALL {
+    for (name, schedule) in presets.iter().cloned().chain(texts) {
+        // What keeps a contract ends alike with every schedule.
+        let sums = if name == presets[0].0 { &Contract::ALL[..] } else { &[Contract::Any] };
+        for sum in sums.iter().copied() {
             let bare = Executable::builder(&gpu.client, &forest).schedule(schedule.clone()).sum(sum).build();
             let bare = bare.unwrap_or_else(|e| panic!("{name}: {e}"));
             for (steps, number) in [ALONE, WITH_ROW].into_iter().zip(numbers(gpu).into_iter().cycle()) {

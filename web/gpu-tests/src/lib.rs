@@ -66,6 +66,7 @@ tests![
     margins::every_transform,
     margins::the_least_and_the_largest_leaf,
     margins::sums_of_doubles,
+    margins::sums_of_planes_and_grids,
     margins::batches_in_pieces,
     epilogues::every_step,
     epilogues::every_last_stage,

@@ -58,7 +58,6 @@ pub async fn every_transform(gpu: &Gpu) -> String {
                 (Contract::Any, Preset::Default),
                 (Contract::Any, Preset::RapidsFil),
                 (Contract::Tree, Preset::TahoeDirect),
-                (Contract::Exact, Preset::TahoeDirect),
             ] {
                 let schedule = preset.schedule_on(&forest, gpu.device());
                 let values = Executable::builder(&gpu.client, &forest).schedule(schedule).sum(sum);
@@ -98,8 +97,7 @@ pub async fn the_least_and_the_largest_leaf(gpu: &Gpu) -> String {
 /// Doubles of every magnitude, added in integers as the standard says, however the batch is cut.
 pub async fn sums_of_doubles(gpu: &Gpu) -> String {
     let mut ran = 0;
-    for (library, seed) in ["lightgbm", "xgboost"].into_iter().flat_map(|l| (0..2).map(move |seed| (l, seed)))
-    {
+    for (library, seed) in [("lightgbm", 0), ("xgboost", 1)] {
         let (forest, rows) = stumps(library, seed);
         for (name, schedule) in schedules_of_sums(&forest) {
             let made =
@@ -146,4 +144,31 @@ pub async fn batches_in_pieces(gpu: &Gpu) -> String {
         }
     }
     format!("{ran} kernels")
+}
+
+/// Sums by planes where the GPU has their operations, and by atomic additions where it has those.
+pub async fn sums_of_planes_and_grids(gpu: &Gpu) -> String {
+    let tahoe = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\ncache(batch)\nsharedReduce(tree)";
+    let grid = "tile(tree, t0, t1, 3)\nreorder(t0, batch, t1)\ngpuDimension(t0, grid.y)\ngpuDimension(batch, grid.x)\n";
+    let hierarchy = format!("{grid}gpuDimension(t1, block.x)\nsharedReduce(t1)\natomicReduce(t0)");
+    let (mut planes, mut atomic, mut ran) = (0, 0, 0);
+    for line in ["30 x depth 5; features 4", "7 x depth 3, 20 x chain 4; features 4; outputs 5; vector"] {
+        let forest = forest_of(line);
+        for text in [tahoe, &hierarchy, &format!("{grid}atomicReduce(t0)")] {
+            let schedule = Schedule::parse(text).expect("a schedule");
+            let made = Executable::builder(&gpu.client, &forest).schedule(schedule.clone()).build();
+            let made = made.unwrap_or_else(|e| panic!("{text}: {e}"));
+            planes += usize::from(made.plan().to_string().contains("by a plane a row"));
+            atomic += usize::from(made.plan().is_atomic());
+            for batch in [1, 7, 70] {
+                let case = Case::new(forest.clone(), schedule.clone(), batch, 3);
+                let rows = gpu.rows(&case.rows, 4, RowType::F32, Lie::Rows);
+                let found = as_floats(gpu.run(&made, &forest, &rows, forest.outputs as usize).await);
+                let held = runs::near_margins_without_denormals(&case, &found);
+                held.unwrap_or_else(|e| panic!("{line}, {batch} rows, {text}: {e}"));
+            }
+            ran += 1;
+        }
+    }
+    format!("{ran} kernels, {planes} by planes, {atomic} by atomic additions")
 }

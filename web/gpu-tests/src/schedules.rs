@@ -3,7 +3,7 @@
 use fangorn::{
     Error, Forest,
     cube::Executable,
-    forest::reference,
+    forest::{Aggregate, reference},
     plan::{Emit, Request, RowType, lower_with},
     schedule::{Preset, Schedule},
     sum::Contract,
@@ -20,7 +20,7 @@ use crate::{
 pub async fn random_schedules(gpu: &Gpu) -> String {
     let mut runner = generate::runner(1);
     let (mut ran, mut batches, mut refused) = (0, 0, 0);
-    let wanted = 40;
+    let wanted = 30;
     while ran < wanted {
         let drawn = generate::case_of_batches(Kind::MappedLoop).new_tree(&mut runner).expect("a case");
         let case = drawn.current();
@@ -140,7 +140,9 @@ async fn by_schedule(gpu: &Gpu, forest: &Forest, schedule: &Schedule, case: usiz
         let held = match sum {
             Contract::Any => runs::near_margins_without_denormals(&case_of, &found),
             Contract::Exact => runs::same_margins(&case_of, &found),
-            Contract::Tree => same_producer_margins(&case_of, &found),
+            Contract::Tree if forest.aggregate == Aggregate::Sum => same_producer_margins(&case_of, &found),
+            // The least and the largest leaf have no order, and a GPU may take a denormal leaf for zero.
+            Contract::Tree => runs::near_margins_without_denormals(&case_of, &found),
         };
         held.unwrap_or_else(|e| panic!("{sum}, {e}: {}", what()));
         kept += 1;
