@@ -86,57 +86,62 @@ impl Made {
     }
 }
 
-/// Runs an executable with steps and without, and compares them. Returns false if the GPU binds fewer buffers.
-async fn same(
-    gpu: &Gpu,
-    what: &str,
-    bare: &Executable,
-    forest: &Forest,
-    rows: &Rows,
+/// A forest without an epilogue, and rows.
+struct Bare<'a> {
+    gpu: &'a Gpu,
+    forest: &'a Forest,
+    executable: Executable,
+    rows: Rows,
+    /// Number of margins or values of a row.
     width: usize,
-    steps: &[Step],
-    number: Number,
-) -> bool {
-    let count = rows.batch as usize;
-    let made = Made::new(steps, count, width, number);
-    let what = format!("{what}, {steps:?} to {number:?}");
-    let executable = bare.with_epilogue(made.plan.clone());
-    if executable.bindings() > gpu.client.properties().hardware.max_bindings {
-        assert_ne!(number, Number::F32, "{what}: the kernel binds {} buffers", executable.bindings());
-        return false;
-    }
-    let mut expected = as_floats(gpu.run(bare, forest, rows, width).await);
-    let buffers: Vec<&[f32]> = made.buffers.iter().map(|numbers| &numbers[..]).collect();
-    made.plan.apply(width, 0, &mut expected, &made.numbers, &buffers);
-    let (leaves, inputs) = (gpu.leaves(forest), made.inputs(gpu));
-    let run = async |executable: &Executable| {
-        let words = (count * width * number.bytes() as usize).div_ceil(4);
-        let out = Buffer { len: count * width, ..gpu.room(words) };
-        executable.run_with(rows, &leaves, &inputs, &out);
-        let words = gpu.read(out, words).await;
-        let halves = words.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]);
-        let found: Vec<f32> = match number {
-            Number::F32 => as_floats(words),
-            _ => halves.map(|bits| f16::from_bits(bits).to_f32()).take(count * width).collect(),
+}
+
+impl Bare<'_> {
+    /// Runs the forest with steps and without, and compares them. Returns false if the GPU binds fewer buffers.
+    async fn same(&self, what: &str, steps: &[Step], number: Number) -> bool {
+        let Bare { gpu, forest, executable: bare, rows, width } = self;
+        let width = *width;
+        let count = rows.batch as usize;
+        let made = Made::new(steps, count, width, number);
+        let what = format!("{what}, {steps:?} to {number:?}");
+        let executable = bare.with_epilogue(made.plan.clone());
+        if executable.bindings() > gpu.client.properties().hardware.max_bindings {
+            assert_ne!(number, Number::F32, "{what}: the kernel binds {} buffers", executable.bindings());
+            return false;
+        }
+        let mut expected = as_floats(gpu.run(bare, forest, rows, width).await);
+        let buffers: Vec<&[f32]> = made.buffers.iter().map(|numbers| &numbers[..]).collect();
+        made.plan.apply(width, 0, &mut expected, &made.numbers, &buffers);
+        let (leaves, inputs) = (gpu.leaves(forest), made.inputs(gpu));
+        let run = async |executable: &Executable| {
+            let words = (count * width * number.bytes() as usize).div_ceil(4);
+            let out = Buffer { len: count * width, ..gpu.room(words) };
+            executable.run_with(rows, &leaves, &inputs, &out);
+            let words = gpu.read(out, words).await;
+            let halves = words.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]);
+            let found: Vec<f32> = match number {
+                Number::F32 => as_floats(words),
+                _ => halves.map(|bits| f16::from_bits(bits).to_f32()).take(count * width).collect(),
+            };
+            found
         };
-        found
-    };
-    let found = run(&executable).await;
-    // Each step rounds once or a few times; a half has 11 bits.
-    let rounding = if number == Number::F32 { 2e-6 } else { 1e-3 };
-    assert_eq!(found.len(), expected.len(), "{what}");
-    for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        let off = (found - expected).abs();
-        let index = (i / width, i % width);
-        assert!(
-            off <= rounding * expected.abs().max(1.0),
-            "{what} at {index:?}: {found}, should be {expected}"
-        );
+        let found = run(&executable).await;
+        // Each step rounds once or a few times; a half has 11 bits.
+        let rounding = if number == Number::F32 { 2e-6 } else { 1e-3 };
+        assert_eq!(found.len(), expected.len(), "{what}");
+        for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let off = (found - expected).abs();
+            let index = (i / width, i % width);
+            assert!(
+                off <= rounding * expected.abs().max(1.0),
+                "{what} at {index:?}: {found}, should be {expected}"
+            );
+        }
+        let pieces = run(&executable.with_most_rows(128)).await;
+        let bits = |all: &[f32]| all.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert!(bits(&found) == bits(&pieces), "{what} in pieces");
+        true
     }
-    let pieces = run(&executable.with_most_rows(128)).await;
-    let bits = |all: &[f32]| all.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-    assert!(bits(&found) == bits(&pieces), "{what} in pieces");
-    true
 }
 
 /// The types of results that the GPU stores.
@@ -161,25 +166,33 @@ pub async fn every_step(gpu: &Gpu) -> String {
         "9 x depth 3; features 3; outputs 4; vector",
     ] {
         let forest = forest_of(line);
-        let width = forest.outputs as usize;
-        let bare = Executable::builder(&gpu.client, &forest).build().expect("the default");
-        let on_gpu = gpu.rows(&rows(&forest, 300, 9), 3, RowType::F32, Lie::Rows);
+        let bare = Bare {
+            gpu,
+            forest: &forest,
+            executable: Executable::builder(&gpu.client, &forest).build().expect("the default"),
+            rows: gpu.rows(&rows(&forest, 300, 9), 3, RowType::F32, Lie::Rows),
+            width: forest.outputs as usize,
+        };
         let singles: [&[Step]; 6] = [&[HalfAndMore], &[Each], &[Sigmoid], &[Softmax], &[Add], &[Multiply]];
         for steps in singles.into_iter().chain([ALONE, WITH_NUMBERS, WITH_ROW]) {
             for number in numbers(gpu) {
-                count(same(gpu, line, &bare, &forest, &on_gpu, width, steps, number).await);
+                count(bare.same(line, steps, number).await);
             }
         }
     }
     let x = small_rows();
     for transform in Transform::ALL {
         let forest = small(transform, Aggregate::Sum, false, transform.outputs().unwrap_or(3));
-        let bare = Executable::builder(&gpu.client, &forest).emit(Emit::Values(transform)).build();
-        let bare = bare.expect("the default");
-        let on_gpu = gpu.rows(&x, 2, RowType::F32, Lie::Rows);
-        let width = transform.width(forest.outputs) as usize;
+        let executable = Executable::builder(&gpu.client, &forest).emit(Emit::Values(transform)).build();
+        let bare = Bare {
+            gpu,
+            forest: &forest,
+            executable: executable.expect("the default"),
+            rows: gpu.rows(&x, 2, RowType::F32, Lie::Rows),
+            width: transform.width(forest.outputs) as usize,
+        };
         for steps in [ALONE, WITH_ROW] {
-            count(same(gpu, transform.name(), &bare, &forest, &on_gpu, width, steps, Number::F32).await);
+            count(bare.same(transform.name(), steps, Number::F32).await);
         }
     }
     summary(gpu, ran, unbound)
@@ -203,16 +216,21 @@ pub async fn every_last_stage(gpu: &Gpu) -> String {
     let ranked = format!("{}\nranks(u8)", presets[0].1);
     let texts = [("atomic", atomic), ("ranks", &ranked)]
         .map(|(name, text)| (name, Schedule::parse(text).expect("a schedule")));
-    let on_gpu = gpu.rows(&rows(&forest, 300, 11), 6, RowType::F32, Lie::Rows);
+    let x = rows(&forest, 300, 11);
     for (name, schedule) in presets.iter().cloned().chain(texts) {
         // What keeps a contract ends alike with every schedule.
         let sums = if name == presets[0].0 { &Contract::ALL[..] } else { &[Contract::Any] };
         for sum in sums.iter().copied() {
-            let bare = Executable::builder(&gpu.client, &forest).schedule(schedule.clone()).sum(sum).build();
-            let bare = bare.unwrap_or_else(|e| panic!("{name}: {e}"));
+            let made = Executable::builder(&gpu.client, &forest).schedule(schedule.clone()).sum(sum).build();
+            let bare = Bare {
+                gpu,
+                forest: &forest,
+                executable: made.unwrap_or_else(|e| panic!("{name}: {e}")),
+                rows: gpu.rows(&x, 6, RowType::F32, Lie::Rows),
+                width: 5,
+            };
             for (steps, number) in [ALONE, WITH_ROW].into_iter().zip(numbers(gpu).into_iter().cycle()) {
-                let what = format!("{name}, {sum}");
-                match same(gpu, &what, &bare, &forest, &on_gpu, 5, steps, number).await {
+                match bare.same(&format!("{name}, {sum}"), steps, number).await {
                     true => ran += 1,
                     false => unbound += 1,
                 }
