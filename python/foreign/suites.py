@@ -60,7 +60,7 @@ SUITES = {
             "without_cffi_raises": "LightGBM reads tables of Arrow by the package cffi, and fangorn needs no other package",
             "ndarray in place of memmap": "the labels of the estimator lie in a file mapped into memory, and so does what "
             "LightGBM takes from them",
-            "(…)-check_methods_subset_invariance": "leaf values cancel to 0.00003, and fangorn adds them up in float32",
+            ")-check_methods_subset_invariance": "leaf values cancel to 0.00003, and fangorn adds them up in float32",
         },
     ),
     "treelite": Suite(

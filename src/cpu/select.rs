@@ -2,8 +2,8 @@
 
 use super::{
     engine::{
-        BatchSeconds, Block, BlockEngine, EngineRequest, Source, Trees, blend::Blends, tiles::TileWalks,
-        vectors::Vectors, walks::Walks,
+        BatchSeconds, Block, BlockEngine, EngineRequest, Source, Trees, blend::Blends, registers::Masks,
+        tiles::TileWalks, vectors::Vectors, walks::Walks,
     },
     engines::Engine,
     rows::{Row, Rows},
@@ -201,10 +201,10 @@ impl FewRowsEngine {
         let own = match wanted.by {
             FewRows::Walk => return Self::Walks,
             FewRows::Auto => {
-                let choices = [FewRows::Registers, FewRows::Masks, FewRows::Abreast].map(by);
-                let gathers = gathers();
-                let able =
-                    choices.into_iter().flatten().filter(|own| gathers || own.by() != FewRows::Abreast);
+                let masks = Masks::suit(wanted.forest).then_some(FewRows::Masks);
+                let choices = [Some(FewRows::Registers), masks, Some(FewRows::Abreast)];
+                let built = choices.into_iter().flatten().filter_map(by);
+                let able = built.filter(|own| own.by() != FewRows::Abreast || gathers());
                 let fastest = able.min_by(|a, b| a.get().seconds(1).total_cmp(&b.get().seconds(1)));
                 fastest.or_else(|| by(FewRows::Full))
             }

@@ -1,10 +1,8 @@
 //! Tiles of any shape, whose exits are found by masks.
 
-use std::collections::BinaryHeap;
-
 use super::{Piece, TreeToCut};
 use crate::cost;
-use crate::forest::{Node, Side};
+use crate::forest::{Forest, Node, Side};
 
 /// The maximum number of splits of a tile.
 const SPLITS: usize = 31;
@@ -30,45 +28,21 @@ pub(crate) struct MaskTile {
     pub(crate) missing: u32,
 }
 
-/// A split that the tile could take, ordered by the rows that reach it. Of equal ones the first in the tree is taken.
-struct Open {
-    rows: f64,
-    node: u32,
-}
-
-impl Ord for Open {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rows.total_cmp(&other.rows).then(other.node.cmp(&self.node))
-    }
-}
-
-impl PartialOrd for Open {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Open {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Open {}
-
 /// Returns the splits of a tile, in the order of the nodes: those that most rows reach.
 fn splits(tree: &TreeToCut<'_>, top: u32) -> Vec<u32> {
-    let mut open = BinaryHeap::new();
-    let add = |open: &mut BinaryHeap<Open>, node: u32| {
+    // The splits that the tile could take next, at most 32.
+    let mut open = Vec::with_capacity(SPLITS + 1);
+    let add = |open: &mut Vec<u32>, node: u32| {
         if matches!(tree.nodes[node as usize], Node::Split { .. }) {
-            open.push(Open { rows: tree.rows(node), node });
+            open.push(node);
         }
     };
     add(&mut open, top);
     let mut splits = Vec::with_capacity(SPLITS);
     while splits.len() < SPLITS
-        && let Some(Open { node, .. }) = open.pop()
+        && let Some(most) = (0..open.len()).max_by(|a, b| tree.rows(open[*a]).total_cmp(&tree.rows(open[*b])))
     {
+        let node = open.swap_remove(most);
         splits.push(node);
         if let Node::Split { left, right, .. } = tree.nodes[node as usize] {
             add(&mut open, tree.settled(left));
@@ -104,14 +78,21 @@ impl Piece for MaskTile {
                     open.push((tree.settled(left), left_of | 1 << index));
                 }
                 _ => {
-                    for (index, left) in tile.left.iter_mut().enumerate() {
-                        *left |= (left_of >> index & 1) << exits.len();
+                    let mut rest = left_of;
+                    while rest != 0 {
+                        tile.left[rest.trailing_zeros() as usize] |= 1 << exits.len();
+                        rest &= rest - 1;
                     }
                     exits.push(node);
                 }
             }
         }
         Some((tile, exits))
+    }
+
+    /// In larger trees, few walks end in the first tile. Tiles of four levels are faster then.
+    fn suit(forest: &Forest) -> bool {
+        forest.leaf_count() <= 2 * (SPLITS + 1) * forest.trees.len()
     }
 
     fn exits(&mut self) -> &mut [u16] {

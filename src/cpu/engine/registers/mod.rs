@@ -48,6 +48,9 @@ pub(crate) trait Piece: Kernel + Sized {
     /// the caller. Returns `None` if a split has no place in a tile.
     fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)>;
 
+    /// Returns whether the tiles may be faster than others for a forest.
+    fn suit(forest: &Forest) -> bool;
+
     /// Returns the tile's exits, left to right.
     fn exits(&mut self) -> &mut [u16];
 
@@ -130,6 +133,11 @@ impl<P: Piece> InRegisters<P> {
     pub(crate) fn for_elsewhere(forest: &Forest) -> Option<Self> {
         let order: Vec<u32> = (0..forest.trees.len() as u32).collect();
         build::build(forest, &order, Machine::shipped()[0])
+    }
+
+    /// Returns whether the tiles may be faster than others for a forest, so that they are worth building.
+    pub(in crate::cpu) fn suit(forest: &Forest) -> bool {
+        P::suit(forest)
     }
 
     /// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.

@@ -2,7 +2,7 @@
 
 use super::{Piece, TreeToCut};
 use crate::cost;
-use crate::forest::{Node, Side};
+use crate::forest::{Forest, Node, Side};
 
 /// Levels of a tile.
 const LEVELS: u32 = 4;
@@ -49,6 +49,10 @@ impl Piece for Tile {
             level = next;
         }
         Some((tile, level))
+    }
+
+    fn suit(_: &Forest) -> bool {
+        true
     }
 
     fn exits(&mut self) -> &mut [u16] {
