@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of the C library's calls with AddressSanitizer in all of the library's code, its kernels among them. It needs
-# a nightly toolchain.
+# Runs the tests of the C library's calls with AddressSanitizer in all of the library's code, its kernels among them. It
+# needs a nightly toolchain.
 #
 #   capi/asan.sh [ARGUMENT OF THE TESTS …]      for example: capi/asan.sh options_are_kept
 set -euo pipefail

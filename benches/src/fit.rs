@@ -9,8 +9,8 @@ use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
     cost::{
-        Blend, ColumnBlock, Hardware, LeafVectors, Machine, PieceCosts, ROW_BLOCK, Ranking, Registers,
-        RowOrBlock, SparseColumns, SparseRanking, Walk,
+        Blend, ColumnBlock, Hardware, LeafVectors, Machine, ROW_BLOCK, Ranking, Registers, RowOrBlock,
+        SparseColumns, SparseRanking, TileCosts, Walk,
     },
     cpu::{Engine, Ranker, Rows},
     forest::{ForestBuilder, Predicate, Real, Side, Transform},
@@ -156,7 +156,7 @@ fn tiles(shipped: &RowOrBlock) -> Result<RowOrBlock> {
 }
 
 /// Measures the tiles of an engine in whose tables a full tree of eight levels has `bytes` bytes.
-fn pieces(by: FewRows, engine: Engine, shipped: &PieceCosts, bytes: usize) -> Result<PieceCosts> {
+fn tile_costs(by: FewRows, engine: Engine, shipped: &TileCosts, bytes: usize) -> Result<TileCosts> {
     let tree = |columns, shape| few(columns, shape, by, engine);
     let mut new = *shipped;
     for ((first, next), columns) in new.first.iter_mut().zip(&mut new.next).zip([32, 64, 96, 128]) {
@@ -173,8 +173,8 @@ fn registers(shipped: &Registers) -> Result<Registers> {
     let tree = |columns, shape| few(columns, shape, FewRows::Registers, Engine::Registers);
     let mut new = *shipped;
     // A tree of eight levels has 17 tiles of four levels, or one of five and 32 of three.
-    new.tile = pieces(FewRows::Registers, Engine::Registers, &shipped.tile, 17 * 128)?;
-    new.mask_tile = pieces(FewRows::Masks, Engine::Masks, &shipped.mask_tile, 33 * 384)?;
+    new.tile = tile_costs(FewRows::Registers, Engine::Registers, &shipped.tile, 17 * 128)?;
+    new.mask_tile = tile_costs(FewRows::Masks, Engine::Masks, &shipped.mask_tile, 33 * 384)?;
     // Times a whole row block, in vectors, through trees of eight levels.
     let schedule = format!("{WALKS}\nfewRows({})", FewRows::Registers.name());
     let block = |trees| row(&forest(trees, 32, Shape::Full(8))?, &schedule, ROW_BLOCK, Engine::Vectors);
@@ -506,6 +506,7 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("masks.far tile", registers.mask_tile.far),
         ("registers.kept", registers.kept),
         ("registers.surprise", registers.tile.misprediction),
+        ("masks.surprise", registers.mask_tile.misprediction),
         ("blend.bottom 1", blend.bottom[0]),
         ("blend.bottom 2", blend.bottom[1]),
         ("blend.bottom 3", blend.bottom[2]),

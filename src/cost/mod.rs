@@ -341,13 +341,14 @@ impl RowOrBlock {
 
 /// Costs of a kind of tiles that a row in registers goes through.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PieceCosts {
+pub struct TileCosts {
     /// Seconds of a tree's first tile, by the pairs of registers that the row takes: for up to 32, 64, 96 and 128
     /// columns. First tiles are read in the order of the trees, so their addresses are known early.
     pub first: [f64; 4],
     /// Seconds of a tile below another one, for as many columns.
     pub next: [f64; 4],
-    /// Seconds of a mispredicted branch after a tile, with the work on the next trees that is lost.
+    /// Seconds of a mispredicted branch after a tile, with the work on the next trees that is lost. It is larger for tiles
+    /// that take longer.
     pub misprediction: f64,
     /// Seconds that a tile adds which lies in the part of the tiles that half of the second cache has no room for.
     pub far: f64,
@@ -357,9 +358,9 @@ pub struct PieceCosts {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Registers {
     /// Tiles of four levels.
-    pub tile: PieceCosts,
+    pub tile: TileCosts,
     /// Tiles of any shape, with up to 31 splits.
-    pub mask_tile: PieceCosts,
+    pub mask_tile: TileCosts,
     /// Seconds of keeping the exit of a walk that may have ended, in a tile that all walks go through.
     pub kept: f64,
     /// Seconds of a full tree of eight levels. A row block goes through it by walks.

@@ -8,8 +8,8 @@
 //! notebook.
 
 use super::{
-    Blend, ColumnBlock, ContributionCosts, Hardware, LeafVectors, Machine, PieceCosts, Ranking, Registers,
-    RowOrBlock, SparseColumns, SparseRanking, Walk, Ways, Writes,
+    Blend, ColumnBlock, ContributionCosts, Hardware, LeafVectors, Machine, Ranking, Registers, RowOrBlock,
+    SparseColumns, SparseRanking, TileCosts, Walk, Ways, Writes,
 };
 
 /// Seconds of a cycle. They are whole picoseconds, because sums of the costs of blend groups have to
@@ -120,31 +120,32 @@ const CONTRIBUTIONS_PORTABLE: ContributionCosts = ContributionCosts {
 };
 
 // Read off the times of one row of own-forest, own-leafwise and own-thousand through registers and through trees
-// abreast, in turns with another schedule, on an Intel Xeon (Emerald Rapids), 29 November 2026, as is what a far tile of four
-// levels adds.
+// abreast, in turns with another schedule, on an Intel Xeon (Emerald Rapids), 29 November 2026, as is what a far tile
+// of four levels adds.
 const FAR_ABREAST: f64 = 0.8e-9;
 
-// The seconds of a row were measured by `fangorn-benches fit` on an Intel Xeon (Emerald Rapids), 29 November 2026. A row
-// block takes as long as so many rows as were found on trained models on several machines: 8 through tiles, 32 through
-// registers, 4 and with portable code 10 of ranks. On the Xeon `fit` found 11 to 15, 32 to 34, 2 and 16. Portable code
-// has no kernel for tiles, and only AVX-512 has one for registers.
+// The seconds of a row were measured by `fangorn-benches fit` on an Intel Xeon (Emerald Rapids), 29 November 2026. A
+// row block takes as long as so many rows as were found on trained models on several machines: 8 through tiles, 32
+// through registers, 4 and with portable code 10 of ranks. On the Xeon `fit` found 11 to 15, 32 to 34, 2 and 16.
+// Portable code has no kernel for tiles, and only AVX-512 has one for registers.
 const TILES: RowOrBlock = RowOrBlock::of_rows(3.6e-9, 8.0);
 const TREE_OF_EIGHT: RowOrBlock = RowOrBlock::of_rows(7.1e-9, 32.0);
 const COLUMNS_AVX512: RowOrBlock = RowOrBlock::of_rows(2.3e-7, 4.0);
 const COLUMNS_AVX2: RowOrBlock = RowOrBlock::of_rows(4.6e-7, 4.0);
 const COLUMNS_PORTABLE: RowOrBlock = RowOrBlock::of_rows(3.3e-7, 10.0);
 
-/// Costs of a row in registers. Only AVX-512 has a kernel for that. `fit` finds 25 ns for a misprediction; 40 cycles chose
-/// better among the walks through tiles of four levels ("Rows in registers, leaf-wise trees" in `benches/NOTEBOOK.md`). The
-/// costs of tiles of any shape are those of `fit` on an Intel Xeon (Emerald Rapids), 30 November 2026.
+/// Costs of a row in registers. Only AVX-512 has a kernel for that. `fit` finds 25 ns for a misprediction; 40 cycles
+/// chose better among the walks through tiles of four levels ("Rows in registers, leaf-wise trees" in
+/// `benches/NOTEBOOK.md`). The costs of tiles of any shape are those of `fit` on an Intel Xeon (Emerald Rapids), 30
+/// November 2026.
 const REGISTERS: Registers = Registers {
-    tile: PieceCosts {
+    tile: TileCosts {
         first: [cycles(15.0), cycles(17.0), cycles(19.0), cycles(22.0)],
         next: [cycles(11.0), cycles(13.0), cycles(15.0), cycles(18.0)],
         misprediction: cycles(40.0),
         far: 15e-9,
     },
-    mask_tile: PieceCosts {
+    mask_tile: TileCosts {
         first: [cycles(19.5), cycles(24.0), cycles(29.0), cycles(33.0)],
         next: [cycles(32.0), cycles(40.0), cycles(51.0), cycles(55.0)],
         misprediction: 25e-9,
@@ -164,10 +165,10 @@ const fn blend(times: f64) -> Blend {
     }
 }
 
-// The elements that are ranked one by one or written out were measured by `fangorn-benches fit` on the same machine. The
-// other seconds are such that the ways take equally long where they do in `fangorn-benches sparse-rows` on own-sparse:
-// one by one and in compressed columns at 1 element for each column of ranks, in compressed columns and written out at
-// 10, one by one and written out at 2.5. Only AVX-512 with VBMI2 has a kernel for compressed columns.
+// The elements that are ranked one by one or written out were measured by `fangorn-benches fit` on the same machine.
+// The other seconds are such that the ways take equally long where they do in `fangorn-benches sparse-rows` on
+// own-sparse: one by one and in compressed columns at 1 element for each column of ranks, in compressed columns and
+// written out at 10, one by one and written out at 2.5. Only AVX-512 with VBMI2 has a kernel for compressed columns.
 const SPARSE_AVX512: SparseRanking = SparseRanking {
     element: 6.4e-9,
     compressed: SparseColumns { column: 4.9e-9, element: 1.5e-9 },
@@ -184,8 +185,8 @@ const SPARSE_PORTABLE: SparseRanking = SparseRanking {
     ..SPARSE_AVX512
 };
 
-// These seconds are such that vectors of 32 values take equally long both ways, as on trained forests of 26 to 150 classes:
-// "Wide leaves, copies and small products as seconds" in the notebook.
+// These seconds are such that vectors of 32 values take equally long both ways, as on trained forests of 26 to 150
+// classes: "Wide leaves, copies and small products as seconds" in the notebook.
 const LEAF_VECTORS: LeafVectors = LeafVectors { by_walks: 1.1e-10, after_walks: 0.85e-10, slot: 7.9e-10 };
 // Filling a value takes a sixteenth of the time of writing one at a looked-up index: `fangorn-benches sparse-rows` on
 // trained models.

@@ -190,7 +190,7 @@ impl FewRowsEngine {
 
     /// Builds the engine that the schedule asks for. If it asks for `auto`, this is registers or masks, which have a
     /// limit of columns, or trees abreast, if gathers are fast: the one with the shortest estimate of those that can
-    /// serve the forest on this machine. If none can, it is full trees, which have a limit of depth. If those can't
+    /// serve the forest on this machine. Masks are not even built where [`Masks::may_be_faster`] says no. If none can, it is full trees, which have a limit of depth. If those can't
     /// either, rows are walked one by one.
     fn build(wanted: &EngineRequest<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -201,7 +201,7 @@ impl FewRowsEngine {
         let own = match wanted.by {
             FewRows::Walk => return Self::Walks,
             FewRows::Auto => {
-                let masks = Masks::suit(wanted.forest).then_some(FewRows::Masks);
+                let masks = Masks::may_be_faster(wanted.forest).then_some(FewRows::Masks);
                 let choices = [Some(FewRows::Registers), masks, Some(FewRows::Abreast)];
                 let built = choices.into_iter().flatten().filter_map(by);
                 let able = built.filter(|own| own.by() != FewRows::Abreast || gathers());

@@ -43,8 +43,14 @@ impl LeafGradients {
 
     /// Writes the gradient of all leaf values into `out`. `slots` writes the same forest's leaf slots, `rows` hold
     /// values of type `of`, and `grad` is the gradient of the margins, `rows x outputs`. Nothing is read back.
+    ///
+    /// # Panics
+    /// `out` or `grad` is too short.
     pub fn run(&self, slots: &Executable, rows: &Rows, of: RowType, grad: &Buffer, out: &Buffer) {
         let Self { client, sources } = self;
+        assert!(out.len >= sources.values as usize, "room for {} leaf values", sources.values);
+        let gradients = rows.batch as usize * sources.outputs as usize;
+        assert!(grad.len >= gradients, "{gradients} gradients of margins");
         // The leaf slots and the gradients of a piece each fit a binding.
         let words = client.properties().memory.max_page_size.min(1 << 33) / 4;
         let most = (words / sources.trees.max(sources.outputs).max(1) as u64).min(1 << 31) as u32;

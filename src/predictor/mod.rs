@@ -434,7 +434,10 @@ impl Predictor {
         let mut own = room(rows, outputs)?;
         own.copy_from_slice(margins);
         let mut out = room(rows, self.width())?;
-        self.end(&mut own, outputs, None, &mut out);
+        self.on_threads(rows, &mut || {
+            self.end(&mut own, outputs, None, &mut out);
+            Ok(())
+        })?;
         Ok(out)
     }
 

@@ -42,7 +42,8 @@ RUN = """async (test) => {
   const module = await import("/fangorn.js");
   await module.default({ module_or_path: "/fangorn_bg.wasm" });
   if (test === null) return [module.names(), []];
-  return [await Promise.race([module.run(test), panicked]), [...kernels]];
+  const late = new Promise((_, reject) => setTimeout(() => reject(new Error("no answer after ten minutes")), 600_000));
+  return [await Promise.race([module.run(test), panicked, late]), [...kernels]];
 }"""
 
 

@@ -49,10 +49,9 @@ function table(found, summary, chosen, choose) {
 }
 
 /** Saves the values of all rows as a CSV file. */
-async function save(client, summary, rows, sum, onGpu) {
-  const gpu = () => client.ask("gpuValues", rows.rows, summary.columns, summary.outputs, sum);
-  const values = await (onGpu ? gpu() : client.ask("values", sum));
-  const width = values.length / rows.rows;
+async function save(client, summary, sum, onGpu) {
+  const { rows, values } = await client.ask(onGpu ? "gpuValues" : "values", sum);
+  const width = values.length / rows;
   const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const lines = [outputNames(summary, width, "value").map(quoted).join(",")];
   // The shortest text that is read back as the same float: more digits would be noise.
@@ -63,7 +62,7 @@ async function save(client, summary, rows, sum, onGpu) {
     }
     return String(value);
   };
-  for (let row = 0; row < rows.rows; row++) lines.push(Array.from(values.subarray(row * width, (row + 1) * width), float).join(","));
+  for (let row = 0; row < rows; row++) lines.push(Array.from(values.subarray(row * width, (row + 1) * width), float).join(","));
   const link = element("a", { href: URL.createObjectURL(new Blob([lines.join("\n"), "\n"])), download: "values.csv" });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
@@ -124,12 +123,13 @@ export function predictionsPanel(client, state, fail) {
   const none = element("p", {}, "There are no rows yet. Drop a file of rows, choose one, or make rows to see their predictions.");
   const some = element("div", { hidden: true });
   let asked = 0;
+  let choices = 0;
 
   async function rowsShown() {
     const mine = ++asked;
     fail(null);
     try {
-      const found = await client.ask("predict", first, PAGE, sum.value, onGpu());
+      const found = await client.ask(onGpu() ? "gpuPredict" : "predict", first, PAGE, sum.value);
       if (mine !== asked) return;
       if (found.warnings.length > 0) fail(new Error(found.warnings.join("; ")));
       view.replaceChildren(table(found, summary, chosen, choose));
@@ -137,6 +137,7 @@ export function predictionsPanel(client, state, fail) {
       back.disabled = first === 0;
       on.disabled = first + PAGE >= state.rows.rows;
     } catch (error) {
+      if (mine !== asked) return;
       view.replaceChildren();
       fail(error);
     }
@@ -160,19 +161,21 @@ export function predictionsPanel(client, state, fail) {
   };
   const back = element("button", { type: "button", onclick: turn(-PAGE) }, "‹ back");
   const on = element("button", { type: "button", onclick: turn(PAGE) }, "next ›");
-  const saved = () => save(client, summary, state.rows, sum.value, onGpu()).catch(fail);
+  const saved = () => save(client, summary, sum.value, onGpu()).catch(fail);
 
   /** Predicts on the chosen device, and says what the GPU is. Without a GPU it stays with the processor. */
   async function deviceChosen() {
+    const mine = ++choices;
     aboutGpu.hidden = true;
+    if (!onGpu()) return rowsShown();
     try {
-      if (onGpu()) {
-        const { adapter, bytes, milliseconds } = await client.ask("gpuAbout");
-        aboutGpu.textContent = `The GPU: ${adapter}. The module for it has ${number(bytes / 1e6)} MB, and was ready after ${number(milliseconds / 1000)} s.`;
-        aboutGpu.hidden = false;
-      }
+      const { adapter, bytes, milliseconds } = await client.ask("gpuAbout");
+      if (mine !== choices) return;
+      aboutGpu.textContent = `The GPU: ${adapter}. The module for it has ${number(bytes / 1e6)} MB, and was ready after ${number(milliseconds / 1000)} s.`;
+      aboutGpu.hidden = false;
       await rowsShown();
     } catch (error) {
+      if (mine !== choices) return;
       device.value = "cpu";
       await rowsShown();
       fail(error);

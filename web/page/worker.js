@@ -3,9 +3,14 @@
 import init, { Session } from "./fangorn.js";
 
 let panic = null;
+/** Ends the wait for an answer that a panic has made impossible. */
+let giveUp = () => {};
 globalThis.fangornPanicked = (message) => {
   panic = message;
+  giveUp(new Error(message));
 };
+// After a panic in a module's own task the browser reports an error that nobody can catch. The answer says it already.
+globalThis.addEventListener("error", (event) => panic !== null && event.preventDefault());
 
 const started = init({ module_or_path: new URL("fangorn_bg.wasm", import.meta.url) });
 let session = null;
@@ -48,6 +53,16 @@ async function openGpu() {
   return { device, bytes, milliseconds: performance.now() - begin };
 }
 
+/** Returns what `run` returns. If the GPU fails, the error says what to do. */
+async function onGpu(run) {
+  try {
+    return await run();
+  } catch (error) {
+    if (error instanceof WebAssembly.RuntimeError || !error.message.startsWith("the GPU failed")) throw error;
+    throw new Error(`${error.message}; load the page again to use the GPU, or predict on the processor`);
+  }
+}
+
 /** Returns the GPU, once it is there. Another call tries again after a failure. */
 function gpuThere() {
   gpu ??= openGpu();
@@ -85,13 +100,19 @@ async function gpuPredict(first, count, sum) {
   return session.predict_from(first, count, sum, await forest.margins(rows), await forest.leaf_slots(rows));
 }
 
-/** Returns the values of all `count` rows, whose margins the GPU finds. */
-async function gpuValues(count, columns, outputs, sum) {
+/** Returns the number of rows and their values. The GPU finds the margins, of at most `most` bytes of rows or results at a
+ * time. */
+async function gpuValues(sum, most = GPU_BYTES) {
+  const [rows, columns, outputs] = session.all_rows(sum);
   const forest = await gpuForest(sum);
-  const piece = Math.max(1, Math.floor(GPU_BYTES / 4 / Math.max(columns, outputs)));
-  const margins = new Float32Array(count * outputs);
-  for (let first = 0; first < count; first += piece) margins.set(await forest.margins(session.single_rows(first, piece)), first * outputs);
-  return session.values_of_margins(margins, sum);
+  const piece = Math.max(1, Math.floor(most / 4 / Math.max(columns, outputs)));
+  const margins = new Float32Array(rows * outputs);
+  for (let first = 0; first < rows; first += piece) {
+    const found = await forest.margins(session.single_rows(first, piece));
+    if (found.length !== Math.min(piece, rows - first) * outputs) throw new Error("the GPU failed: it returned too few margins");
+    margins.set(found, first * outputs);
+  }
+  return { rows, values: session.values_of_margins(margins, sum) };
 }
 
 function areEqual(a, b) {
@@ -160,10 +181,11 @@ const answers = {
   makeRows: () => JSON.parse(session.make_rows()),
   thresholds: (column) => JSON.parse(session.thresholds(column)),
   tree: (tree, depth, row) => JSON.parse(session.tree(tree, depth, row)),
-  predict: async (first, count, sum, onGpu) => JSON.parse(onGpu ? await gpuPredict(first, count, sum) : session.predict(first, count, sum)),
+  predict: (first, count, sum) => JSON.parse(session.predict(first, count, sum)),
+  gpuPredict: (first, count, sum) => onGpu(async () => JSON.parse(await gpuPredict(first, count, sum))),
   margins: (sum) => session.margins(sum),
-  values: (sum) => session.values(sum),
-  gpuValues,
+  values: (sum) => ({ rows: session.all_rows(sum)[0], values: session.values(sum) }),
+  gpuValues: (sum, most) => onGpu(() => gpuValues(sum, most)),
   gpuAbout,
   explain: (row, output) => JSON.parse(session.explain(row, output)),
   stages: (schedule) => JSON.parse(session.stages(schedule)),
@@ -171,7 +193,7 @@ const answers = {
   benchPrepare: (schedule) => JSON.parse(session.bench_prepare(schedule)),
   benchSlice,
   benchSlots: () => session.bench_slots(),
-  gpuRun,
+  gpuRun: (schedule, count) => onGpu(() => gpuRun(schedule, count)),
   panic: () => session.panic(),
 };
 
@@ -185,7 +207,10 @@ async function answer({ id, what, given }) {
   try {
     await started;
     session ??= new Session();
-    postMessage({ id, answer: await answers[what](...given) });
+    const ended = new Promise((_, reject) => {
+      giveUp = reject;
+    });
+    postMessage({ id, answer: await Promise.race([answers[what](...given), ended]) });
   } catch (error) {
     const ended = panic !== null || error instanceof WebAssembly.RuntimeError || error instanceof RangeError;
     postMessage({ id, error: ended ? whyEnded(error) : error.message, ended });

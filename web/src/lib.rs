@@ -175,6 +175,15 @@ impl Session {
         Ok(predictions::single_rows(model, rows, &rows.range(first, count))?)
     }
 
+    /// Returns the numbers of rows, columns and outputs, if the page takes the results of all rows.
+    ///
+    /// # Errors
+    /// There is no model, there are no rows, the results are too many, or the forest's sums can't keep the contract.
+    pub fn all_rows(&mut self, sum: &str) -> Result<Vec<usize>, JsError> {
+        let (model, rows) = self.both()?;
+        Ok(predictions::all_rows(model, rows, contract(sum)?)?.to_vec())
+    }
+
     /// Returns the values of rows with these margins, `rows x width`.
     ///
     /// # Errors

@@ -190,13 +190,25 @@ pub fn values(model: &mut Model, rows: &RowSet, sum: Contract) -> Result<Vec<f32
     Ok(predictor.values(&range_of(rows, forest.features.len(), &(0..rows.rows))?)?)
 }
 
+/// Returns the numbers of rows, columns and outputs.
+///
+/// # Errors
+/// The results of all rows are too many, or the forest's sums can't keep the contract.
+pub fn all_rows(model: &mut Model, rows: &RowSet, sum: Contract) -> Result<[usize; 3]> {
+    let (forest, predictor) = model.predictor(sum)?;
+    let outputs = forest.outputs as usize;
+    refuse_results(rows.rows, predictor.width().max(outputs))?;
+    Ok([rows.rows, forest.features.len(), outputs])
+}
+
 /// Returns the values of rows with these margins, `rows x width`.
 ///
 /// # Errors
 /// The margins are no whole number of rows, the results are too many, or the forest's sums can't keep the contract.
 pub fn values_of_margins(model: &mut Model, margins: &[f32], sum: Contract) -> Result<Vec<f32>> {
     let (forest, predictor) = model.predictor(sum)?;
-    refuse_results(margins.len() / forest.outputs as usize, predictor.width())?;
+    let outputs = forest.outputs as usize;
+    refuse_results(margins.len() / outputs, predictor.width().max(outputs))?;
     Ok(predictor.values_of_margins(margins)?)
 }
 
@@ -257,4 +269,57 @@ pub fn explain(model: &mut Model, rows: &RowSet, row: usize, output: usize) -> R
         rest: Num(sum(others)),
         algorithm: explainer.algorithm(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fangorn::{file::Contents, forest::Side};
+
+    fn model(compare: CompareType) -> Model {
+        let mut forest = Forest::builder(2, 1).compare(compare);
+        let mut tree = forest.tree(0);
+        tree.split(1, compare.less(0.5), Side::Left, 1, 2);
+        tree.leaf(1, &[1.0]);
+        tree.leaf(2, &[2.0]);
+        let forest = forest.build().expect("a forest");
+        Model::read("m.fangorn", &Contents::new(forest).to_bytes()).expect("a model")
+    }
+
+    fn rows(values: &[f64]) -> RowSet {
+        RowSet { name: "r".into(), rows: values.len() / 2, values: values.to_vec(), notes: Vec::new() }
+    }
+
+    /// A GPU takes float32. A model that compares in float64 takes no value that float32 would round.
+    #[test]
+    fn a_gpu_takes_rows_that_lose_nothing() {
+        let exact = [0.5, f64::NAN, f64::INFINITY, -f64::INFINITY, 0.0, -0.25];
+        let (single, double) = (model(CompareType::F32), model(CompareType::F64));
+        for model in [&single, &double] {
+            let found = single_rows(model, &rows(&exact), &(1..3)).expect("rows");
+            assert_eq!(found, [f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.25]);
+            assert!(single_rows(model, &rows(&exact), &(1..4)).is_err(), "there is no fourth row");
+        }
+        for value in [0.1, 1e300, 16_777_217.0] {
+            let rows = rows(&[0.5, 0.5, 0.5, value]);
+            assert_eq!(single_rows(&single, &rows, &(1..2)).expect("rows")[1], value as f32);
+            let refused = single_rows(&double, &rows, &(0..2)).expect_err("float32 rounds it").to_string();
+            assert!(refused.starts_with("row 1, ") && refused.contains("float32"), "{refused}");
+        }
+    }
+
+    /// Values of margins that another device has found are those of the rows; margins of other rows are refused.
+    #[test]
+    fn margins_become_values() {
+        let (mut model, rows) = (model(CompareType::F32), rows(&[0.0, 0.25, 0.0, 0.75, 0.0, 0.5]));
+        let sum = Contract::Exact;
+        assert_eq!(all_rows(&mut model, &rows, sum).expect("few results"), [3, 2, 1]);
+        let found = margins(&mut model, &rows, sum).expect("margins");
+        assert_eq!(found, [1.0, 2.0, 2.0]);
+        let of_margins = values_of_margins(&mut model, &found, sum).expect("values");
+        assert_eq!(of_margins, values(&mut model, &rows, sum).expect("values"));
+        let reached = |margins: &[f32]| Some(Reached { margins: margins.to_vec(), slots: vec![0; 3] });
+        assert!(predict(&mut model, &rows, 0..3, sum, reached(&found)).is_ok());
+        assert!(predict(&mut model, &rows, 0..3, sum, reached(&found[..2])).is_err());
+    }
 }

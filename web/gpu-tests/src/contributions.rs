@@ -13,7 +13,7 @@ use crate::{
         Seeded,
         explained::{assert_close, assert_close_interactions, forest, rows},
     },
-    gpu::{Gpu, LIES, ROW_TYPES},
+    gpu::{Gpu, PLACEMENTS, ROW_TYPES},
 };
 
 /// A forest with rows.
@@ -44,8 +44,8 @@ impl Drawn {
 
     /// Explains the rows on the GPU. Their type holds them without rounding.
     async fn explained(&self, gpu: &Gpu, explainer: &Explainer) -> Vec<f32> {
-        let (of, lie) = (ROW_TYPES[self.case % 3], LIES[self.case / 3 % 3]);
-        gpu.explain(explainer, &gpu.rows(&self.rows, self.columns, of, lie), of).await
+        let (of, placement) = (ROW_TYPES[self.case % 3], PLACEMENTS[self.case / 3 % 3]);
+        gpu.explain(explainer, &gpu.rows(&self.rows, self.columns, of, placement), of).await
     }
 
     /// Returns the first rows, as doubles.
@@ -187,7 +187,7 @@ pub async fn explanations_in_pieces(gpu: &Gpu) -> String {
     let (_, background) = drawn.background(&mut draws, 9);
     for (pairs, whole) in explainers(gpu, &drawn, &background) {
         let pieces = whole.clone().with_most_rows(130);
-        let rows = gpu.rows(&drawn.rows, drawn.columns, RowType::F32, LIES[0]);
+        let rows = gpu.rows(&drawn.rows, drawn.columns, RowType::F32, PLACEMENTS[0]);
         let whole = gpu.explain(&whole, &rows, RowType::F32).await;
         let pieces = gpu.explain(&pieces, &rows, RowType::F32).await;
         let bits = |all: &[f32]| all.iter().map(|v| v.to_bits()).collect::<Vec<_>>();

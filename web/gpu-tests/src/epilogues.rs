@@ -16,7 +16,7 @@ use crate::{
         kinds::{small, small_rows},
         rows,
     },
-    gpu::{Gpu, Lie, as_floats},
+    gpu::{Gpu, Placement, as_floats},
 };
 
 /// A step, before it knows where its numbers are.
@@ -170,7 +170,7 @@ pub async fn every_step(gpu: &Gpu) -> String {
             gpu,
             forest: &forest,
             executable: Executable::builder(&gpu.client, &forest).build().expect("the default"),
-            rows: gpu.rows(&rows(&forest, 300, 9), 3, RowType::F32, Lie::Rows),
+            rows: gpu.rows(&rows(&forest, 300, 9), 3, RowType::F32, Placement::Rows),
             width: forest.outputs as usize,
         };
         let singles: [&[Step]; 6] = [&[HalfAndMore], &[Each], &[Sigmoid], &[Softmax], &[Add], &[Multiply]];
@@ -188,7 +188,7 @@ pub async fn every_step(gpu: &Gpu) -> String {
             gpu,
             forest: &forest,
             executable: executable.expect("the default"),
-            rows: gpu.rows(&x, 2, RowType::F32, Lie::Rows),
+            rows: gpu.rows(&x, 2, RowType::F32, Placement::Rows),
             width: transform.width(forest.outputs) as usize,
         };
         for steps in [ALONE, WITH_ROW] {
@@ -198,8 +198,8 @@ pub async fn every_step(gpu: &Gpu) -> String {
     summary(gpu, ran, unbound)
 }
 
-/// A last stage of each kind: sums written once, by row, one row's by a cube, private copies, several launches; and sums
-/// that keep a contract.
+/// A last stage of each kind: sums written once, by row, one row's by a cube, private copies, several launches; and
+/// sums that keep a contract.
 pub async fn every_last_stage(gpu: &Gpu) -> String {
     let (mut ran, mut unbound) = (0, 0);
     let forest = forest_of("24 x depth 4, 3 x chain 5; features 6; outputs 5");
@@ -226,7 +226,7 @@ pub async fn every_last_stage(gpu: &Gpu) -> String {
                 gpu,
                 forest: &forest,
                 executable: made.unwrap_or_else(|e| panic!("{name}: {e}")),
-                rows: gpu.rows(&x, 6, RowType::F32, Lie::Rows),
+                rows: gpu.rows(&x, 6, RowType::F32, Placement::Rows),
                 width: 5,
             };
             for (steps, number) in [ALONE, WITH_ROW].into_iter().zip(numbers(gpu).into_iter().cycle()) {

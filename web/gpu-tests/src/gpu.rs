@@ -19,7 +19,7 @@ pub const ROW_TYPES: [RowType; 3] = [RowType::F32, RowType::F16, RowType::BF16];
 
 /// How rows lie in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
+pub enum Placement {
     /// One row after the other.
     Rows,
     /// One column after the other.
@@ -29,7 +29,7 @@ pub enum Lie {
 }
 
 /// All ways in which rows lie.
-pub const LIES: [Lie; 3] = [Lie::Rows, Lie::Columns, Lie::Apart];
+pub const PLACEMENTS: [Placement; 3] = [Placement::Rows, Placement::Columns, Placement::Apart];
 
 /// The browser's GPU.
 pub struct Gpu {
@@ -71,15 +71,16 @@ impl Gpu {
     }
 
     /// Uploads rows, as values of a type.
-    pub fn rows(&self, values: &[f32], columns: usize, of: RowType, lie: Lie) -> Rows {
+    pub fn rows(&self, values: &[f32], columns: usize, of: RowType, placement: Placement) -> Rows {
         let batch = values.len() / columns;
-        let (offset, row, column) = match lie {
-            Lie::Rows => (0, columns, 1),
-            Lie::Columns => (0, 1, batch),
-            Lie::Apart => (1, columns + 2, 1),
+        let (offset, row, column) = match placement {
+            Placement::Rows => (0, columns, 1),
+            Placement::Columns => (0, 1, batch),
+            Placement::Apart => (1, columns + 2, 1),
         };
         // What lies between rows is a number that decides otherwise than most.
-        let mut all = vec![1e4; offset + values.len() + if lie == Lie::Apart { 2 * batch } else { 0 }];
+        let mut all =
+            vec![1e4; offset + values.len() + if placement == Placement::Apart { 2 * batch } else { 0 }];
         for (i, value) in values.iter().enumerate() {
             all[offset + i / columns * row + i % columns * column] = *value;
         }
@@ -107,7 +108,10 @@ impl Gpu {
     pub async fn read(&self, from: Buffer, len: usize) -> Vec<u32> {
         let bytes = self.client.read_async(vec![from.handle]).await.expect("the GPU answers").remove(0);
         let words = bytes.chunks_exact(4).take(len);
-        words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect()
+        let words: Vec<u32> =
+            words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect();
+        assert_eq!(words.len(), len, "the GPU returned other words");
+        words
     }
 
     /// Runs an executable, and returns `width` words for each row.

@@ -11,14 +11,14 @@ use proptest::{prelude::*, strategy::ValueTree};
 
 use crate::{
     generate::{self, Seeded},
-    gpu::{Gpu, LIES, as_floats},
+    gpu::{Gpu, PLACEMENTS, as_floats},
 };
 
 /// Rows of a row block, which are added up by themselves.
 const BLOCK: usize = 256;
 
-/// Returns the gradient by the definition: each row's number is added to the leaf values that the row reached, in the order
-/// of the rows within a block and then of the blocks.
+/// Returns the gradient by the definition: each row's number is added to the leaf values that the row reached, in the
+/// order of the rows within a block and then of the blocks.
 fn expected(forest: &Forest, rows: &[f32], grad: &[f32]) -> Vec<f32> {
     let (columns, outputs, width) = (forest.features.len(), forest.outputs as usize, forest.leaf_width());
     let mut sums = vec![0.0f32; forest.leaf_values.len()];
@@ -54,7 +54,7 @@ pub async fn leaf_gradients(gpu: &Gpu) -> String {
         let out = gpu.room(forest.leaf_values.len());
         LeafGradients::new(&gpu.client, &forest).run(
             &slots,
-            &gpu.rows(&rows, columns, RowType::F32, LIES[case % 3]),
+            &gpu.rows(&rows, columns, RowType::F32, PLACEMENTS[case % 3]),
             RowType::F32,
             &gpu.floats(grad.iter().copied()),
             &out,

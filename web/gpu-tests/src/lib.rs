@@ -1,8 +1,8 @@
 //! Tests of Fangorn's kernels in a browser, on WebGPU: what `run.py` runs.
 //!
 //! The browser compiles WGSL with a compiler of its own. Each test runs kernels on generated cases, and compares what
-//! they write with the reference, which is a part of this module. The cases and tolerances are those of `tests/devices`.
-//! Every read waits without blocking, as a browser demands. A test that fails panics.
+//! they write with the reference, which is a part of this module. The cases and tolerances are those of
+//! `tests/devices`. Every read waits without blocking, as a browser demands. A test that fails panics.
 
 #[path = "../../../tests/support/compare.rs"]
 mod compare;

@@ -15,7 +15,7 @@ use crate::{
         Case, forest_of,
         kinds::{edges, predicates, schedules_of_sums, small, small_rows, stumps},
     },
-    gpu::{Gpu, Lie, ROW_TYPES, as_floats, stored},
+    gpu::{Gpu, Placement, ROW_TYPES, as_floats, stored},
     runs,
     schedules::same_producer_margins,
 };
@@ -32,7 +32,7 @@ pub async fn every_predicate_and_every_half(gpu: &Gpu) -> String {
                 _ => edges(),
             };
             let slots = Executable::builder(&gpu.client, &forest).emit(Emit::Slots).rows(of).build();
-            let rows = gpu.rows(&x, 1, of, Lie::Rows);
+            let rows = gpu.rows(&x, 1, of, Placement::Rows);
             let found = gpu.run(&slots.expect("the default"), &forest, &rows, forest.trees.len()).await;
             let x = stored(&x, of);
             for (x, found) in x.iter().zip(found.chunks_exact(forest.trees.len())) {
@@ -62,7 +62,7 @@ pub async fn every_transform(gpu: &Gpu) -> String {
                 let schedule = preset.schedule_on(&forest, gpu.device());
                 let values = Executable::builder(&gpu.client, &forest).schedule(schedule).sum(sum);
                 let values = values.emit(Emit::Values(transform)).build().expect("a preset");
-                let rows = gpu.rows(&x, 2, RowType::F32, Lie::Rows);
+                let rows = gpu.rows(&x, 2, RowType::F32, Placement::Rows);
                 let found = as_floats(gpu.run(&values, &forest, &rows, width).await);
                 let what = format!("{transform:?} of {outputs} outputs, {sum}, {}", preset.name());
                 assert_eq!(found.len(), x.len() / 2 * width, "{what}");
@@ -85,7 +85,7 @@ pub async fn the_least_and_the_largest_leaf(gpu: &Gpu) -> String {
         for preset in [Preset::Default, Preset::TahoeDirect, Preset::RapidsFil, Preset::Hummingbird] {
             let schedule = preset.schedule_on(&forest, gpu.device());
             let margins = Executable::builder(&gpu.client, &forest).schedule(schedule).build();
-            let rows = gpu.rows(&x, 2, RowType::F32, Lie::Columns);
+            let rows = gpu.rows(&x, 2, RowType::F32, Placement::Columns);
             let found = gpu.run(&margins.expect("a preset"), &forest, &rows, 3).await;
             assert_eq!(as_floats(found), expected, "{aggregate:?} with {}", preset.name());
             ran += 1;
@@ -110,7 +110,7 @@ pub async fn sums_of_doubles(gpu: &Gpu) -> String {
                         rows: rows.to_vec(),
                         ..Case::new(forest.clone(), schedule.clone(), 0, 0)
                     };
-                    let on_gpu = gpu.rows(rows, 4, RowType::F32, Lie::Rows);
+                    let on_gpu = gpu.rows(rows, 4, RowType::F32, Placement::Rows);
                     let found = as_floats(gpu.run(&made, &forest, &on_gpu, 1).await);
                     let same = same_producer_margins(&case, &found);
                     same.unwrap_or_else(|e| panic!("{library}, seed {seed}, {name}, pieces of {piece}: {e}"));
@@ -129,7 +129,7 @@ pub async fn batches_in_pieces(gpu: &Gpu) -> String {
     let ranked = direct.clone().ranks(Some(Choice::U8));
     let wide = Schedule::parse(&format!("{direct}\nranks(u16)")).expect("a schedule");
     let case = Case::new(forest.clone(), direct.clone(), 300, 5);
-    let rows = gpu.rows(&case.rows, 7, RowType::F32, Lie::Apart);
+    let rows = gpu.rows(&case.rows, 7, RowType::F32, Placement::Apart);
     let mut ran = 0;
     for schedule in [direct, ranked.clone(), wide, ranked.cache("b0")] {
         for sum in Contract::ALL {
@@ -162,7 +162,7 @@ pub async fn sums_of_planes_and_grids(gpu: &Gpu) -> String {
             atomic += usize::from(made.plan().is_atomic());
             for batch in [1, 7, 70] {
                 let case = Case::new(forest.clone(), schedule.clone(), batch, 3);
-                let rows = gpu.rows(&case.rows, 4, RowType::F32, Lie::Rows);
+                let rows = gpu.rows(&case.rows, 4, RowType::F32, Placement::Rows);
                 let found = as_floats(gpu.run(&made, &forest, &rows, forest.outputs as usize).await);
                 let held = runs::near_margins_without_denormals(&case, &found);
                 held.unwrap_or_else(|e| panic!("{line}, {batch} rows, {text}: {e}"));

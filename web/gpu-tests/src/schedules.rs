@@ -12,7 +12,7 @@ use proptest::{prelude::*, strategy::ValueTree};
 
 use crate::{
     generate::{self, Case, Kind, kinds::SCHEDULES},
-    gpu::{Gpu, LIES, Lie, ROW_TYPES, as_floats, stored},
+    gpu::{Gpu, PLACEMENTS, Placement, ROW_TYPES, as_floats, stored},
     runs,
 };
 
@@ -26,11 +26,13 @@ pub async fn random_schedules(gpu: &Gpu) -> String {
         let case = drawn.current();
         match random_schedule(gpu, &case).await {
             Ok(true) => (ran, batches) = (ran + 1, batches + case.batches().len()),
-            Ok(false) => refused += 1,
+            Ok(false) => {
+                refused += 1;
+                assert!(refused < wanted, "{refused} cases are refused, {ran} ran");
+            }
             Err(wrong) => panic!("{wrong}\n{}", case.to_text()),
         }
     }
-    assert!(refused < wanted, "{refused} cases are refused");
     format!("{ran} schedules, {batches} batches, {refused} schedules refused by name")
 }
 
@@ -55,7 +57,7 @@ async fn random_schedule(gpu: &Gpu, case: &Case) -> Result<bool, String> {
         let width = emit.width(forest.outputs, forest.trees.len() as u32) as usize;
         for batch in case.batches() {
             let case = case.first(batch);
-            let rows = gpu.rows(&case.rows, forest.features.len(), RowType::F32, Lie::Rows);
+            let rows = gpu.rows(&case.rows, forest.features.len(), RowType::F32, Placement::Rows);
             let found = gpu.run(&executable, forest, &rows, width).await;
             let what = |e: String| format!("{emit:?} of {batch} rows: {e}");
             match emit {
@@ -79,8 +81,8 @@ async fn random_schedule(gpu: &Gpu, case: &Case) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Every preset, the default one for every size of a batch, on random forests: leaf slots of each type of rows, and margins
-/// under each contract.
+/// Every preset, the default one for every size of a batch, on random forests: leaf slots of each type of rows, and
+/// margins under each contract.
 pub async fn presets(gpu: &Gpu) -> String {
     let (mut runner, mut ran, mut contracts) = (generate::runner(2), 0, 0);
     loop {
@@ -117,12 +119,12 @@ async fn by_schedule(gpu: &Gpu, forest: &Forest, schedule: &Schedule, case: usiz
         let builder = Executable::builder(&gpu.client, forest).schedule(schedule.clone());
         builder.emit(emit).rows(of).sum(sum).build()
     };
-    let (of, lie) = (ROW_TYPES[case % 3], LIES[case / 3 % 3]);
+    let (of, placement) = (ROW_TYPES[case % 3], PLACEMENTS[case / 3 % 3]);
     let slots = build(Emit::Slots, of, Contract::Any).unwrap_or_else(|e| panic!("{e}: {}", what()));
-    let rows = gpu.rows(&case_of.rows, columns, of, lie);
+    let rows = gpu.rows(&case_of.rows, columns, of, placement);
     let found = gpu.run(&slots, forest, &rows, forest.trees.len()).await;
     let narrow = Case { rows: stored(&case_of.rows, of), ..case_of.clone() };
-    runs::same_slots(&narrow, &found).unwrap_or_else(|e| panic!("{of:?}, {lie:?}, {e}: {}", what()));
+    runs::same_slots(&narrow, &found).unwrap_or_else(|e| panic!("{of:?}, {placement:?}, {e}: {}", what()));
 
     let mut kept = 0;
     for sum in Contract::ALL {
@@ -135,7 +137,7 @@ async fn by_schedule(gpu: &Gpu, forest: &Forest, schedule: &Schedule, case: usiz
             }
             Err(refused) => panic!("{refused}: {}", what()),
         };
-        let rows = gpu.rows(&case_of.rows, columns, RowType::F32, Lie::Rows);
+        let rows = gpu.rows(&case_of.rows, columns, RowType::F32, Placement::Rows);
         let found = as_floats(gpu.run(&margins, forest, &rows, forest.outputs as usize).await);
         let held = match sum {
             Contract::Any => runs::near_margins_without_denormals(&case_of, &found),

@@ -1,11 +1,15 @@
 //! Cuts trees into tiles.
 
-use super::{BlockEngine, InRegisters, LEAF, MOST_COLUMNS, Piece, Tree};
-use crate::cost::{Machine, PieceCosts, Registers as Costs};
+use super::{BlockEngine, InRegisters, LEAF, MOST_COLUMNS, TileKind, Tree};
+use crate::cost::{Machine, Registers as Costs, TileCosts};
 use crate::forest::{Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
 /// Cuts the trees of a forest into tiles, at the costs of a machine. See [`InRegisters::new`].
-pub(super) fn build<P: Piece>(forest: &Forest, order: &[u32], machine: &Machine) -> Option<InRegisters<P>> {
+pub(super) fn build<P: TileKind>(
+    forest: &Forest,
+    order: &[u32],
+    machine: &Machine,
+) -> Option<InRegisters<P>> {
     let used = forest.used_columns();
     let direct = forest.features.len() <= MOST_COLUMNS;
     let (values, columns) = match direct {
@@ -32,6 +36,7 @@ pub(super) fn build<P: Piece>(forest: &Forest, order: &[u32], machine: &Machine)
             return None;
         }
     }
+    few.tiles.shrink_to_fit();
     few.seconds += few.row_tiles * P::costs(&machine.registers).far * machine.far_part(few.bytes());
     Some(few)
 }
@@ -127,7 +132,7 @@ fn shared(ended: &[f64], [first, next]: [f64; 2], kept: f64, misprediction: f64)
     choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, first))
 }
 
-impl<P: Piece> InRegisters<P> {
+impl<P: TileKind> InRegisters<P> {
     /// Adds a tree's tiles, the root's tile first.
     fn add(&mut self, nodes: &[Node], covers: Option<&[Real]>, costs: &Costs) -> Option<Tree> {
         let root = u32::try_from(self.tiles.len()).ok()?;
@@ -165,7 +170,7 @@ impl<P: Piece> InRegisters<P> {
             }
             self.tiles.push(tile);
         }
-        let PieceCosts { first, next, misprediction, .. } = P::costs(costs);
+        let TileCosts { first, next, misprediction, .. } = P::costs(costs);
         let tile = [first, next].map(|of| of[self.values.saturating_sub(1) / 32 % of.len()]);
         let all: f64 = reached.iter().sum();
         let share = |rows: &f64| if all > 0.0 { rows / all } else { 0.0 };

@@ -1,6 +1,6 @@
 //! Tiles of any shape, whose exits are found by masks.
 
-use super::{Piece, TreeToCut};
+use super::{TileKind, TreeToCut};
 use crate::cost;
 use crate::forest::{Forest, Node, Side};
 
@@ -8,11 +8,11 @@ use crate::forest::{Forest, Node, Side};
 const SPLITS: usize = 31;
 
 /// Up to 31 connected splits of a tree, and their exits from left to right. Two vector compares make all decisions of a
-/// tile. Each split where the row goes right rules out the exits below its left side; the row takes the first exit that is
-/// left. Such a tile holds a whole tree of 32 leaves, however deep it is.
+/// tile. Each split where the row goes right rules out the exits below its left side; the row takes the first exit that
+/// is left. Such a tile holds a whole tree of 32 leaves, however deep it is.
 ///
-/// The masks are those of QuickScorer (Lucchese et al., SIGIR 2015, section 3.1), which goes through the splits of a column
-/// in the order of their thresholds. Here a tile's splits are decided together.
+/// The masks are those of QuickScorer (Lucchese et al., SIGIR 2015, section 3.1), which goes through the splits of a
+/// column in the order of their thresholds. Here a tile's splits are decided together.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct MaskTile {
@@ -53,7 +53,7 @@ fn splits(tree: &TreeToCut<'_>, top: u32) -> Vec<u32> {
     splits
 }
 
-impl Piece for MaskTile {
+impl TileKind for MaskTile {
     const SPLITS: usize = SPLITS;
 
     fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)> {
@@ -91,7 +91,7 @@ impl Piece for MaskTile {
     }
 
     /// In larger trees, few walks end in the first tile. Tiles of four levels are faster then.
-    fn suit(forest: &Forest) -> bool {
+    fn may_be_faster(forest: &Forest) -> bool {
         forest.leaf_count() <= 2 * (SPLITS + 1) * forest.trees.len()
     }
 
@@ -99,7 +99,7 @@ impl Piece for MaskTile {
         &mut self.exits
     }
 
-    fn costs(costs: &cost::Registers) -> &cost::PieceCosts {
+    fn costs(costs: &cost::Registers) -> &cost::TileCosts {
         &costs.mask_tile
     }
 }

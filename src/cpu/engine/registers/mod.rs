@@ -40,22 +40,22 @@ pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
 pub(crate) const LEAF: u16 = 1 << 15;
 
 /// A kind of tiles.
-pub(crate) trait Piece: Kernel + Sized {
+pub(crate) trait TileKind: Kernel + Sized {
     /// The maximum number of splits of a tile.
     const SPLITS: usize;
 
-    /// Cuts a tile out of a tree, from the node `top` on. Returns it with the node at each exit, and leaves the exits to
-    /// the caller. Returns `None` if a split has no place in a tile.
+    /// Cuts a tile out of a tree, from the node `top` on. Returns it with the node at each exit, and leaves the exits
+    /// to the caller. Returns `None` if a split has no place in a tile.
     fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)>;
 
     /// Returns whether the tiles may be faster than others for a forest.
-    fn suit(forest: &Forest) -> bool;
+    fn may_be_faster(forest: &Forest) -> bool;
 
     /// Returns the tile's exits, left to right.
     fn exits(&mut self) -> &mut [u16];
 
     /// Returns the costs of such tiles.
-    fn costs(costs: &cost::Registers) -> &cost::PieceCosts;
+    fn costs(costs: &cost::Registers) -> &cost::TileCosts;
 }
 
 /// The kernel of a kind of tiles. Only AVX-512 has some.
@@ -120,10 +120,10 @@ pub(crate) struct InRegisters<P> {
     seconds: f64,
 }
 
-impl<P: Piece> InRegisters<P> {
+impl<P: TileKind> InRegisters<P> {
     /// Cuts the trees of a forest into tiles. Returns `None` on a machine without the kernel, and for a
-    /// forest that has predicates other than `Less` and `Always`, reads too many columns, or has a tree with
-    /// too many leaves or tiles.
+    /// forest that has predicates other than `Less` and `Always`, reads too many columns, has a tree with
+    /// too many leaves or tiles, or takes more than 256 MiB.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         if isa() < Isa::Avx512 { None } else { build::build(forest, order, Machine::here()) }
     }
@@ -136,8 +136,8 @@ impl<P: Piece> InRegisters<P> {
     }
 
     /// Returns whether the tiles may be faster than others for a forest, so that they are worth building.
-    pub(in crate::cpu) fn suit(forest: &Forest) -> bool {
-        P::suit(forest)
+    pub(in crate::cpu) fn may_be_faster(forest: &Forest) -> bool {
+        P::may_be_faster(forest)
     }
 
     /// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.
@@ -181,7 +181,7 @@ impl<P: Piece> InRegisters<P> {
     }
 }
 
-impl<P: Piece> BlockEngine for InRegisters<P> {
+impl<P: TileKind> BlockEngine for InRegisters<P> {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let able = wanted.has_few_rows() && !wanted.scalar;
         if able { Self::new(wanted.forest, wanted.order) } else { None }

@@ -1,6 +1,6 @@
 //! Compares tiles with the reference interpreter, by a walk without vectors.
 
-use super::{InRegisters, LEAF, MaskTile, Masks, Piece, Tile, build};
+use super::{InRegisters, LEAF, MaskTile, Masks, Tile, TileKind, build};
 use crate::cost::Machine;
 use crate::forest::{CompareType, Covers, Forest, ForestBuilder, Predicate, Real, Side, reference};
 
@@ -45,7 +45,7 @@ fn forest(columns: u32) -> Forest {
 }
 
 /// A kind of tiles, walked without vectors.
-trait Walked: Piece {
+trait Walked: TileKind {
     /// Returns where a walk goes from the tile. `right` says which way it goes at a split: with the column's index, the
     /// threshold, and whether missing values go right.
     fn walked(&self, right: &dyn Fn(u8, f32, bool) -> bool) -> u16;

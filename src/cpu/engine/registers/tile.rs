@@ -1,6 +1,6 @@
 //! Tiles of four levels.
 
-use super::{Piece, TreeToCut};
+use super::{TileKind, TreeToCut};
 use crate::cost;
 use crate::forest::{Forest, Node, Side};
 
@@ -24,7 +24,7 @@ pub(crate) struct Tile {
     pub(crate) missing: u16,
 }
 
-impl Piece for Tile {
+impl TileKind for Tile {
     const SPLITS: usize = 15;
 
     fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)> {
@@ -51,7 +51,7 @@ impl Piece for Tile {
         Some((tile, level))
     }
 
-    fn suit(_: &Forest) -> bool {
+    fn may_be_faster(_: &Forest) -> bool {
         true
     }
 
@@ -59,7 +59,7 @@ impl Piece for Tile {
         &mut self.exits
     }
 
-    fn costs(costs: &cost::Registers) -> &cost::PieceCosts {
+    fn costs(costs: &cost::Registers) -> &cost::TileCosts {
         &costs.tile
     }
 }

@@ -40,7 +40,8 @@ pub(crate) trait TileKernel {
     /// Returns the exit that a row takes from the tile. `MISSING` is true if a value of the row is missing.
     ///
     /// # Safety
-    /// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` values. The tile was built by `Piece::cut`.
+    /// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` values. The tile was built by
+    /// `TileKind::cut`. Its exits are those that `InRegisters::add` wrote.
     unsafe fn exit<const R: usize, const MISSING: bool>(&self, row_values: &RowValues) -> u16;
 }
 
@@ -97,7 +98,8 @@ impl RegisterRow {
     /// Writes the slot of the leaf that the row reaches in each tree to `slots`.
     ///
     /// # Safety
-    /// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, and `tree` holds positions of them.
+    /// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, which `InRegisters` built, and `tree`
+    /// holds positions of them.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
     pub(in crate::cpu) unsafe fn walks<P: TileKernel>(
         &self,
@@ -170,7 +172,7 @@ impl TileKernel for Tile {
     unsafe fn exit<const R: usize, const MISSING: bool>(&self, row_values: &RowValues) -> u16 {
         let mut right = decide::<R>(row_values, &self.columns, &self.thresholds);
         if MISSING {
-            right |= lacks::<R>(row_values, &self.columns) & self.missing;
+            right |= missing_in::<R>(row_values, &self.columns) & self.missing;
         }
         let right = usize::from(right);
         // SAFETY: seven decisions index the 128 numbers in `LAST`, all from 7 to 14, so the exit is one of the tile's
@@ -190,12 +192,12 @@ impl TileKernel for MaskTile {
         let (columns, thresholds) = (halves(&self.columns), halves(&self.thresholds));
         let mut right = [0, 1].map(|half| decide::<R>(row_values, columns[half], thresholds[half]));
         if MISSING {
-            right[0] |= lacks::<R>(row_values, columns[0]) & self.missing as __mmask16;
-            right[1] |= lacks::<R>(row_values, columns[1]) & (self.missing >> LANES) as __mmask16;
+            right[0] |= missing_in::<R>(row_values, columns[0]) & self.missing as __mmask16;
+            right[1] |= missing_in::<R>(row_values, columns[1]) & (self.missing >> LANES) as __mmask16;
         }
         let [low, high] = halves(&self.left);
-        // SAFETY: both halves are sixteen numbers. One exit is to the left of no split at which the row goes right: the one
-        // that it takes. So not all 32 bits are set, and the index is below 32.
+        // SAFETY: both halves are sixteen numbers. One exit is to the left of no split at which the row goes right: the
+        // one that it takes. So not all 32 bits are set, and the index is below 32.
         unsafe {
             let low = _mm512_maskz_loadu_epi32(right[0], low.as_ptr().cast());
             let high = _mm512_maskz_loadu_epi32(right[1], high.as_ptr().cast());
@@ -228,7 +230,7 @@ fn decide<const R: usize>(
 /// Returns in which of sixteen columns a row's value is missing.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn lacks<const R: usize>(row_values: &RowValues, columns: &[u8; LANES]) -> __mmask16 {
+fn missing_in<const R: usize>(row_values: &RowValues, columns: &[u8; LANES]) -> __mmask16 {
     let values = pick::<R>(row_values, columns);
     _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values)
 }
