@@ -172,6 +172,18 @@ def test_a_type_of_prediction_that_is_not_there_is_refused():
         ours.inplace_predict(x, predict_type="leaf")
 
 
+def test_rows_with_a_workers_columns_are_refused():
+    xgboost = pytest.importorskip("xgboost")
+    x, y = data()
+    theirs = xgboost.train({}, xgboost.DMatrix(x, y), 2)
+    ours = our_xgboost.Booster(model_file=theirs)
+    split = xgboost.core.DataSplitMode.COL
+    # A single worker holds all columns.
+    alike(ours.predict(our_xgboost.DMatrix(x, data_split_mode=split)), theirs.predict(xgboost.DMatrix(x)))
+    with pytest.raises(fangorn.Error, match="data_split_mode.*whole rows"):
+        ours.predict(our_xgboost.DMatrix(x[:, :2], data_split_mode=split))
+
+
 def test_tables_go_by_position():
     xgboost, pandas = pytest.importorskip("xgboost"), pytest.importorskip("pandas")
     x, y = data()

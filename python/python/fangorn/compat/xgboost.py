@@ -65,6 +65,8 @@ class DMatrix:
         self._label, self._weight, self._base_margin = label, weight, base_margin
         self.feature_names = list(feature_names) if feature_names is not None else names_of(data)
         self.feature_types = feature_types
+        # With mode 1, each of several workers holds some of the columns.
+        self._by_columns = int(data_split_mode) == 1
 
     def num_row(self):
         """Return the number of rows."""
@@ -235,6 +237,11 @@ class Booster:
         if training:
             raise XGBoostError("training=True is not supported, because fangorn drops no trees; leave it out")
         model = self._model(iteration_range)
+        if data._by_columns and data.num_col() != model.n_features:
+            raise XGBoostError(
+                f"data_split_mode: the rows have {data.num_col()} of the model's {model.n_features} columns; "
+                "hand over whole rows, because fangorn asks no other worker"
+            )
         if validate_features:
             self._validate(data.feature_names)
         rows, margin = by_position(model, data.data), data._base_margin
