@@ -210,6 +210,8 @@ async function answer({ id, what, given }) {
     const ended = new Promise((_, reject) => {
       giveUp = reject;
     });
+    // Nobody waits for it if the answer has come, or has failed, before.
+    ended.catch(() => {});
     postMessage({ id, answer: await Promise.race([answers[what](...given), ended]) });
   } catch (error) {
     const ended = panic !== null || error instanceof WebAssembly.RuntimeError || error instanceof RangeError;
