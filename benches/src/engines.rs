@@ -18,9 +18,11 @@ const ROWS: usize = 4096;
 
 /// The variants that leave one engine out: a name for the output, the engine for a few rows, and how rows
 /// become ranks.
-const WITHOUT: [(&str, FewRows, Ranking); 3] = [
+const WITHOUT: [(&str, FewRows, Ranking); 5] = [
     ("layers and lines", FewRows::Auto, Ranking::Columns),
     ("few rows", FewRows::Rows, Ranking::Chosen),
+    ("registers for few", FewRows::Registers, Ranking::Chosen),
+    ("masks for few", FewRows::Masks, Ranking::Chosen),
     ("full trees for few", FewRows::Full, Ranking::Chosen),
 ];
 

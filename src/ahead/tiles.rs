@@ -1,4 +1,4 @@
-//! Walks through tiles of four levels: the engine that the library has for a few rows on a processor with AVX-512. A row
+//! Walks through tiles of four levels, like the library's engine `registers` on a processor with AVX-512. A row
 //! stands in registers, and one compare makes all decisions of a tile (tree tiling: Treebeard, section 3.2). Other
 //! processors walk the same tiles split by split, through eight trees side by side.
 

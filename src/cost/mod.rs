@@ -347,8 +347,8 @@ pub struct TileCosts {
     pub first: [f64; 4],
     /// Seconds of a tile below another one, for as many columns.
     pub next: [f64; 4],
-    /// Seconds of a mispredicted branch after a tile, with the work on the next trees that is lost. It is larger for tiles
-    /// that take longer.
+    /// Seconds of a mispredicted branch after a tile, with the work on the next trees that is lost. It is larger for
+    /// tiles that take longer.
     pub misprediction: f64,
     /// Seconds that a tile adds which lies in the part of the tiles that half of the second cache has no room for.
     pub far: f64,

@@ -190,8 +190,8 @@ impl FewRowsEngine {
 
     /// Builds the engine that the schedule asks for. If it asks for `auto`, this is registers or masks, which have a
     /// limit of columns, or trees abreast, if gathers are fast: the one with the shortest estimate of those that can
-    /// serve the forest on this machine. Masks are not even built where [`Masks::may_be_faster`] says no. If none can, it is full trees, which have a limit of depth. If those can't
-    /// either, rows are walked one by one.
+    /// serve the forest on this machine. If none can, it is full trees, which have a limit of depth. If those can't
+    /// either, rows are walked one by one. Masks are not built for a forest whose trees are too large for them.
     fn build(wanted: &EngineRequest<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
         let gathers = || crate::cost::gathers();
