@@ -5,6 +5,7 @@
 //! cargo run --release -p fangorn-benches -- cache MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- ranking MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- engines MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches -- doubles MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- alignment MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- fit
@@ -29,6 +30,7 @@
 //!   It prints medians of thread CPU time, in microseconds a row.
 //! - `ranking` prints the size of a model's ranks, and times ranking rows beside predicting them.
 //! - `engines` times the default schedule with each engine of the CPU and without it.
+//! - `doubles` times a few `f64` rows beside the same rows as `f32`.
 //! - `alignment` times the default schedule with results that begin inside a cache line.
 //! - `load` times reading models, each also as a `.fangorn` file, to compare with `benches/peers/load.py`.
 //! - `fit` measures the costs that choices read (`fangorn::cost`) again on this machine.
@@ -55,6 +57,7 @@ mod bounds;
 mod cpu;
 #[cfg(feature = "device")]
 mod devices;
+mod doubles;
 mod drawn;
 mod engines;
 mod error;
@@ -159,6 +162,12 @@ fn main() -> ExitCode {
         return done(engines::engines(Path::new(model), Path::new(rows), batches));
     }
     if let [first, model, rows, rest @ ..] = &arguments[..]
+        && first == "doubles"
+    {
+        let batches = rest.first().map_or("1,8", String::as_str);
+        return done(doubles::doubles(Path::new(model), Path::new(rows), batches));
+    }
+    if let [first, model, rows, rest @ ..] = &arguments[..]
         && first == "alignment"
     {
         let batches = rest.first().map_or("64,96,256,4096", String::as_str);
@@ -180,7 +189,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines|alignment] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | contributions [MODEL…] | products | matrices | sparse-rows MODEL [ROWS] | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
+            "usage: fangorn-benches [cache|ranking|engines|doubles|alignment] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | contributions [MODEL…] | products | matrices | sparse-rows MODEL [ROWS] | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help | gpu-synthetic --help"
         );
         return ExitCode::from(2);
     };

@@ -4,10 +4,11 @@
 //! cloud. The source needs a C compiler with `math.h`, and `libm` to link for some transforms. It has no importer,
 //! allocates nothing and keeps no state, so that several threads may call it.
 //!
-//! Where a row can't stand in registers, it walks eight trees side by side, so that a processor works on several walks
-//! while each waits for its nodes (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning
-//! Models", 2014, do so with several rows in one tree, and call it VPred). Nodes and tiles are data and not nested `if`s,
-//! so that the time to compile grows no faster than the model.
+//! Trees are cut into the tiles of the library's engines for one row, if the forest and the processor allow that. From
+//! node to node, a row walks eight trees side by side, so that a processor works on several walks while each waits for its
+//! nodes (Asadi, Lin and de Vries, "Runtime Optimizations for Tree-Based Machine Learning Models", 2014, do so with several
+//! rows in one tree, and call it VPred). Nodes and tiles are data and not nested `if`s, so that the time to compile grows
+//! no faster than the model.
 
 mod encode;
 mod nodes;

@@ -254,6 +254,7 @@ fn uneven_tree(
     outputs: u32,
     draw: &mut dyn FnMut(u32) -> u32,
     columns: &[u32],
+    thresholds: &[f64],
 ) {
     let mut tree = if outputs == 1 { builder.tree(0) } else { builder.vector_tree() };
     // Levels of the nodes that are still to come, the next one first.
@@ -266,7 +267,7 @@ fn uneven_tree(
         } else {
             let asks = match draw(9) {
                 0 => Predicate::Always,
-                _ => CompareType::F32.less(f64::from(draw(40)) / 4.0),
+                _ => CompareType::F64.less(thresholds[draw(thresholds.len() as u32) as usize]),
             };
             let missing = if draw(2) == 0 { Side::Left } else { Side::Right };
             tree.split(columns[draw(columns.len() as u32) as usize], asks, missing, next, next + 1);
@@ -277,9 +278,12 @@ fn uneven_tree(
     }
 }
 
-/// Rows in two, four, six and eight registers, whole and with missing values; and of one column too many for tiles.
+/// Rows in two, four, six and eight registers, whole and with missing values; and of one column too many for tiles. Of a
+/// forest that compares in `double`, some rows have values of `float` alone, and others have values between these, around
+/// thresholds that no `float` is.
 #[test]
 fn tiles_of_every_width_are_the_same_in_c() {
+    let mut kinds = [0; 4];
     for (number, (columns, read, outputs)) in [
         (1, 1, 1),
         (16, 16, 3),
@@ -294,31 +298,45 @@ fn tiles_of_every_width_are_the_same_in_c() {
     .into_iter()
     .enumerate()
     {
-        let mut random = generate::Seeded(7 + number as u64);
-        let mut draw = |below: u32| random.below(below as usize) as u32;
-        let mut builder = Forest::builder(columns, outputs);
-        let all: Vec<u32> = (0..columns as u32).rev().step_by(columns / read).take(read).collect();
-        // More trees than one call walks, and no multiple of eight.
-        for tree in 0..131 {
-            uneven_tree(&mut builder, [6, 3, 9, 1][tree % 4], outputs, &mut draw, &all);
+        for compare in [CompareType::F32, CompareType::F64] {
+            let is_double = compare == CompareType::F64;
+            let mut random = generate::Seeded(7 + number as u64);
+            let mut draw = |below: u32| random.below(below as usize) as u32;
+            let mut builder = Forest::builder(columns, outputs).compare(compare);
+            let all: Vec<u32> = (0..columns as u32).rev().step_by(columns / read).take(read).collect();
+            let mut thresholds: Vec<f64> = (0..40).map(|n| f64::from(n) / 4.0).collect();
+            if is_double {
+                thresholds.extend([0.1, 0.1f64.next_up(), 0.1f64.next_down(), -7.3, 1e300, 1e-35]);
+            }
+            // More trees than one call walks, and no multiple of eight.
+            for tree in 0..131 {
+                let levels = if number % 2 == 0 { [6, 3, 9, 1] } else { [5, 6, 5, 1] }[tree % 4];
+                uneven_tree(&mut builder, levels, outputs, &mut draw, &all, &thresholds);
+            }
+            let forest = builder.build().expect("a forest");
+            let source = c_source(&forest, "forest").expect("C").source;
+            assert_eq!(source.contains("any_walk"), read <= 128, "{columns} columns");
+            if read <= 128 {
+                kinds[2 * usize::from(source.contains("any_end(")) + usize::from(is_double)] += 1;
+            }
+            let around: Vec<f64> = thresholds.iter().flat_map(|t| [t.next_down(), *t, t.next_up()]).collect();
+            let rows: Vec<f64> = (0..70 * columns)
+                .map(|at| match draw(12) {
+                    0 if at / columns % 3 > 0 => f64::NAN,
+                    1 => f64::INFINITY,
+                    2 => f64::NEG_INFINITY,
+                    3..8 if is_double && at / columns % 2 > 0 => around[draw(around.len() as u32) as usize],
+                    _ => f64::from(draw(44)) / 4.0 - 0.5,
+                })
+                .collect();
+            for flags in FLAGS {
+                check(&format!("{columns} columns"), &forest, &rows, 70, flags);
+            }
+            let smallest = smallest_c_source(&forest, "forest").expect("C").source;
+            assert!(smallest.contains("nodes[") && !smallest.contains("any_walk"), "{columns} columns");
         }
-        let forest = builder.build().expect("a forest");
-        let has_tiles = c_source(&forest, "forest").expect("C").source.contains("any_walk");
-        assert_eq!(has_tiles, read <= 128, "{columns} columns");
-        let rows: Vec<f64> = (0..70 * columns)
-            .map(|at| match draw(12) {
-                0 if at / columns % 3 > 0 => f64::NAN,
-                1 => f64::INFINITY,
-                2 => f64::NEG_INFINITY,
-                _ => f64::from(draw(44)) / 4.0 - 0.5,
-            })
-            .collect();
-        for flags in FLAGS {
-            check(&format!("{columns} columns"), &forest, &rows, 70, flags);
-        }
-        let smallest = smallest_c_source(&forest, "forest").expect("C").source;
-        assert!(smallest.contains("nodes[") && !smallest.contains("any_walk"), "{columns} columns");
     }
+    assert!(kinds.iter().all(|count| *count > 1), "tiles of both kinds, in float and double: {kinds:?}");
 }
 
 /// Columns and levels that need more than 32 bits a node.

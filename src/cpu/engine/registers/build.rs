@@ -1,8 +1,8 @@
 //! Cuts trees into tiles.
 
-use super::{BlockEngine, InRegisters, LEAF, MOST_COLUMNS, TileKind, Tree};
+use super::{BlockEngine, Cut, InRegisters, LEAF, MOST_COLUMNS, TileKind, Tree};
 use crate::cost::{Machine, Registers as Costs, TileCosts};
-use crate::forest::{Forest, Node, Predicate, Real, Side, least_f32_not_below};
+use crate::forest::{CompareType, Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
 /// Cuts the trees of a forest into tiles, at the costs of a machine. See [`InRegisters::new`].
 pub(super) fn build<P: TileKind>(
@@ -21,6 +21,7 @@ pub(super) fn build<P: TileKind>(
     }
     let mut few = InRegisters {
         tiles: Vec::new(),
+        exact: Vec::new(),
         trees: Vec::with_capacity(order.len()),
         columns,
         values,
@@ -30,14 +31,15 @@ pub(super) fn build<P: TileKind>(
     for t in order {
         let nodes = &forest.trees[*t as usize].nodes;
         let covers = forest.covers.as_ref().map(|covers| covers.tree(*t as usize));
-        let tree = few.add(nodes, covers, &machine.registers)?;
+        let tree = few.add(nodes, covers, forest.compare, &machine.registers)?;
         few.trees.push(tree);
         if few.bytes() > MOST_BYTES {
             return None;
         }
     }
     few.tiles.shrink_to_fit();
-    few.seconds += few.row_tiles * P::costs(&machine.registers).far * machine.far_part(few.bytes());
+    few.exact.shrink_to_fit();
+    few.seconds += few.row_tiles * P::costs(&machine.registers).far * machine.far_part(few.walked_bytes());
     Some(few)
 }
 
@@ -69,14 +71,15 @@ impl TreeToCut<'_> {
         node
     }
 
-    /// Returns the threshold which values that go right reach, or `None` if the predicate has none.
-    pub(super) fn threshold(&self, predicate: Predicate) -> Option<f32> {
-        match predicate {
-            Predicate::Less { threshold } => Some(least_f32_not_below(threshold.0)),
+    /// Returns the threshold which values that go right reach, as `f32` and exactly, or `None` if the predicate has none.
+    pub(super) fn threshold(&self, predicate: Predicate) -> Option<(f32, f64)> {
+        let exact = match predicate {
+            Predicate::Less { threshold } => threshold.0,
             // No value reaches NaN, so every value goes left.
-            Predicate::Always => Some(f32::NAN),
-            _ => None,
-        }
+            Predicate::Always => f64::NAN,
+            _ => return None,
+        };
+        Some((least_f32_not_below(exact), exact))
     }
 
     /// Returns the index of a column among the values in registers.
@@ -134,7 +137,13 @@ fn shared(ended: &[f64], [first, next]: [f64; 2], kept: f64, misprediction: f64)
 
 impl<P: TileKind> InRegisters<P> {
     /// Adds a tree's tiles, the root's tile first.
-    fn add(&mut self, nodes: &[Node], covers: Option<&[Real]>, costs: &Costs) -> Option<Tree> {
+    fn add(
+        &mut self,
+        nodes: &[Node],
+        covers: Option<&[Real]>,
+        compare: CompareType,
+        costs: &Costs,
+    ) -> Option<Tree> {
         let root = u32::try_from(self.tiles.len()).ok()?;
         let slots = nodes.iter().filter_map(Node::slot).min()?;
         let to_cut = TreeToCut { nodes, columns: self.columns.as_deref(), rows: rows_of(nodes, covers) };
@@ -146,9 +155,9 @@ impl<P: TileKind> InRegisters<P> {
         let mut done = 0;
         while let Some(&(top, above)) = open.get(done) {
             done += 1;
-            let (mut tile, nodes_of_exits) = P::cut(&to_cut, top)?;
+            let Cut { mut tile, exact, exits } = P::cut(&to_cut, top)?;
             let mut before = None;
-            for (exit, node) in tile.exits().iter_mut().zip(nodes_of_exits) {
+            for (exit, node) in tile.exits().iter_mut().zip(exits) {
                 // A leaf above the last level of a full tile has several exits, side by side.
                 let first = before.replace(node) != Some(node);
                 *exit = match nodes[node as usize] {
@@ -169,6 +178,9 @@ impl<P: TileKind> InRegisters<P> {
                 };
             }
             self.tiles.push(tile);
+            if compare == CompareType::F64 {
+                self.exact.extend(exact);
+            }
         }
         let TileCosts { first, next, misprediction, .. } = P::costs(costs);
         let tile = [first, next].map(|of| of[self.values.saturating_sub(1) / 32 % of.len()]);

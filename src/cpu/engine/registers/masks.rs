@@ -1,6 +1,6 @@
 //! Tiles of any shape, whose exits are found by masks.
 
-use super::{TileKind, TreeToCut};
+use super::{Cut, TileKind, TreeToCut};
 use crate::cost;
 use crate::forest::{Forest, Node, Side};
 
@@ -56,7 +56,8 @@ fn splits(tree: &TreeToCut<'_>, top: u32) -> Vec<u32> {
 impl TileKind for MaskTile {
     const SPLITS: usize = SPLITS;
 
-    fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)> {
+    fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<Cut<Self>> {
+        let mut exact = vec![f64::INFINITY; Self::ENTRIES];
         let mut tile = Self {
             thresholds: [f32::INFINITY; 32],
             left: [0; 32],
@@ -71,7 +72,7 @@ impl TileKind for MaskTile {
         while let Some((node, left_of)) = open.pop() {
             match (tree.nodes[node as usize], splits.binary_search(&node)) {
                 (Node::Split { feature, predicate, missing, left, right }, Ok(index)) => {
-                    tile.thresholds[index] = tree.threshold(predicate)?;
+                    (tile.thresholds[index], exact[index]) = tree.threshold(predicate)?;
                     tile.columns[index] = tree.column(feature)?;
                     tile.missing |= u32::from(missing == Side::Right) << index;
                     open.push((tree.settled(right), left_of));
@@ -87,7 +88,7 @@ impl TileKind for MaskTile {
                 }
             }
         }
-        Some((tile, exits))
+        Some(Cut { tile, exact, exits })
     }
 
     /// In larger trees, few walks end in the first tile. Tiles of four levels are faster then.

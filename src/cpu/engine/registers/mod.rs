@@ -43,10 +43,11 @@ pub(crate) const LEAF: u16 = 1 << 15;
 pub(crate) trait TileKind: Kernel + Sized {
     /// The maximum number of splits of a tile.
     const SPLITS: usize;
+    /// The entries of a tile's arrays of splits. The last one has no split.
+    const ENTRIES: usize = Self::SPLITS + 1;
 
-    /// Cuts a tile out of a tree, from the node `top` on. Returns it with the node at each exit, and leaves the exits
-    /// to the caller. Returns `None` if a split has no place in a tile.
-    fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)>;
+    /// Cuts a tile out of a tree, from the node `top` on. Returns `None` if a split has no place in a tile.
+    fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<Cut<Self>>;
 
     /// Returns whether the tiles may be faster than others for a forest.
     fn may_be_faster(forest: &Forest) -> bool;
@@ -56,6 +57,15 @@ pub(crate) trait TileKind: Kernel + Sized {
 
     /// Returns the costs of such tiles.
     fn costs(costs: &cost::Registers) -> &cost::TileCosts;
+}
+
+/// A tile that was cut out of a tree. Its exits are yet to be written.
+pub(crate) struct Cut<P> {
+    tile: P,
+    /// The thresholds of the tile's entries as `f64`, before they were rounded.
+    exact: Vec<f64>,
+    /// The node at each exit, from left to right.
+    exits: Vec<u32>,
 }
 
 /// The kernel of a kind of tiles. Only AVX-512 has some.
@@ -87,6 +97,8 @@ pub(crate) struct Tree {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct TiledTrees<'a, P> {
     pub(in crate::cpu) tiles: &'a [P],
+    /// The thresholds of each tile's entries as `f64`. There are none if the forest compares in `f32`.
+    pub(in crate::cpu) exact: &'a [f64],
     /// By position.
     pub(in crate::cpu) trees: &'a [Tree],
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
@@ -108,6 +120,9 @@ pub(crate) type Masks = InRegisters<MaskTile>;
 #[derive(Clone, Debug)]
 pub(crate) struct InRegisters<P> {
     pub(crate) tiles: Vec<P>,
+    /// The thresholds of each tile's entries as `f64`, for `f64` rows of a forest that compares in `f64`. There are none
+    /// otherwise.
+    pub(crate) exact: Vec<f64>,
     pub(crate) trees: Vec<Tree>,
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
     /// `i`.
@@ -135,9 +150,19 @@ impl<P: TileKind> InRegisters<P> {
         build::build(forest, &order, Machine::shipped()[0])
     }
 
+    /// Returns the estimated seconds of one row through all trees.
+    pub(crate) fn row_seconds(&self) -> f64 {
+        self.seconds
+    }
+
     /// Returns whether the tiles may be faster than others for a forest, so that they are worth building.
     pub(in crate::cpu) fn may_be_faster(forest: &Forest) -> bool {
         P::may_be_faster(forest)
+    }
+
+    /// Returns the bytes that walks read. The exact thresholds are read so seldom that they are not among them.
+    fn walked_bytes(&self) -> usize {
+        size_of_val(&self.tiles[..]) + size_of_val(&self.trees[..])
     }
 
     /// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.
@@ -148,36 +173,55 @@ impl<P: TileKind> InRegisters<P> {
     unsafe fn block<T: Row, S: Sink>(&self, rows: &Rows<'_, T>, row: Span, tree: Span, sink: S) {
         let tiled = TiledTrees {
             tiles: &self.tiles,
+            exact: &self.exact,
             trees: &self.trees,
             columns: self.columns.as_deref(),
             values: self.values,
         };
-        let mut slots = [0u32; TREES];
+        // Other forests compare `f64` values as `f32`.
+        let doubles = T::doubles(rows).filter(|_| !self.exact.is_empty());
+        let mut values = [0.0; MOST_COLUMNS];
         for r in 0..row.count {
-            let row = row.at(r);
-            // SAFETY: `new` returns an engine only on a machine with AVX-512. The caller upholds that the row is in
-            // range and has the forest's columns.
-            let in_registers = unsafe { kernel::load(&tiled, rows.from(row), rows.column_stride()) };
-            let mut sum = S::Value::default();
-            let mut done = 0;
-            while done < tree.count {
-                let count = TREES.min(tree.count - done);
-                let (these, slots) = (Span { start: tree.at(done), count, ..tree }, &mut slots[..count]);
-                // SAFETY: `new` returns an engine only on a machine with AVX-512. The caller upholds that trees are
-                // positions.
-                unsafe { in_registers.walks(&tiled, these, slots) };
-                for (t, slot) in slots.iter().enumerate() {
-                    match S::TAKES_ROW_SUMS {
-                        true => sum += sink.slot_value(*slot as usize),
-                        false => sink.slot(row, these.at(t), *slot as usize),
+            let (row, apart) = (row.at(r), rows.column_stride());
+            // SAFETY: `new` returns an engine only on a machine with AVX-512. The caller upholds that rows are in range
+            // and have the forest's columns, and that trees are positions.
+            unsafe {
+                match doubles {
+                    None => {
+                        let in_registers = kernel::load(&tiled, rows.from(row), apart);
+                        by_groups(row, tree, sink, |these, slots| in_registers.walks(&tiled, these, slots));
+                    }
+                    Some(rows) => {
+                        let in_registers = kernel::load_rounded(&tiled, rows.from(row), apart, &mut values);
+                        by_groups(row, tree, sink, |these, slots| in_registers.walks(&tiled, these, slots));
                     }
                 }
-                done += count;
-            }
-            if S::TAKES_ROW_SUMS {
-                sink.add(row, sum);
             }
         }
+    }
+}
+
+/// Hands the leaves of a row to `sink`. `walk` writes the slots of the leaves that the row reaches in a group of trees.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn by_groups<S: Sink>(row: usize, tree: Span, sink: S, walk: impl Fn(Span, &mut [u32])) {
+    let mut slots = [0u32; TREES];
+    let mut sum = S::Value::default();
+    let mut done = 0;
+    while done < tree.count {
+        let count = TREES.min(tree.count - done);
+        let (these, slots) = (Span { start: tree.at(done), count, ..tree }, &mut slots[..count]);
+        walk(these, slots);
+        for (t, slot) in slots.iter().enumerate() {
+            match S::TAKES_ROW_SUMS {
+                true => sum += sink.slot_value(*slot as usize),
+                false => sink.slot(row, these.at(t), *slot as usize),
+            }
+        }
+        done += count;
+    }
+    if S::TAKES_ROW_SUMS {
+        sink.add(row, sum);
     }
 }
 
@@ -187,10 +231,8 @@ impl<P: TileKind> BlockEngine for InRegisters<P> {
         if able { Self::new(wanted.forest, wanted.order) } else { None }
     }
 
-    fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
-        // Thresholds of tiles are `f32`, so another engine serves `f64` rows of a forest that compares in
-        // `f64`.
-        matches!(source, Source::Rows(rows) if T::doubles(rows).is_none() || trees.wide.is_none())
+    fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
+        matches!(source, Source::Rows(_))
     }
 
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
@@ -228,6 +270,6 @@ impl<P: TileKind> BlockEngine for InRegisters<P> {
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&self.tiles[..]) + size_of_val(&self.trees[..])
+        self.walked_bytes() + size_of_val(&self.exact[..])
     }
 }

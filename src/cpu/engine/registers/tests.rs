@@ -210,6 +210,87 @@ fn masks_lead_where_tiles_lead() {
     kernels_lead_where_tiles_lead::<MaskTile>();
 }
 
+/// Compares the kernel with the reference interpreter on `f64` rows of a forest that compares in `f64`. Thresholds lie
+/// between `f32` values, some several in one gap, and values lie around thresholds.
+#[cfg(target_arch = "x86_64")]
+fn doubles_lead_where_splits_lead<P: TileKind>() {
+    use crate::cpu::{
+        Rows,
+        engine::walk::Span,
+        sink::{SharedBuffer, SlotTable, Slots},
+    };
+    let mut state = 1u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let gap = 0.1f64;
+    let mut thresholds =
+        vec![gap, gap.next_up(), gap.next_up().next_up(), -gap, 1e-35, 0.0, 1e300, 3.0, -7.5];
+    thresholds.extend([f64::from(f32::MAX), f64::from(f32::MAX) * 1.5, 1_700_000_000.5, 1_700_000_001.0]);
+    let mut values: Vec<f64> = thresholds.iter().flat_map(|t| [t.next_down(), *t, t.next_up()]).collect();
+    values.extend(
+        thresholds
+            .iter()
+            .flat_map(|t| [(*t as f32).next_down(), *t as f32, (*t as f32).next_up()].map(f64::from)),
+    );
+    values.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN_POSITIVE]);
+    let mut rounded = 0;
+    for columns in [1usize, 16, 20, 33, 65, 97, 128, 300] {
+        let mut forest = Forest::builder(columns, 1).base_score([0.0]).compare(CompareType::F64);
+        for depth in [0u32, 1, 3, 4, 5, 7, 20, 40] {
+            let mut tree = forest.tree(0);
+            // Full trees up to seven levels, and chains.
+            let (splits, is_chain) = if depth > 7 { (depth, true) } else { ((1 << depth) - 1, false) };
+            for n in 0..splits {
+                let predicate = match draw(12) {
+                    0 => Predicate::Always,
+                    _ => CompareType::F64.less(thresholds[draw(thresholds.len())]),
+                };
+                let missing = if draw(2) == 0 { Side::Right } else { Side::Left };
+                let below = if is_chain { [splits + 1 + n, n + 1] } else { [2 * n + 1, 2 * n + 2] };
+                let used = columns.min(100);
+                tree.split((draw(used) * (columns / used)) as u32, predicate, missing, below[0], below[1]);
+            }
+            (splits..=2 * splits).for_each(|n| _ = tree.leaf(n, &[f64::from(n)]));
+        }
+        let forest = forest.build().expect("trees");
+        let order: Vec<u32> = (0..forest.trees.len() as u32).rev().collect();
+        let Some(few) = InRegisters::<P>::new(&forest, &order) else { return };
+        assert_eq!(few.exact.len(), few.tiles.len() * P::ENTRIES);
+        let (rows, trees) = (200, order.len());
+        let mut data: Vec<f64> = (0..rows * columns).map(|_| values[draw(values.len())]).collect();
+        // Rows that are `f32` values, with and without missing ones.
+        let exact = |value: &mut f64| *value = if value.is_nan() { *value } else { f64::from(*value as f32) };
+        data[..20 * columns].iter_mut().for_each(exact);
+        data[..10 * columns].iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = 0.5);
+        rounded +=
+            data.iter().filter(|value| f64::from(**value as f32) != **value && !value.is_nan()).count();
+        let mut out = vec![u32::MAX; rows * trees];
+        let sink = Slots { slots: SlotTable(&[]), out: SharedBuffer::new(&mut out), order: &order };
+        let of_rows = Rows::new(&data, columns).expect("rows");
+        let all = |count| Span { start: 0, stride: 1, count };
+        // SAFETY: the spans are all rows and all trees.
+        unsafe { few.block(&of_rows, all(rows), all(trees), sink) };
+        for (r, (row, found)) in data.chunks(columns).zip(out.chunks(trees)).enumerate() {
+            assert_eq!(found, reference::leaf_slots(&forest, row), "{columns} columns, row {r}");
+        }
+    }
+    assert!(rounded > 1000, "many values are no `f32`");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn doubles_in_registers_lead_where_splits_lead() {
+    doubles_lead_where_splits_lead::<Tile>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn doubles_by_masks_lead_where_splits_lead() {
+    doubles_lead_where_splits_lead::<MaskTile>();
+}
+
 /// A chain of 31 splits is one tile of any shape, and one more split needs a second tile.
 #[test]
 fn a_tile_of_any_shape_has_31_splits() {

@@ -1,6 +1,6 @@
 //! Tiles of four levels.
 
-use super::{TileKind, TreeToCut};
+use super::{Cut, TileKind, TreeToCut};
 use crate::cost;
 use crate::forest::{Forest, Node, Side};
 
@@ -27,7 +27,8 @@ pub(crate) struct Tile {
 impl TileKind for Tile {
     const SPLITS: usize = 15;
 
-    fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<(Self, Vec<u32>)> {
+    fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<Cut<Self>> {
+        let mut exact = vec![f64::INFINITY; Self::ENTRIES];
         let mut tile = Self { thresholds: [f32::INFINITY; 16], columns: [0; 16], exits: [0; 16], missing: 0 };
         let mut level = vec![top];
         for depth in 0..LEVELS {
@@ -39,7 +40,7 @@ impl TileKind for Tile {
                     Node::Leaf { .. } => next.extend([node, node]),
                     Node::Split { feature, predicate, missing, left, right } => {
                         let index = first + i;
-                        tile.thresholds[index] = tree.threshold(predicate)?;
+                        (tile.thresholds[index], exact[index]) = tree.threshold(predicate)?;
                         tile.columns[index] = tree.column(feature)?;
                         tile.missing |= u16::from(missing == Side::Right) << index;
                         next.extend([tree.settled(left), tree.settled(right)]);
@@ -48,7 +49,7 @@ impl TileKind for Tile {
             }
             level = next;
         }
-        Some((tile, level))
+        Some(Cut { tile, exact, exits: level })
     }
 
     fn may_be_faster(_: &Forest) -> bool {

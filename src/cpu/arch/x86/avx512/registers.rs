@@ -5,7 +5,7 @@ use std::{arch::x86_64::*, hint::select_unpredictable};
 use crate::{
     arrays,
     cpu::{
-        engine::registers::{LEAF, MOST_COLUMNS, MaskTile, Tile, TiledTrees, Tree},
+        engine::registers::{LEAF, MOST_COLUMNS, MaskTile, Tile, TileKind, TiledTrees, Tree},
         engine::walk::Span,
         rows::Read,
     },
@@ -37,23 +37,61 @@ const fn last() -> [u8; 128] {
 
 /// A kind of tiles that walks go through.
 pub(crate) trait TileKernel {
-    /// Returns the exit that a row takes from the tile. `MISSING` is true if a value of the row is missing.
+    /// Returns the exit that a row takes from the tile. `exact` points to the tile's thresholds as `f64`, one for each
+    /// entry. A [`RegisterRow`] does not read them.
     ///
     /// # Safety
-    /// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` values. The tile was built by
-    /// `TileKind::cut`. Its exits are those that `InRegisters::add` wrote.
-    unsafe fn exit<const R: usize, const MISSING: bool>(&self, row_values: &RowValues) -> u16;
+    /// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` values, and `MISSING` is true if one of them
+    /// is missing. The tile was built by `TileKind::cut`. Its exits are those that `InRegisters::add` wrote.
+    unsafe fn exit<V: LoadedRow, const R: usize, const MISSING: bool>(
+        &self,
+        row: &V,
+        exact: *const f64,
+    ) -> u16;
 }
 
 /// The values of a row.
-pub(crate) type RowValues = [__m512; MOST];
+type RowValues = [__m512; MOST];
 
 /// A row in registers.
+pub(crate) trait LoadedRow {
+    /// Returns which of sixteen splits the row goes right at. Missing values go left. `exact` points to the thresholds
+    /// as `f64`.
+    ///
+    /// # Safety
+    /// The machine has AVX-512 F and DQ. The row has at most `16 x R` values, and the columns are among them. A
+    /// [`RoundedRow`] reads sixteen values at `exact`.
+    unsafe fn decide<const R: usize>(
+        &self,
+        columns: &[u8; LANES],
+        thresholds: &[f32; LANES],
+        exact: *const f64,
+    ) -> __mmask16;
+
+    /// Returns in which of sixteen columns the row's value is missing.
+    ///
+    /// # Safety
+    /// The machine has AVX-512 F and DQ. The row has at most `16 x R` values, and the columns are among them.
+    unsafe fn missing_in<const R: usize>(&self, columns: &[u8; LANES]) -> __mmask16;
+}
+
+/// A row of `f32` values in registers.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct RegisterRow {
     values: RowValues,
     /// Whether some value is missing.
     missing: bool,
+}
+
+/// A row of `f64` values in registers, rounded to `f32` down and up. A tile's threshold is the least `f32` that is not
+/// below the split's. A value that rounds down to that or more reaches the split's threshold, and a value that rounds up
+/// to less does not. Between the two, where no other `f32` is, the `f64` values decide.
+pub(in crate::cpu) struct RoundedRow<'a> {
+    down: RegisterRow,
+    up: RowValues,
+    /// Whether some value is no `f32`.
+    is_rounded: bool,
+    values: &'a [f64; MOST_COLUMNS],
 }
 
 /// Loads a row into registers. `row` begins with the value of column 0, and the values of adjacent columns are
@@ -80,12 +118,59 @@ pub(in crate::cpu) unsafe fn load<T: Read<f32> + Copy, P>(
         return RegisterRow::new(arrays::from_fn(|i| register(data, i)));
     }
     let mut values = [0.0; MOST_COLUMNS];
-    for (index, value) in values[..count].iter_mut().enumerate() {
+    // SAFETY: the caller upholds that the row has the forest's columns.
+    unsafe { collect(tiled, row, apart, &mut values) };
+    RegisterRow::new(arrays::from_fn(|i| register(values.as_ptr(), i)))
+}
+
+/// Loads a row of `f64` values into registers. `row` and `apart` are those of [`load`]. The row's values are copied to
+/// `values`, whose other entries have to be 0.
+///
+/// # Safety
+/// The machine has AVX-512 F and DQ. The row has the forest's columns.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(in crate::cpu) unsafe fn load_rounded<'a, P>(
+    tiled: &TiledTrees<'_, P>,
+    row: &[f64],
+    apart: usize,
+    values: &'a mut [f64; MOST_COLUMNS],
+) -> RoundedRow<'a> {
+    // SAFETY: the caller upholds that the row has the forest's columns.
+    unsafe { collect(tiled, row, apart, values) };
+    let (mut down, mut up): (RowValues, RowValues) =
+        ([_mm512_setzero_ps(); MOST], [_mm512_setzero_ps(); MOST]);
+    let mut is_rounded = false;
+    for i in 0..tiled.values.div_ceil(LANES) {
+        let halves = [0, LANES / 2].map(|half| {
+            // SAFETY: eight values from here on are in the array.
+            unsafe { _mm512_loadu_pd(values.as_ptr().add(i * LANES + half)) }
+        });
+        let lower = halves.map(|x| _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(x));
+        let upper = halves.map(|x| _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(x));
+        let both = |[low, high]: [__m256; 2]| _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
+        (down[i], up[i]) = (both(lower), both(upper));
+        // Missing values are not rounded.
+        is_rounded |= _mm512_cmp_ps_mask::<_CMP_NEQ_OQ>(down[i], up[i]) != 0;
+    }
+    RoundedRow { down: RegisterRow::new(down), up, is_rounded, values }
+}
+
+/// Copies the values that registers hold. `row` and `apart` are those of [`load`].
+///
+/// # Safety
+/// The row has the forest's columns.
+#[inline(always)]
+unsafe fn collect<T: Read<C> + Copy, C, P>(
+    tiled: &TiledTrees<'_, P>,
+    row: &[T],
+    apart: usize,
+    values: &mut [C; MOST_COLUMNS],
+) {
+    for (index, value) in values[..tiled.values].iter_mut().enumerate() {
         let column = tiled.columns.map_or(index, |columns| columns[index] as usize);
         // SAFETY: the caller upholds that the row has the forest's columns.
         *value = unsafe { *row.get_unchecked(column * apart) }.read();
     }
-    RegisterRow::new(arrays::from_fn(|i| register(values.as_ptr(), i)))
 }
 
 impl RegisterRow {
@@ -101,7 +186,7 @@ impl RegisterRow {
     /// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, which `InRegisters` built, and `tree`
     /// holds positions of them.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-    pub(in crate::cpu) unsafe fn walks<P: TileKernel>(
+    pub(in crate::cpu) unsafe fn walks<P: TileKernel + TileKind>(
         &self,
         tiled: &TiledTrees<'_, P>,
         tree: Span,
@@ -111,16 +196,93 @@ impl RegisterRow {
         // the row takes, and has `MISSING` set if a value is missing.
         unsafe {
             match (tiled.values, self.missing) {
-                (0..=32, false) => walks::<P, 2, false>(tiled, &self.values, tree, slots),
-                (0..=32, true) => walks::<P, 2, true>(tiled, &self.values, tree, slots),
-                (33..=64, false) => walks::<P, 4, false>(tiled, &self.values, tree, slots),
-                (33..=64, true) => walks::<P, 4, true>(tiled, &self.values, tree, slots),
-                (65..=96, false) => walks::<P, 6, false>(tiled, &self.values, tree, slots),
-                (65..=96, true) => walks::<P, 6, true>(tiled, &self.values, tree, slots),
-                (_, false) => walks::<P, 8, false>(tiled, &self.values, tree, slots),
-                (_, true) => walks::<P, 8, true>(tiled, &self.values, tree, slots),
+                (0..=32, false) => walks::<_, P, 2, false>(tiled, self, tree, slots),
+                (0..=32, true) => walks::<_, P, 2, true>(tiled, self, tree, slots),
+                (33..=64, false) => walks::<_, P, 4, false>(tiled, self, tree, slots),
+                (33..=64, true) => walks::<_, P, 4, true>(tiled, self, tree, slots),
+                (65..=96, false) => walks::<_, P, 6, false>(tiled, self, tree, slots),
+                (65..=96, true) => walks::<_, P, 6, true>(tiled, self, tree, slots),
+                (_, false) => walks::<_, P, 8, false>(tiled, self, tree, slots),
+                (_, true) => walks::<_, P, 8, true>(tiled, self, tree, slots),
             }
         }
+    }
+}
+
+impl RoundedRow<'_> {
+    /// Writes the slot of the leaf that the row reaches in each tree to `slots`.
+    ///
+    /// # Safety
+    /// As for [`RegisterRow::walks`]. The trees have thresholds as `f64`, too.
+    #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+    pub(in crate::cpu) unsafe fn walks<P: TileKernel + TileKind>(
+        &self,
+        tiled: &TiledTrees<'_, P>,
+        tree: Span,
+        slots: &mut [u32],
+    ) {
+        // SAFETY: the caller upholds that trees are positions and have `f64` thresholds. Each arm reads at least as
+        // many registers as the row takes.
+        unsafe {
+            if !self.is_rounded {
+                return self.down.walks(tiled, tree, slots);
+            }
+            match tiled.values {
+                0..=32 => walks::<_, P, 2, true>(tiled, self, tree, slots),
+                33..=64 => walks::<_, P, 4, true>(tiled, self, tree, slots),
+                65..=96 => walks::<_, P, 6, true>(tiled, self, tree, slots),
+                _ => walks::<_, P, 8, true>(tiled, self, tree, slots),
+            }
+        }
+    }
+}
+
+impl LoadedRow for RegisterRow {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn decide<const R: usize>(
+        &self,
+        columns: &[u8; LANES],
+        thresholds: &[f32; LANES],
+        _: *const f64,
+    ) -> __mmask16 {
+        reach(pick::<R>(&self.values, columns), thresholds)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn missing_in<const R: usize>(&self, columns: &[u8; LANES]) -> __mmask16 {
+        let values = pick::<R>(&self.values, columns);
+        _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values)
+    }
+}
+
+impl LoadedRow for RoundedRow<'_> {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn decide<const R: usize>(
+        &self,
+        columns: &[u8; LANES],
+        thresholds: &[f32; LANES],
+        exact: *const f64,
+    ) -> __mmask16 {
+        let mut right = reach(pick::<R>(&self.down.values, columns), thresholds);
+        let mut open = right ^ reach(pick::<R>(&self.up, columns), thresholds);
+        while open != 0 {
+            let split = open.trailing_zeros() as usize;
+            // SAFETY: a mask has sixteen bits, and the caller upholds that there are as many thresholds.
+            let threshold = unsafe { *exact.add(split) };
+            right |= __mmask16::from(self.values[usize::from(columns[split])] >= threshold) << split;
+            open &= open - 1;
+        }
+        right
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn missing_in<const R: usize>(&self, columns: &[u8; LANES]) -> __mmask16 {
+        // SAFETY: the caller upholds what this needs.
+        unsafe { self.down.missing_in::<R>(columns) }
     }
 }
 
@@ -128,12 +290,12 @@ impl RegisterRow {
 ///
 /// # Safety
 /// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, and `tree` holds positions of them.
-/// The row has at most `16 x R` values.
+/// The row has at most `16 x R` values. For a [`RoundedRow`], the trees have thresholds as `f64`, too.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-unsafe fn walks<P: TileKernel, const R: usize, const MISSING: bool>(
+unsafe fn walks<V: LoadedRow, P: TileKernel + TileKind, const R: usize, const MISSING: bool>(
     tiled: &TiledTrees<'_, P>,
-    row_values: &RowValues,
+    row: &V,
     tree: Span,
     slots: &mut [u32],
 ) {
@@ -142,23 +304,27 @@ unsafe fn walks<P: TileKernel, const R: usize, const MISSING: bool>(
         // of the same tree.
         *slot = unsafe {
             let Tree { root, slots, tiles, ends_together } = *tiled.trees.get_unchecked(tree.at(t));
-            let root = tiled.tiles.as_ptr().add(root as usize);
-            let step = |tile: *const P| (*tile).exit::<R, MISSING>(row_values);
-            let mut exit = step(root);
+            let root = root as usize;
+            let (root, exact) =
+                (tiled.tiles.as_ptr().add(root), tiled.exact.as_ptr().wrapping_add(root * P::ENTRIES));
+            let step = |tile: usize| {
+                (*root.add(tile)).exit::<V, R, MISSING>(row, exact.wrapping_add(tile * P::ENTRIES))
+            };
+            let mut exit = step(0);
             if ends_together {
                 for _ in 1..tiles {
-                    exit = step(root.add(usize::from(exit)));
+                    exit = step(usize::from(exit));
                 }
             } else {
                 for _ in 1..tiles {
                     // A walk that has ended keeps its exit. Selecting takes no branch, which the processor
                     // would mispredict.
                     let ended = exit & LEAF != 0;
-                    let next = step(root.add(select_unpredictable(ended, 0, usize::from(exit))));
+                    let next = step(select_unpredictable(ended, 0, usize::from(exit)));
                     exit = select_unpredictable(ended, exit, next);
                 }
                 while exit & LEAF == 0 {
-                    exit = step(root.add(usize::from(exit)));
+                    exit = step(usize::from(exit));
                 }
             }
             slots + u32::from(exit & !LEAF)
@@ -169,12 +335,16 @@ unsafe fn walks<P: TileKernel, const R: usize, const MISSING: bool>(
 impl TileKernel for Tile {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-    unsafe fn exit<const R: usize, const MISSING: bool>(&self, row_values: &RowValues) -> u16 {
-        let mut right = decide::<R>(row_values, &self.columns, &self.thresholds);
-        if MISSING {
-            right |= missing_in::<R>(row_values, &self.columns) & self.missing;
-        }
-        let right = usize::from(right);
+    unsafe fn exit<V: LoadedRow, const R: usize, const MISSING: bool>(
+        &self,
+        row: &V,
+        exact: *const f64,
+    ) -> u16 {
+        // SAFETY: the caller upholds that the row has so many values, and a tile's columns are among a row's.
+        let right = unsafe {
+            let missing = if MISSING { row.missing_in::<R>(&self.columns) & self.missing } else { 0 };
+            usize::from(row.decide::<R>(&self.columns, &self.thresholds, exact) | missing)
+        };
         // SAFETY: seven decisions index the 128 numbers in `LAST`, all from 7 to 14, so the exit is one of the tile's
         // sixteen.
         unsafe {
@@ -188,13 +358,18 @@ impl TileKernel for Tile {
 impl TileKernel for MaskTile {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-    unsafe fn exit<const R: usize, const MISSING: bool>(&self, row_values: &RowValues) -> u16 {
+    unsafe fn exit<V: LoadedRow, const R: usize, const MISSING: bool>(
+        &self,
+        row: &V,
+        exact: *const f64,
+    ) -> u16 {
         let (columns, thresholds) = (halves(&self.columns), halves(&self.thresholds));
-        let mut right = [0, 1].map(|half| decide::<R>(row_values, columns[half], thresholds[half]));
-        if MISSING {
-            right[0] |= missing_in::<R>(row_values, columns[0]) & self.missing as __mmask16;
-            right[1] |= missing_in::<R>(row_values, columns[1]) & (self.missing >> LANES) as __mmask16;
-        }
+        let missing = [self.missing as __mmask16, (self.missing >> LANES) as __mmask16];
+        // SAFETY: the caller upholds that the row has so many values, and a tile's columns are among a row's.
+        let right = [0, 1].map(|half| unsafe {
+            let missing = if MISSING { row.missing_in::<R>(columns[half]) & missing[half] } else { 0 };
+            row.decide::<R>(columns[half], thresholds[half], exact.wrapping_add(half * LANES)) | missing
+        });
         let [low, high] = halves(&self.left);
         // SAFETY: both halves are sixteen numbers. One exit is to the left of no split at which the row goes right: the
         // one that it takes. So not all 32 bits are set, and the index is below 32.
@@ -214,25 +389,13 @@ fn halves<T>(array: &[T; 32]) -> [&[T; LANES]; 2] {
     [low, high].map(|half| half.try_into().expect("sixteen values"))
 }
 
-/// Returns which of sixteen splits a row's values go right at. Missing values go left.
+/// Returns which of sixteen values reach their thresholds.
 #[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn decide<const R: usize>(
-    row_values: &RowValues,
-    columns: &[u8; LANES],
-    thresholds: &[f32; LANES],
-) -> __mmask16 {
+#[target_feature(enable = "avx512f")]
+fn reach(values: __m512, thresholds: &[f32; LANES]) -> __mmask16 {
     // SAFETY: there are sixteen thresholds.
     let thresholds = unsafe { _mm512_loadu_ps(thresholds.as_ptr()) };
-    _mm512_cmp_ps_mask::<_CMP_GE_OQ>(pick::<R>(row_values, columns), thresholds)
-}
-
-/// Returns in which of sixteen columns a row's value is missing.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn missing_in<const R: usize>(row_values: &RowValues, columns: &[u8; LANES]) -> __mmask16 {
-    let values = pick::<R>(row_values, columns);
-    _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values)
+    _mm512_cmp_ps_mask::<_CMP_GE_OQ>(values, thresholds)
 }
 
 /// Returns the row's values in sixteen columns, all below `16 x R`.
