@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::{
     encode::{Entry, PREDICATE, PredicateCode, Tables},
-    text::{Number, array, constant, of},
+    text::{CATEGORY_OF, Number, array, constant, of, rule_number},
     walks::{LeafText, Walks},
 };
-use crate::forest::{CategoryRule, Forest, ZERO_ZONE};
+use crate::forest::{Forest, ZERO_ZONE};
 
 /// Trees that a row walks side by side.
 const SIDE_BY_SIDE: usize = 8;
@@ -65,12 +65,7 @@ fn questions(text: &mut String, forest: &Forest, rows: Number) {
             .map(|set| {
                 let first = words.len();
                 words.extend(set.words.iter().map(|word| format!("{word}u")));
-                let rule = match set.rule {
-                    CategoryRule::NotNegative => 0,
-                    CategoryRule::Truncated => 1,
-                    CategoryRule::Whole => 2,
-                };
-                format!("{{{first},{},{rule}}}", set.words.len())
+                format!("{{{first},{},{}}}", set.words.len(), rule_number(set.rule))
             })
             .collect();
         // C has no array of no items.
@@ -79,14 +74,12 @@ fn questions(text: &mut String, forest: &Forest, rows: Number) {
         *text += "/* The first word of a set, the number of its words, and how a value is read as a category. */\n\
                   typedef struct { uint32_t first, words, rule; } set;\n\n";
         *text += &array("set", "sets", sets.into_iter());
+        *text += CATEGORY_OF;
         *text += "\
 static uint32_t in_set(value x, uint32_t s)
 {
     const set of = sets[s];
-    uint32_t category;
-    if (!(of.rule == 1 ? x > -1 : x >= 0) || !(x < 16777216)) return 0;
-    category = (uint32_t)x;
-    if (of.rule == 2 && (value)category != x) return 0;
+    const uint32_t category = category_of(x, of.rule);
     return category / 32 < of.words && (set_words[of.first + category / 32] >> (category % 32) & 1);
 }
 

@@ -7,7 +7,7 @@ use super::{
     walks::{LeafText, Walks},
 };
 use crate::forest::{
-    Accumulator, Aggregate, CompareType, Feature, Forest, Targets, reference::base_is_first,
+    Accumulator, Aggregate, CategoryRule, CompareType, Feature, Forest, Targets, reference::base_is_first,
 };
 
 /// A floating-point type of C.
@@ -126,6 +126,27 @@ fn items(all: impl Iterator<Item = String>) -> String {
 pub(super) fn array(of: &str, name: &str, all: impl ExactSizeIterator<Item = String>) -> String {
     let count = all.len();
     format!("static const {of} {name}[{count}] = {{\n{}\n}};\n\n", items(all))
+}
+
+/// The function that reads a value as a category. [`rule_number`] is the number of a rule.
+pub(super) const CATEGORY_OF: &str = "\
+/* The category of a value, or a number that no category has. */
+static uint32_t category_of(value x, uint32_t rule)
+{
+    const uint32_t none = 0xffffffffu;
+    if (!(rule == 1 ? x > -1 : x >= 0) || !(x < 16777216)) return none;
+    return rule == 2 && (value)(uint32_t)x != x ? none : (uint32_t)x;
+}
+
+";
+
+/// Returns the number that a rule has in C.
+pub(super) fn rule_number(rule: CategoryRule) -> u32 {
+    match rule {
+        CategoryRule::NotNegative => 0,
+        CategoryRule::Truncated => 1,
+        CategoryRule::Whole => 2,
+    }
 }
 
 fn written_by(forest: &Forest) -> String {

@@ -35,6 +35,9 @@ fn compiler() -> Option<&'static str> {
 const MAIN: &str = r#"
 #include "forest.h"
 #include <stdio.h>
+#ifdef FLUSH
+#include <xmmintrin.h>
+#endif
 
 static void doubles(const forest_number *all, unsigned count)
 {
@@ -49,6 +52,10 @@ int main(void)
     static forest_number margins[FOREST_OUTPUTS], values[FOREST_VALUES];
     const unsigned trees = FOREST_TREES;
     unsigned i;
+#ifdef FLUSH
+    /* Numbers that are smaller than normal ones are 0, as in programs compiled with -ffast-math. */
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
     while (fread(row, sizeof *row, FOREST_FEATURES + 1, stdin) == FOREST_FEATURES + 1) {
         forest_leaves(row, leaves);
         forest_margins(row, margins);
@@ -255,6 +262,7 @@ fn uneven_tree(
     draw: &mut dyn FnMut(u32) -> u32,
     columns: &[u32],
     thresholds: &[f64],
+    sets: &[u32],
 ) {
     let mut tree = if outputs == 1 { builder.tree(0) } else { builder.vector_tree() };
     // Levels of the nodes that are still to come, the next one first.
@@ -267,6 +275,10 @@ fn uneven_tree(
         } else {
             let asks = match draw(9) {
                 0 => Predicate::Always,
+                1..4 if !sets.is_empty() => {
+                    let inside = if draw(2) == 0 { Side::Left } else { Side::Right };
+                    Predicate::InSet { set: sets[draw(sets.len() as u32) as usize], inside }
+                }
                 _ => CompareType::F64.less(thresholds[draw(thresholds.len() as u32) as usize]),
             };
             let missing = if draw(2) == 0 { Side::Left } else { Side::Right };
@@ -280,12 +292,14 @@ fn uneven_tree(
 
 /// Rows in two, four, six and eight registers, whole and with missing values; and of one column too many for tiles. Of a
 /// forest that compares in `double`, some rows have values of `float` alone, and others have values between these, around
-/// thresholds that no `float` is.
+/// thresholds that no `float` is. Some forests ask for categories.
 #[test]
 fn tiles_of_every_width_are_the_same_in_c() {
-    let mut kinds = [0; 4];
+    let (mut kinds, mut asking) = ([0; 4], 0);
+    let rules = [CategoryRule::Whole, CategoryRule::Truncated, CategoryRule::NotNegative];
     for (number, (columns, read, outputs)) in [
         (1, 1, 1),
+        (2, 2, 1),
         (16, 16, 3),
         (33, 33, 1),
         (64, 64, 1),
@@ -306,17 +320,33 @@ fn tiles_of_every_width_are_the_same_in_c() {
             let all: Vec<u32> = (0..columns as u32).rev().step_by(columns / read).take(read).collect();
             let mut thresholds: Vec<f64> = (0..40).map(|n| f64::from(n) / 4.0).collect();
             if is_double {
-                thresholds.extend([0.1, 0.1f64.next_up(), 0.1f64.next_down(), -7.3, 1e300, 1e-35]);
+                thresholds.extend([
+                    0.1,
+                    0.1f64.next_up(),
+                    0.1f64.next_down(),
+                    -7.3,
+                    1e300,
+                    -1e300,
+                    1e-35,
+                    f64::INFINITY,
+                ]);
             }
+            let members: &[Vec<u32>] = match number % 2 {
+                0 => &[],
+                _ => &[vec![0, 2, 3, 8], vec![5], (1..10).collect(), vec![]],
+            };
+            let add = |members: &Vec<u32>| builder.set(members.iter().copied(), rules[number / 2 % 3]);
+            let sets: Vec<u32> = members.iter().map(add).collect();
             // More trees than one call walks, and no multiple of eight.
             for tree in 0..131 {
                 let levels = if number % 2 == 0 { [6, 3, 9, 1] } else { [5, 6, 5, 1] }[tree % 4];
-                uneven_tree(&mut builder, levels, outputs, &mut draw, &all, &thresholds);
+                uneven_tree(&mut builder, levels, outputs, &mut draw, &all, &thresholds, &sets);
             }
             let forest = builder.build().expect("a forest");
             let source = c_source(&forest, "forest").expect("C").source;
             assert_eq!(source.contains("any_walk"), read <= 128, "{columns} columns");
             if read <= 128 {
+                asking += u32::from(source.contains("looked_up("));
                 kinds[2 * usize::from(source.contains("any_end(")) + usize::from(is_double)] += 1;
             }
             let around: Vec<f64> = thresholds.iter().flat_map(|t| [t.next_down(), *t, t.next_up()]).collect();
@@ -324,19 +354,24 @@ fn tiles_of_every_width_are_the_same_in_c() {
                 .map(|at| match draw(12) {
                     0 if at / columns % 3 > 0 => f64::NAN,
                     1 => f64::INFINITY,
-                    2 => f64::NEG_INFINITY,
+                    2 => [f64::NEG_INFINITY, 1e-40, -1e-40, -1e-300][draw(4) as usize],
                     3..8 if is_double && at / columns % 2 > 0 => around[draw(around.len() as u32) as usize],
                     _ => f64::from(draw(44)) / 4.0 - 0.5,
                 })
                 .collect();
-            for flags in FLAGS {
-                check(&format!("{columns} columns"), &forest, &rows, 70, flags);
+            let flush: &[&[&str]] = match is_double && cfg!(target_arch = "x86_64") {
+                true => &[&["-O2", "-DFLUSH"]],
+                false => &[],
+            };
+            for flags in FLAGS.iter().chain(flush) {
+                check(&format!("{columns} columns, {flags:?}"), &forest, &rows, 70, flags);
             }
             let smallest = smallest_c_source(&forest, "forest").expect("C").source;
             assert!(smallest.contains("nodes[") && !smallest.contains("any_walk"), "{columns} columns");
         }
     }
     assert!(kinds.iter().all(|count| *count > 1), "tiles of both kinds, in float and double: {kinds:?}");
+    assert!(asking > 3, "tiles with look-ups");
 }
 
 /// Columns and levels that need more than 32 bits a node.
@@ -380,6 +415,8 @@ fn sources_compile_under_any_name_and_for_cpp() {
         ("of", &churn),
         ("tile", &churn),
         ("tree", &churn),
+        ("prototype", &churn),
+        ("SECOND_NAME", &churn),
     ] {
         let compiled = c_source(forest, name).expect("C");
         std::fs::write(folder.join(format!("{name}.h")), &compiled.header).expect("a file");

@@ -8,12 +8,12 @@ mod masks;
 use std::fmt::Write;
 
 use super::{
-    text::{Number, array, constant, of},
+    text::{CATEGORY_OF, Number, array, constant, of, rule_number},
     walks::{LeafText, Walks},
 };
 use crate::{
-    cpu::registers::{InRegisters, LEAF, MaskTile, Tile, TileKind, Tree},
-    forest::{Forest, Node},
+    cpu::registers::{Answers, CategoryColumn, InRegisters, LEAF, LookUp, MaskTile, Tile, TileKind, Tree},
+    forest::{CompareType, Forest, Node},
 };
 
 /// How many times the bytes of nodes tiles may take. A full tree of six levels takes 2.4 times as many, one of eight 0.8
@@ -54,8 +54,8 @@ enum Kind {
 
 /// Where there is code for AVX-512, and the types of the tables.
 const WHERE: &str = "\
-/* -DNAME_SCALAR leaves out the code for AVX-512. */
-#if defined(__x86_64__) && !defined(_MSC_VER) && !defined(NAME_SCALAR) && \\
+/* -DNAME_SCALAR leaves out the code for AVX-512. On Windows, gcc does not align the stack for its registers. */
+#if defined(__x86_64__) && !defined(_WIN32) && !defined(NAME_SCALAR) && \\
     (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 8))
 #include <immintrin.h>
 #define WIDE __attribute__((always_inline, target(\"avx512f,avx512dq,avx512bw\"))) static inline
@@ -65,9 +65,11 @@ const WHERE: &str = "\
 #else
 #define IS_WIDE (__builtin_cpu_supports(\"avx512dq\") && __builtin_cpu_supports(\"avx512bw\"))
 #endif
-#endif
-/* Trees of a call, which brings the row into registers. */
+/* Trees of a call, which first brings the row into registers. */
 #define TOGETHER 128
+#else
+#define TOGETHER 32
+#endif
 #ifdef __GNUC__
 #define ALIGNED __attribute__((aligned(64)))
 #else
@@ -77,6 +79,42 @@ const WHERE: &str = "\
 TYPE/* The tile of the root, the tree's first leaf, and the tiles that every walk goes through. */
 typedef struct { uint32_t root, leaves, tiles; } tree;
 
+";
+
+/// The look-ups of tiles that ask for categories: as in the library's engine.
+const ASKING: &str = "\
+/* A column of categories: how its values are read, and the end of its categories. */
+typedef struct { uint32_t column, rule, end; } category_column;
+/* A look-up: the number of the column of categories, and the first of its answers. They are those to a missing value, to a
+   value that is in no set, and to each category. An answer has a bit for each split of the tile where a row goes right. */
+typedef struct { uint32_t column, first; } look_up;
+
+CONSTANTS/* The place of a value among a look-up's answers. */
+static uint32_t code_of(value x, category_column of)
+{
+    const uint32_t category = category_of(x, of.rule);
+    if (x != x) return 0;
+    return category < of.end ? category + 2 : 1;
+}
+
+/* At which splits on categories a row goes right. */
+static uint32_t looked_up(const uint32_t *codes, const tile *of)
+{
+    uint32_t right = 0, k;
+    for (k = 0; k < of->look_ups; k++) {
+        const look_up by = look_ups[of->look_up + k];
+        right |= answers[by.first + codes[by.column]];
+    }
+    return right;
+}
+#define ASKED(OF) looked_up(codes, OF)
+
+";
+
+/// The codes of a row's categories.
+const CODES: &str = "\
+    uint32_t codes[COUNT];
+    for (k = 0; k < COUNT; k++) codes[k] = code_of(row[category_columns[k].column], category_columns[k]);
 ";
 
 /// The decisions on sixteen splits of a tile. `PICKED` is the expression for a row's values in sixteen `columns`.
@@ -102,6 +140,25 @@ WIDE __mmask16 wide_right(const __m512 *in, const tile *of, uint32_t half, int m
 
 /// The decisions on a row of `double`, which registers hold rounded down and up: as in the library's engine.
 const ROUNDED_RIGHT: &str = "\
+/* Values that are smaller than normal numbers of float, but not 0. A thread may take such floats for 0. */
+WIDE __mmask8 tiny(__m512d x)
+{
+    return _mm512_cmp_pd_mask(_mm512_abs_pd(x), _mm512_set1_pd(FLT_MIN), _CMP_LT_OQ) &
+           _mm512_cmp_pd_mask(x, _mm512_setzero_pd(), _CMP_NEQ_OQ);
+}
+
+WIDE __m256 rounded_down(__m512d x)
+{
+    x = _mm512_mask_blend_pd(tiny(x), x, _mm512_set1_pd(-FLT_MIN));
+    return _mm512_cvt_roundpd_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+
+WIDE __m256 rounded_up(__m512d x)
+{
+    x = _mm512_mask_blend_pd(tiny(x), x, _mm512_set1_pd(FLT_MIN));
+    return _mm512_cvt_roundpd_ps(x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+}
+
 /* At which of sixteen splits a row goes right that `in` has rounded down and `up` rounded up. Thresholds in tiles are
    rounded up. A value that rounds down to such a one reaches the split's own, and a value that rounds up to less does
    not. Else `exact` decides. */
@@ -150,6 +207,7 @@ static void wide_walk(const value *row, uint32_t first, uint32_t count, uint32_t
     __m512 in[REGISTERS];
     int missing = 0;
     uint32_t k;
+CODES
 LOAD
     for (k = 0; k < REGISTERS; k++) missing |= _mm512_cmp_ps_mask(in[k], in[k], _CMP_UNORD_Q);
 WALKS    if (missing) {
@@ -195,12 +253,8 @@ const ROUNDED_WALKS: &str = "\
 const ROUNDED_LOAD: &str = "\
     {
         const __m512d low = _mm512_maskz_loadu_pd(LOW, FROM), high = _mm512_maskz_loadu_pd(HIGH, FROM + ABOVE);
-        in[REGISTER] = _mm512_insertf32x8(
-            _mm512_castps256_ps512(_mm512_cvt_roundpd_ps(low, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)),
-            _mm512_cvt_roundpd_ps(high, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC), 1);
-        up[REGISTER] = _mm512_insertf32x8(
-            _mm512_castps256_ps512(_mm512_cvt_roundpd_ps(low, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC)),
-            _mm512_cvt_roundpd_ps(high, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC), 1);
+        in[REGISTER] = _mm512_insertf32x8(_mm512_castps256_ps512(rounded_down(low)), rounded_down(high), 1);
+        up[REGISTER] = _mm512_insertf32x8(_mm512_castps256_ps512(rounded_up(low)), rounded_up(high), 1);
         rounded |= _mm512_cmp_ps_mask(in[REGISTER], up[REGISTER], _CMP_NEQ_OQ);
     }
 ";
@@ -211,8 +265,8 @@ fn list(all: impl Iterator<Item = String>) -> String {
 }
 
 impl<'a> Tiles<'a> {
-    /// Returns the tiles of a forest that they serve: one that asks for nothing but thresholds, reads at most 128 columns
-    /// and has a split. The kind of tiles is the one that the library estimates to be faster for a row on a machine with
+    /// Returns the tiles of a forest that they serve: one that the library's engines for one row serve, and that has a
+    /// split. The kind of tiles is the one that the library estimates to be faster for a row on a machine with
     /// AVX-512, of those that take at most `most_bytes`.
     pub(super) fn new(forest: &'a Forest, sums: Number, most_bytes: usize) -> Option<Self> {
         let splits = |node: &Node| matches!(node, Node::Split { .. });
@@ -225,8 +279,19 @@ impl<'a> Tiles<'a> {
             InRegisters::for_elsewhere(forest).map(|tables| (tables.row_seconds(), Kind::Masks(tables)));
         let able = levels.into_iter().chain(masks.filter(|_| MaskTile::may_be_faster(forest)));
         let able = able.map(|(seconds, kind)| (seconds, Self { forest, kind }));
+        // Where tiles can't decide on rows of double, nodes can.
+        let is_double = forest.compare == CompareType::F64;
+        let able = able.filter(|(_, tiles)| tiles.has_exact() == is_double);
         let small = able.filter(|(_, tiles)| tiles.bytes(sums) <= most_bytes);
         small.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tiles)| tiles)
+    }
+
+    /// Returns whether there are thresholds as `double`.
+    fn has_exact(&self) -> bool {
+        match &self.kind {
+            Kind::Levels(tables) => !tables.exact.is_empty(),
+            Kind::Masks(tables) => !tables.exact.is_empty(),
+        }
     }
 
     /// Returns the bytes of the tables.
@@ -248,9 +313,14 @@ impl<'a> Tiles<'a> {
     }
 
     fn text<P: TileText>(&self, tables: &InRegisters<P>, sums: Number, name: &str) -> String {
-        let mut text = WHERE.replace("NAME", &name.to_ascii_uppercase()).replace("TYPE", P::TYPE);
+        let mut text = WHERE.replace("TYPE", P::TYPE).replace("NAME", &name.to_ascii_uppercase());
         self.constants(&mut text, tables, sums);
-        text += P::ANY;
+        let asks = !tables.answers.columns.is_empty();
+        let codes = CODES.replace("COUNT", &tables.answers.columns.len().to_string());
+        let codes = if asks { &codes } else { "" };
+        let (taken, given) = if asks { ("const uint32_t *codes, ", "codes, ") } else { ("", "") };
+        text +=
+            &P::ANY.replace("CODES_TAKEN ", taken).replace("CODES_GIVEN ", given).replace("CODES\n", codes);
         text += "\n#ifdef WIDE\n";
         text += &P::wide();
         text.push('\n');
@@ -259,7 +329,7 @@ impl<'a> Tiles<'a> {
         if is_double {
             text += ROUNDED_RIGHT;
         }
-        let wide = WIDE.replace("LOAD\n", &load(tables));
+        let wide = WIDE.replace("CODES\n", codes).replace("LOAD\n", &load(tables));
         let wide = wide.replace("WALKS", if is_double { ROUNDED_WALKS } else { "" });
         text + &wide.replace("REGISTERS", &registers(tables).to_string())
     }
@@ -286,6 +356,10 @@ impl<'a> Tiles<'a> {
                 *text += "#define THRESHOLD(OF, N) (exact[(OF) - tiles][N])\n";
             }
         }
+        match tables.answers.columns.is_empty() {
+            true => *text += "#define ASKED(OF) 0u\n",
+            false => *text += &ASKING.replace("CONSTANTS", &(answers(&tables.answers) + CATEGORY_OF)),
+        }
         let _ = writeln!(text, "#define VALUES {}", tables.values);
         match &tables.columns {
             None => *text += "#define COLUMN(I) (I)\n\n",
@@ -297,9 +371,18 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// Returns the bytes of tiles, with their exact thresholds.
+/// Returns the bytes of tiles, with their exact thresholds and their answers.
 fn bytes_of_tiles<P: TileText>(tables: &InRegisters<P>) -> usize {
-    tables.tiles.len() * P::BYTES + size_of_val(&tables.exact[..])
+    tables.tiles.len() * P::BYTES + size_of_val(&tables.exact[..]) + tables.answers.bytes()
+}
+
+/// Returns the tables of look-ups.
+fn answers(answers: &Answers) -> String {
+    let column = |of: &CategoryColumn| format!("{{{},{},{}}}", of.column, rule_number(of.rule), of.end);
+    let look_up = |of: &LookUp| format!("{{{},{}}}", of.column, of.first);
+    let mut text = array("category_column", "category_columns", answers.columns.iter().map(column));
+    text += &array("look_up", "look_ups", answers.look_ups.iter().map(look_up));
+    text + &array("uint32_t", "answers", answers.right.iter().map(|mask| format!("{mask}u")))
 }
 
 /// Returns the number of registers that a row takes, an even one.

@@ -24,7 +24,7 @@ impl BlockEngine for Abreast {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let columns = wanted.forest.features.len();
         let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
-        (able && wanted.has_few_rows() && wanted.blocks.trees_together >= LEAST_TREES).then(|| {
+        (able && wanted.has_few_rows(false) && wanted.blocks.trees_together >= LEAST_TREES).then(|| {
             let machine = Machine::here();
             let far = machine.walk.far_abreast * machine.far_part(wanted.nodes.bytes());
             Self { row: (machine.walk.abreast + far) * wanted.nodes.steps() as f64 }

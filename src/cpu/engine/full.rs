@@ -77,7 +77,7 @@ pub(in crate::cpu) struct FullTrees {
 
 impl BlockEngine for FullTrees {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
-        if wanted.has_few_rows() { Self::new(wanted.forest, wanted.order) } else { None }
+        if wanted.has_few_rows(false) { Self::new(wanted.forest, wanted.order) } else { None }
     }
 
     fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {

@@ -55,7 +55,7 @@ pub(super) struct EngineRequest<'a> {
     pub(super) ranked: RankColumns,
     /// Rows of an iteration of the plan's parallel loop, if that is the only one and goes over rows.
     pub(super) rows_a_task: Option<u32>,
-    /// Whether rows are `f32` values and not ranks.
+    /// Whether rows are values and not ranks.
     pub(super) values: bool,
     /// The blocks that walk one tree for all their rows.
     pub(super) blocks: BlocksByTree,
@@ -66,10 +66,11 @@ pub(super) struct EngineRequest<'a> {
 }
 
 impl EngineRequest<'_> {
-    /// Returns whether an engine for a few rows can get a block. It can if rows are `f32` values, no node asks a question
-    /// or is a tile, and some block walks one tree for all its rows.
-    fn has_few_rows(&self) -> bool {
-        self.values && !self.plan.questions && self.plan.children.tile() == 1 && self.blocks.exist
+    /// Returns whether an engine for a few rows can get a block. It can if rows are values, no node is a tile, some block
+    /// walks one tree for all its rows, and no node asks a question, unless the engine `takes_questions`.
+    fn has_few_rows(&self, takes_questions: bool) -> bool {
+        let able = takes_questions || !self.plan.questions;
+        able && self.values && self.plan.children.tile() == 1 && self.blocks.exist
     }
 }
 

@@ -1,6 +1,6 @@
 //! Cuts trees into tiles.
 
-use super::{BlockEngine, Cut, InRegisters, LEAF, MOST_COLUMNS, TileKind, Tree};
+use super::{Answers, Cut, InRegisters, LEAF, MOST_COLUMNS, TileKind, Tree};
 use crate::cost::{Machine, Registers as Costs, TileCosts};
 use crate::forest::{CompareType, Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
@@ -22,6 +22,7 @@ pub(super) fn build<P: TileKind>(
     let mut few = InRegisters {
         tiles: Vec::new(),
         exact: Vec::new(),
+        answers: Answers::new(forest)?,
         trees: Vec::with_capacity(order.len()),
         columns,
         values,
@@ -29,21 +30,24 @@ pub(super) fn build<P: TileKind>(
         seconds: 0.0,
     };
     for t in order {
-        let nodes = &forest.trees[*t as usize].nodes;
-        let covers = forest.covers.as_ref().map(|covers| covers.tree(*t as usize));
-        let tree = few.add(nodes, covers, forest.compare, &machine.registers)?;
+        let tree = few.add(forest, *t as usize, &machine.registers)?;
         few.trees.push(tree);
-        if few.bytes() > MOST_BYTES {
+        if few.walked_bytes() > MOST_BYTES {
             return None;
         }
     }
     few.tiles.shrink_to_fit();
+    // A thread may take an `f32` that is smaller than normal numbers for 0, so such thresholds are not to be rounded.
+    let tiny = |threshold: &f64| *threshold != 0.0 && threshold.abs() < f64::from(f32::MIN_POSITIVE);
+    if few.exact.iter().any(tiny) {
+        few.exact.clear();
+    }
     few.exact.shrink_to_fit();
     few.seconds += few.row_tiles * P::costs(&machine.registers).far * machine.far_part(few.walked_bytes());
     Some(few)
 }
 
-/// The most bytes of tables. No cache holds more, and other engines read the nodes that there are anyway.
+/// The most bytes of tables that walks read. No cache holds more, and other engines read the nodes that there are anyway.
 const MOST_BYTES: usize = 256 << 20;
 
 /// A tree that is cut into tiles.
@@ -137,13 +141,9 @@ fn shared(ended: &[f64], [first, next]: [f64; 2], kept: f64, misprediction: f64)
 
 impl<P: TileKind> InRegisters<P> {
     /// Adds a tree's tiles, the root's tile first.
-    fn add(
-        &mut self,
-        nodes: &[Node],
-        covers: Option<&[Real]>,
-        compare: CompareType,
-        costs: &Costs,
-    ) -> Option<Tree> {
+    fn add(&mut self, forest: &Forest, tree: usize, costs: &Costs) -> Option<Tree> {
+        let nodes = &forest.trees[tree].nodes;
+        let covers = forest.covers.as_ref().map(|covers| covers.tree(tree));
         let root = u32::try_from(self.tiles.len()).ok()?;
         let slots = nodes.iter().filter_map(Node::slot).min()?;
         let to_cut = TreeToCut { nodes, columns: self.columns.as_deref(), rows: rows_of(nodes, covers) };
@@ -155,7 +155,7 @@ impl<P: TileKind> InRegisters<P> {
         let mut done = 0;
         while let Some(&(top, above)) = open.get(done) {
             done += 1;
-            let Cut { mut tile, exact, exits } = P::cut(&to_cut, top)?;
+            let Cut { mut tile, exact, exits, asking } = P::cut(&to_cut, top)?;
             let mut before = None;
             for (exit, node) in tile.exits().iter_mut().zip(exits) {
                 // A leaf above the last level of a full tile has several exits, side by side.
@@ -177,8 +177,9 @@ impl<P: TileKind> InRegisters<P> {
                     }
                 };
             }
+            tile.look_up(self.answers.add(forest, asking)?);
             self.tiles.push(tile);
-            if compare == CompareType::F64 {
+            if forest.compare == CompareType::F64 {
                 self.exact.extend(exact);
             }
         }

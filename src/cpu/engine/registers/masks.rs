@@ -1,8 +1,11 @@
 //! Tiles of any shape, whose exits are found by masks.
 
-use super::{Cut, TileKind, TreeToCut};
+use super::{
+    Cut, TileKind, TreeToCut,
+    answers::{CategorySplit, LookUps},
+};
 use crate::cost;
-use crate::forest::{Forest, Node, Side};
+use crate::forest::{Forest, Node, Predicate, Side};
 
 /// The maximum number of splits of a tile.
 const SPLITS: usize = 31;
@@ -16,7 +19,7 @@ const SPLITS: usize = 31;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct MaskTile {
-    /// Thresholds. Values that reach a threshold go right. An entry without a split is infinite, and rules out nothing.
+    /// Thresholds. Values that reach a threshold go right. No value reaches the NaN of an entry without a split.
     pub(crate) thresholds: [f32; 32],
     /// The exits below the left side of each split: a bit for each exit.
     pub(crate) left: [u32; 32],
@@ -24,8 +27,10 @@ pub(crate) struct MaskTile {
     pub(crate) columns: [u8; 32],
     /// Where a walk goes from each exit: to a leaf or to another tile. [`LEAF`](super::LEAF) tells them apart.
     pub(crate) exits: [u16; 32],
-    /// One bit for each split, set if missing values go right.
+    /// One bit for each split, set if missing values go right. Answers say it for splits on categories.
     pub(crate) missing: u32,
+    /// The tile's look-ups, which answer its splits on categories.
+    pub(crate) look_ups: LookUps,
 }
 
 /// Returns the splits of a tile, in the order of the nodes: those that most rows reach.
@@ -55,16 +60,19 @@ fn splits(tree: &TreeToCut<'_>, top: u32) -> Vec<u32> {
 
 impl TileKind for MaskTile {
     const SPLITS: usize = SPLITS;
+    const TAKES_CATEGORIES: bool = true;
 
     fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<Cut<Self>> {
-        let mut exact = vec![f64::INFINITY; Self::ENTRIES];
+        let mut exact = vec![f64::NAN; Self::ENTRIES];
         let mut tile = Self {
-            thresholds: [f32::INFINITY; 32],
+            thresholds: [f32::NAN; 32],
             left: [0; 32],
             columns: [0; 32],
             exits: [0; 32],
             missing: 0,
+            look_ups: LookUps::default(),
         };
+        let mut asking = Vec::new();
         let splits = splits(tree, top);
         let mut exits = Vec::with_capacity(splits.len() + 1);
         // Nodes from left to right, each with the splits that have it on their left side.
@@ -72,9 +80,17 @@ impl TileKind for MaskTile {
         while let Some((node, left_of)) = open.pop() {
             match (tree.nodes[node as usize], splits.binary_search(&node)) {
                 (Node::Split { feature, predicate, missing, left, right }, Ok(index)) => {
-                    (tile.thresholds[index], exact[index]) = tree.threshold(predicate)?;
-                    tile.columns[index] = tree.column(feature)?;
-                    tile.missing |= u32::from(missing == Side::Right) << index;
+                    match predicate {
+                        Predicate::InSet { set, inside } => {
+                            // No value reaches NaN, so the answers alone decide.
+                            asking.push(CategorySplit { index, column: feature, set, inside, missing });
+                        }
+                        _ => {
+                            (tile.thresholds[index], exact[index]) = tree.threshold(predicate)?;
+                            tile.columns[index] = tree.column(feature)?;
+                            tile.missing |= u32::from(missing == Side::Right) << index;
+                        }
+                    }
                     open.push((tree.settled(right), left_of));
                     open.push((tree.settled(left), left_of | 1 << index));
                 }
@@ -88,7 +104,11 @@ impl TileKind for MaskTile {
                 }
             }
         }
-        Some(Cut { tile, exact, exits })
+        Some(Cut { tile, exact, exits, asking })
+    }
+
+    fn look_up(&mut self, look_ups: LookUps) {
+        self.look_ups = look_ups;
     }
 
     /// In larger trees, few walks end in the first tile. Tiles of four levels are faster then.

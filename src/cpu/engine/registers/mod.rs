@@ -7,12 +7,14 @@
 //!
 //! There are two kinds of tiles, and an engine of each: a [`Tile`] has four full levels, and a [`MaskTile`] any shape.
 
+mod answers;
 mod build;
 mod masks;
 #[cfg(test)]
 mod tests;
 mod tile;
 
+pub(crate) use answers::{Answers, CategoryColumn, LookUp, LookUps};
 pub(crate) use masks::MaskTile;
 pub(crate) use tile::Tile;
 
@@ -24,13 +26,14 @@ use crate::cpu::{engine::walk::Span, rows::Rows};
 use crate::cpu::{
     engines::Engine,
     isa::{Isa, isa},
-    rows::Row,
+    rows::{Read, Row},
     sink::Sink,
 };
 use crate::{
     cost::{self, Machine},
     forest::Forest,
 };
+use answers::CategorySplit;
 use build::TreeToCut;
 
 /// Maximum number of columns of a row in registers.
@@ -46,8 +49,14 @@ pub(crate) trait TileKind: Kernel + Sized {
     /// The entries of a tile's arrays of splits. The last one has no split.
     const ENTRIES: usize = Self::SPLITS + 1;
 
+    /// Whether a tile may have splits on categories.
+    const TAKES_CATEGORIES: bool;
+
     /// Cuts a tile out of a tree, from the node `top` on. Returns `None` if a split has no place in a tile.
     fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<Cut<Self>>;
+
+    /// Writes down which look-ups answer the tile's splits on categories.
+    fn look_up(&mut self, look_ups: LookUps);
 
     /// Returns whether the tiles may be faster than others for a forest.
     fn may_be_faster(forest: &Forest) -> bool;
@@ -66,6 +75,8 @@ pub(crate) struct Cut<P> {
     exact: Vec<f64>,
     /// The node at each exit, from left to right.
     exits: Vec<u32>,
+    /// The tile's splits on categories.
+    asking: Vec<CategorySplit>,
 }
 
 /// The kernel of a kind of tiles. Only AVX-512 has some.
@@ -97,8 +108,9 @@ pub(crate) struct Tree {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct TiledTrees<'a, P> {
     pub(in crate::cpu) tiles: &'a [P],
-    /// The thresholds of each tile's entries as `f64`. There are none if the forest compares in `f32`.
+    /// The thresholds of each tile's entries as `f64`: see [`InRegisters`].
     pub(in crate::cpu) exact: &'a [f64],
+    pub(in crate::cpu) answers: &'a Answers,
     /// By position.
     pub(in crate::cpu) trees: &'a [Tree],
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
@@ -121,8 +133,10 @@ pub(crate) type Masks = InRegisters<MaskTile>;
 pub(crate) struct InRegisters<P> {
     pub(crate) tiles: Vec<P>,
     /// The thresholds of each tile's entries as `f64`, for `f64` rows of a forest that compares in `f64`. There are none
-    /// otherwise.
+    /// for other forests, and for one with thresholds next to 0 that are no normal numbers of `f32`.
     pub(crate) exact: Vec<f64>,
+    /// The answers to splits on categories.
+    pub(crate) answers: Answers,
     pub(crate) trees: Vec<Tree>,
     /// `columns[i]` is the column whose value is the `i`th in the registers. `None` if that is always column
     /// `i`.
@@ -137,8 +151,8 @@ pub(crate) struct InRegisters<P> {
 
 impl<P: TileKind> InRegisters<P> {
     /// Cuts the trees of a forest into tiles. Returns `None` on a machine without the kernel, and for a
-    /// forest that has predicates other than `Less` and `Always`, reads too many columns, has a tree with
-    /// too many leaves or tiles, or takes more than 256 MiB.
+    /// forest that has predicates other than `Less` and `Always` and those that the kind of tiles takes, reads too many
+    /// columns, has a tree with too many leaves or tiles, or takes more than 256 MiB.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         if isa() < Isa::Avx512 { None } else { build::build(forest, order, Machine::here()) }
     }
@@ -162,7 +176,7 @@ impl<P: TileKind> InRegisters<P> {
 
     /// Returns the bytes that walks read. The exact thresholds are read so seldom that they are not among them.
     fn walked_bytes(&self) -> usize {
-        size_of_val(&self.tiles[..]) + size_of_val(&self.trees[..])
+        size_of_val(&self.tiles[..]) + size_of_val(&self.trees[..]) + self.answers.bytes()
     }
 
     /// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.
@@ -174,37 +188,58 @@ impl<P: TileKind> InRegisters<P> {
         let tiled = TiledTrees {
             tiles: &self.tiles,
             exact: &self.exact,
+            answers: &self.answers,
             trees: &self.trees,
             columns: self.columns.as_deref(),
             values: self.values,
         };
         // Other forests compare `f64` values as `f32`.
         let doubles = T::doubles(rows).filter(|_| !self.exact.is_empty());
-        let mut values = [0.0; MOST_COLUMNS];
+        let (mut values, mut codes) = ([0.0; MOST_COLUMNS], [0; MOST_COLUMNS]);
+        let (tiled, apart) = (&tiled, rows.column_stride());
         for r in 0..row.count {
-            let (row, apart) = (row.at(r), rows.column_stride());
+            let row = row.at(r);
             // SAFETY: `new` returns an engine only on a machine with AVX-512. The caller upholds that rows are in range
             // and have the forest's columns, and that trees are positions.
             unsafe {
                 match doubles {
                     None => {
-                        let in_registers = kernel::load(&tiled, rows.from(row), apart);
-                        by_groups(row, tree, sink, |these, slots| in_registers.walks(&tiled, these, slots));
+                        let of_row = rows.from(row);
+                        let in_registers = kernel::load(tiled, of_row, apart);
+                        self.codes(&mut codes, |column| {
+                            f64::from(Read::<f32>::read(*of_row.get_unchecked(column * apart)))
+                        });
+                        by_groups(row, tree, sink, &|these, slots| {
+                            in_registers.walks(tiled, &codes, these, slots);
+                        });
                     }
                     Some(rows) => {
-                        let in_registers = kernel::load_rounded(&tiled, rows.from(row), apart, &mut values);
-                        by_groups(row, tree, sink, |these, slots| in_registers.walks(&tiled, these, slots));
+                        let of_row = rows.from(row);
+                        let in_registers = kernel::load_rounded(tiled, of_row, apart, &mut values);
+                        self.codes(&mut codes, |column| *of_row.get_unchecked(column * apart));
+                        by_groups(row, tree, sink, &|these, slots| {
+                            in_registers.walks(tiled, &codes, these, slots);
+                        });
                     }
                 }
             }
+        }
+    }
+
+    /// Writes the codes of a row's categories. `value` returns the value of a column.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn codes(&self, codes: &mut [u32; MOST_COLUMNS], value: impl Fn(usize) -> f64) {
+        for (code, column) in codes.iter_mut().zip(&self.answers.columns) {
+            *code = column.code(value(column.column as usize));
         }
     }
 }
 
 /// Hands the leaves of a row to `sink`. `walk` writes the slots of the leaves that the row reaches in a group of trees.
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn by_groups<S: Sink>(row: usize, tree: Span, sink: S, walk: impl Fn(Span, &mut [u32])) {
+#[inline]
+fn by_groups<S: Sink>(row: usize, tree: Span, sink: S, walk: &dyn Fn(Span, &mut [u32])) {
     let mut slots = [0u32; TREES];
     let mut sum = S::Value::default();
     let mut done = 0;
@@ -227,12 +262,14 @@ fn by_groups<S: Sink>(row: usize, tree: Span, sink: S, walk: impl Fn(Span, &mut 
 
 impl<P: TileKind> BlockEngine for InRegisters<P> {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
-        let able = wanted.has_few_rows() && !wanted.scalar;
+        let able = wanted.has_few_rows(P::TAKES_CATEGORIES) && !wanted.scalar;
         if able { Self::new(wanted.forest, wanted.order) } else { None }
     }
 
-    fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
-        matches!(source, Source::Rows(_))
+    fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
+        // `f64` rows of a forest that compares in `f64` are served by thresholds that are `f64`, too.
+        let able = |rows| T::doubles(rows).is_none() || trees.wide.is_none() || !self.exact.is_empty();
+        matches!(source, Source::Rows(rows) if able(rows))
     }
 
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]

@@ -2,7 +2,14 @@
 
 use super::{InRegisters, LEAF, MaskTile, Masks, Tile, TileKind, build};
 use crate::cost::Machine;
-use crate::forest::{CompareType, Covers, Forest, ForestBuilder, Predicate, Real, Side, reference};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::{
+    Rows,
+    isa::{Isa, isa},
+};
+use crate::forest::{
+    CategoryRule, CompareType, Covers, Forest, ForestBuilder, Predicate, Real, Side, reference,
+};
 
 /// Adds a tree of this many levels, full if `ends_together` and otherwise a chain. It reads at most `most` of
 /// the columns. Unless `full`, some splits send every row left.
@@ -163,7 +170,6 @@ fn what_has_no_room_is_left_to_other_walks() {
 #[cfg(target_arch = "x86_64")]
 fn kernels_lead_where_tiles_lead<P: Walked>() {
     use crate::cpu::{
-        Rows,
         engine::walk::Span,
         sink::{SharedBuffer, SlotTable, Slots},
     };
@@ -210,15 +216,28 @@ fn masks_lead_where_tiles_lead() {
     kernels_lead_where_tiles_lead::<MaskTile>();
 }
 
-/// Compares the kernel with the reference interpreter on `f64` rows of a forest that compares in `f64`. Thresholds lie
-/// between `f32` values, some several in one gap, and values lie around thresholds.
+/// Returns the leaf slots of rows, by the kernel: a row's trees side by side.
 #[cfg(target_arch = "x86_64")]
-fn doubles_lead_where_splits_lead<P: TileKind>() {
+fn slots_of<P: TileKind, T: crate::cpu::Row>(few: &InRegisters<P>, rows: &Rows<'_, T>) -> Vec<u32> {
     use crate::cpu::{
-        Rows,
         engine::walk::Span,
         sink::{SharedBuffer, SlotTable, Slots},
     };
+    let trees = few.trees.len();
+    let order: Vec<u32> = (0..trees as u32).collect();
+    let mut out = vec![u32::MAX; rows.len() * trees];
+    let sink = Slots { slots: SlotTable(&[]), out: SharedBuffer::new(&mut out), order: &order };
+    let all = |count| Span { start: 0, stride: 1, count };
+    // SAFETY: the spans are all rows and all trees.
+    unsafe { few.block(rows, all(rows.len()), all(trees), sink) };
+    out
+}
+
+/// Compares the kernel with the reference interpreter on `f64` rows of a forest that compares in `f64`. Thresholds lie
+/// between `f32` values, some several in one gap, and values lie around thresholds. If `asks`, some splits ask for
+/// categories, also on columns of thresholds.
+#[cfg(target_arch = "x86_64")]
+fn doubles_lead_where_splits_lead<P: TileKind>(asks: bool) {
     let mut state = 1u64;
     let mut draw = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -227,6 +246,7 @@ fn doubles_lead_where_splits_lead<P: TileKind>() {
     let gap = 0.1f64;
     let mut thresholds =
         vec![gap, gap.next_up(), gap.next_up().next_up(), -gap, 1e-35, 0.0, 1e300, 3.0, -7.5];
+    thresholds.extend([-1e300, f64::INFINITY, f64::NEG_INFINITY]);
     thresholds.extend([f64::from(f32::MAX), f64::from(f32::MAX) * 1.5, 1_700_000_000.5, 1_700_000_001.0]);
     let mut values: Vec<f64> = thresholds.iter().flat_map(|t| [t.next_down(), *t, t.next_up()]).collect();
     values.extend(
@@ -234,30 +254,59 @@ fn doubles_lead_where_splits_lead<P: TileKind>() {
             .iter()
             .flat_map(|t| [(*t as f32).next_down(), *t as f32, (*t as f32).next_up()].map(f64::from)),
     );
-    values.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN_POSITIVE]);
+    values.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, f64::MIN_POSITIVE, -0.0]);
+    values.extend([
+        1e-40,
+        -1e-40,
+        -1e-310,
+        5e-324,
+        f64::from(f32::MIN_POSITIVE),
+        f64::from(-f32::MIN_POSITIVE),
+    ]);
+    if asks {
+        values.extend((0..80).map(|n| f64::from(n) / 2.0));
+        values.extend([-0.5, -1.0, 16_777_215.0, 16_777_216.0, 3.0f64.next_down(), 3.0f64.next_up()]);
+    }
     let mut rounded = 0;
-    for columns in [1usize, 16, 20, 33, 65, 97, 128, 300] {
+    let rules = [CategoryRule::NotNegative, CategoryRule::Truncated, CategoryRule::Whole];
+    for (case, columns) in [1usize, 16, 20, 33, 65, 97, 128, 300].into_iter().enumerate() {
         let mut forest = Forest::builder(columns, 1).base_score([0.0]).compare(CompareType::F64);
+        let mut sets = Vec::new();
+        if asks {
+            for _ in 0..6 {
+                let members: Vec<u32> = (0..40).filter(|_| draw(3) == 0).collect();
+                sets.push(forest.set(members, rules[case % 3]));
+            }
+            sets.push(forest.set([], rules[case % 3]));
+        }
         for depth in [0u32, 1, 3, 4, 5, 7, 20, 40] {
             let mut tree = forest.tree(0);
             // Full trees up to seven levels, and chains.
             let (splits, is_chain) = if depth > 7 { (depth, true) } else { ((1 << depth) - 1, false) };
             for n in 0..splits {
+                let side = |right: bool| if right { Side::Right } else { Side::Left };
                 let predicate = match draw(12) {
                     0 => Predicate::Always,
+                    1..5 if asks => {
+                        Predicate::InSet { set: sets[draw(sets.len())], inside: side(draw(2) == 0) }
+                    }
                     _ => CompareType::F64.less(thresholds[draw(thresholds.len())]),
                 };
-                let missing = if draw(2) == 0 { Side::Right } else { Side::Left };
                 let below = if is_chain { [splits + 1 + n, n + 1] } else { [2 * n + 1, 2 * n + 2] };
                 let used = columns.min(100);
-                tree.split((draw(used) * (columns / used)) as u32, predicate, missing, below[0], below[1]);
+                let feature = draw(used) * (columns / used);
+                tree.split(feature as u32, predicate, side(draw(2) == 0), below[0], below[1]);
             }
             (splits..=2 * splits).for_each(|n| _ = tree.leaf(n, &[f64::from(n)]));
         }
         let forest = forest.build().expect("trees");
-        let order: Vec<u32> = (0..forest.trees.len() as u32).rev().collect();
-        let Some(few) = InRegisters::<P>::new(&forest, &order) else { return };
+        let order: Vec<u32> = (0..forest.trees.len() as u32).collect();
+        let Some(few) = InRegisters::<P>::new(&forest, &order) else {
+            assert!(isa() < Isa::Avx512, "tiles serve the forest");
+            return;
+        };
         assert_eq!(few.exact.len(), few.tiles.len() * P::ENTRIES);
+        assert_eq!(few.answers.columns.is_empty(), !asks);
         let (rows, trees) = (200, order.len());
         let mut data: Vec<f64> = (0..rows * columns).map(|_| values[draw(values.len())]).collect();
         // Rows that are `f32` values, with and without missing ones.
@@ -266,14 +315,18 @@ fn doubles_lead_where_splits_lead<P: TileKind>() {
         data[..10 * columns].iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = 0.5);
         rounded +=
             data.iter().filter(|value| f64::from(**value as f32) != **value && !value.is_nan()).count();
-        let mut out = vec![u32::MAX; rows * trees];
-        let sink = Slots { slots: SlotTable(&[]), out: SharedBuffer::new(&mut out), order: &order };
-        let of_rows = Rows::new(&data, columns).expect("rows");
-        let all = |count| Span { start: 0, stride: 1, count };
-        // SAFETY: the spans are all rows and all trees.
-        unsafe { few.block(&of_rows, all(rows), all(trees), sink) };
-        for (r, (row, found)) in data.chunks(columns).zip(out.chunks(trees)).enumerate() {
-            assert_eq!(found, reference::leaf_slots(&forest, row), "{columns} columns, row {r}");
+        let found = slots_of(&few, &Rows::new(&data, columns).expect("rows"));
+        let by_column: Vec<f64> = (0..data.len()).map(|at| data[at % rows * columns + at / rows]).collect();
+        let by_column = Rows::strided(&by_column, [rows, columns], [1, rows]).expect("columns");
+        assert_eq!(slots_of(&few, &by_column), found, "{columns} columns, column by column");
+        let singles: Vec<f32> = data.iter().map(|value| *value as f32).collect();
+        let found_of_singles = slots_of(&few, &Rows::new(&singles, columns).expect("rows"));
+        for r in 0..rows {
+            let (row, slots) = (r * columns..(r + 1) * columns, r * trees..(r + 1) * trees);
+            let expected = reference::leaf_slots(&forest, &data[row.clone()]);
+            assert_eq!(found[slots.clone()], expected, "{columns} columns, row {r}");
+            let expected = reference::leaf_slots(&forest, &singles[row]);
+            assert_eq!(found_of_singles[slots], expected, "{columns} columns, row {r} as f32");
         }
     }
     assert!(rounded > 1000, "many values are no `f32`");
@@ -282,13 +335,57 @@ fn doubles_lead_where_splits_lead<P: TileKind>() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn doubles_in_registers_lead_where_splits_lead() {
-    doubles_lead_where_splits_lead::<Tile>();
+    doubles_lead_where_splits_lead::<Tile>(false);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn doubles_by_masks_lead_where_splits_lead() {
-    doubles_lead_where_splits_lead::<MaskTile>();
+    doubles_lead_where_splits_lead::<MaskTile>(false);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn categories_by_masks_lead_where_splits_lead() {
+    doubles_lead_where_splits_lead::<MaskTile>(true);
+}
+
+/// A thread may take such `f32` for 0, so `f64` rows of the forest are left to other walks.
+#[test]
+fn thresholds_next_to_zero_are_not_rounded() {
+    for (threshold, rounds) in [(1e-40, false), (-1e-310, false), (0.0, true), (1e-35, true)] {
+        let mut forest = Forest::builder(1, 1).base_score([0.0]).compare(CompareType::F64);
+        let mut tree = forest.tree(0);
+        tree.split(0, CompareType::F64.less(threshold), Side::Left, 1, 2);
+        tree.leaf(1, &[1.0]);
+        tree.leaf(2, &[2.0]);
+        let few =
+            build::build::<Tile>(&forest.build().expect("a tree"), &[0], Machine::here()).expect("tiles");
+        assert_eq!(!few.exact.is_empty(), rounds, "{threshold}");
+    }
+}
+
+/// Tiles of four levels take no splits on categories. Tiles of any shape take them, but neither a column that is read by
+/// two rules nor one of so many categories that the answers have no room.
+#[test]
+fn categories_that_have_no_answers_are_left_to_other_walks() {
+    let able = |columns: [u32; 2], rules: [CategoryRule; 2], largest: u32| {
+        let mut forest = Forest::builder(2, 1).base_score([0.0]);
+        let sets = rules.map(|rule| forest.set([1, largest], rule));
+        let mut tree = forest.tree(0);
+        let asks = |set| Predicate::InSet { set, inside: Side::Left };
+        tree.split(columns[0], asks(sets[0]), Side::Left, 1, 2);
+        tree.split(columns[1], asks(sets[1]), Side::Right, 3, 4);
+        (2..5).for_each(|node| _ = tree.leaf(node, &[f64::from(node)]));
+        let forest = forest.build().expect("a tree");
+        assert!(build::build::<Tile>(&forest, &[0], Machine::here()).is_none());
+        build::build::<MaskTile>(&forest, &[0], Machine::here()).is_some()
+    };
+    let (whole, truncated) = (CategoryRule::Whole, CategoryRule::Truncated);
+    assert!(able([0, 0], [whole; 2], 40));
+    assert!(able([0, 1], [whole, truncated], 40));
+    assert!(!able([0, 0], [whole, truncated], 40));
+    assert!(!able([0, 1], [whole; 2], 1 << 21));
 }
 
 /// A chain of 31 splits is one tile of any shape, and one more split needs a second tile.

@@ -1,6 +1,6 @@
 //! Tiles of four levels.
 
-use super::{Cut, TileKind, TreeToCut};
+use super::{Cut, TileKind, TreeToCut, answers::LookUps};
 use crate::cost;
 use crate::forest::{Forest, Node, Side};
 
@@ -13,7 +13,8 @@ const LEVELS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Tile {
-    /// Thresholds, level by level. Values that reach a threshold go right. The last entry has no split.
+    /// Thresholds, level by level. Values that reach a threshold go right. The last entry has no split. No value reaches
+    /// the NaN of an entry without a split.
     pub(crate) thresholds: [f32; 16],
     /// The index of each split's column among the values in registers.
     pub(crate) columns: [u8; 16],
@@ -26,10 +27,11 @@ pub(crate) struct Tile {
 
 impl TileKind for Tile {
     const SPLITS: usize = 15;
+    const TAKES_CATEGORIES: bool = false;
 
     fn cut(tree: &TreeToCut<'_>, top: u32) -> Option<Cut<Self>> {
-        let mut exact = vec![f64::INFINITY; Self::ENTRIES];
-        let mut tile = Self { thresholds: [f32::INFINITY; 16], columns: [0; 16], exits: [0; 16], missing: 0 };
+        let mut exact = vec![f64::NAN; Self::ENTRIES];
+        let mut tile = Self { thresholds: [f32::NAN; 16], columns: [0; 16], exits: [0; 16], missing: 0 };
         let mut level = vec![top];
         for depth in 0..LEVELS {
             let first = (1usize << depth) - 1;
@@ -49,8 +51,10 @@ impl TileKind for Tile {
             }
             level = next;
         }
-        Some(Cut { tile, exact, exits: level })
+        Some(Cut { tile, exact, exits: level, asking: Vec::new() })
     }
+
+    fn look_up(&mut self, _: LookUps) {}
 
     fn may_be_faster(_: &Forest) -> bool {
         true

@@ -5,7 +5,9 @@ use std::{arch::x86_64::*, hint::select_unpredictable};
 use crate::{
     arrays,
     cpu::{
-        engine::registers::{LEAF, MOST_COLUMNS, MaskTile, Tile, TileKind, TiledTrees, Tree},
+        engine::registers::{
+            Answers, LEAF, LookUp, LookUps, MOST_COLUMNS, MaskTile, Tile, TileKind, TiledTrees, Tree,
+        },
         engine::walk::Span,
         rows::Read,
     },
@@ -59,8 +61,8 @@ pub(crate) trait LoadedRow {
     /// as `f64`.
     ///
     /// # Safety
-    /// The machine has AVX-512 F and DQ. The row has at most `16 x R` values, and the columns are among them. A
-    /// [`RoundedRow`] reads sixteen values at `exact`.
+    /// The machine has AVX-512 F and DQ. The row has at most `16 x R` values, and the columns are among them. For a
+    /// [`RoundedRow`], sixteen values can be read at `exact`.
     unsafe fn decide<const R: usize>(
         &self,
         columns: &[u8; LANES],
@@ -73,6 +75,23 @@ pub(crate) trait LoadedRow {
     /// # Safety
     /// The machine has AVX-512 F and DQ. The row has at most `16 x R` values, and the columns are among them.
     unsafe fn missing_in<const R: usize>(&self, columns: &[u8; LANES]) -> __mmask16;
+
+    /// Returns at which splits on categories the row goes right, by a tile's look-ups. Only an [`AskedRow`] looks up.
+    ///
+    /// # Safety
+    /// The look-ups are those of a tile of the trees that the row was loaded for.
+    #[inline(always)]
+    unsafe fn look_up(&self, _: LookUps) -> u32 {
+        0
+    }
+}
+
+/// A row in registers, with the codes of its categories.
+struct AskedRow<'a, V> {
+    row: &'a V,
+    answers: &'a Answers,
+    /// The code of the row's value, by column of [`Answers::columns`].
+    codes: &'a [u32; MOST_COLUMNS],
 }
 
 /// A row of `f32` values in registers.
@@ -85,7 +104,7 @@ pub(in crate::cpu) struct RegisterRow {
 
 /// A row of `f64` values in registers, rounded to `f32` down and up. A tile's threshold is the least `f32` that is not
 /// below the split's. A value that rounds down to that or more reaches the split's threshold, and a value that rounds up
-/// to less does not. Between the two, where no other `f32` is, the `f64` values decide.
+/// to less does not. Where the two disagree, the `f64` values decide.
 pub(in crate::cpu) struct RoundedRow<'a> {
     down: RegisterRow,
     up: RowValues,
@@ -145,8 +164,21 @@ pub(in crate::cpu) unsafe fn load_rounded<'a, P>(
             // SAFETY: eight values from here on are in the array.
             unsafe { _mm512_loadu_pd(values.as_ptr().add(i * LANES + half)) }
         });
-        let lower = halves.map(|x| _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(x));
-        let upper = halves.map(|x| _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(x));
+        // A thread may take an `f32` that is smaller than normal numbers for 0. So a value that is becomes the normal
+        // numbers around it.
+        let least = |sign: f64| _mm512_set1_pd(sign * f64::from(f32::MIN_POSITIVE));
+        let tiny = |x| {
+            _mm512_cmp_pd_mask::<_CMP_LT_OQ>(_mm512_abs_pd(x), least(1.0))
+                & _mm512_cmp_pd_mask::<_CMP_NEQ_OQ>(x, _mm512_setzero_pd())
+        };
+        let lower = halves.map(|x| {
+            let x = _mm512_mask_blend_pd(tiny(x), x, least(-1.0));
+            _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(x)
+        });
+        let upper = halves.map(|x| {
+            let x = _mm512_mask_blend_pd(tiny(x), x, least(1.0));
+            _mm512_cvt_roundpd_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(x)
+        });
         let both = |[low, high]: [__m256; 2]| _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
         (down[i], up[i]) = (both(lower), both(upper));
         // Missing values are not rounded.
@@ -180,21 +212,27 @@ impl RegisterRow {
         Self { values, missing }
     }
 
-    /// Writes the slot of the leaf that the row reaches in each tree to `slots`.
+    /// Writes the slot of the leaf that the row reaches in each tree to `slots`. `codes` are those of the row's categories,
+    /// by column of [`Answers::columns`].
     ///
     /// # Safety
     /// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, which `InRegisters` built, and `tree`
-    /// holds positions of them.
+    /// holds positions of them. `CategoryColumn::code` returned the codes.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
     pub(in crate::cpu) unsafe fn walks<P: TileKernel + TileKind>(
         &self,
         tiled: &TiledTrees<'_, P>,
+        codes: &[u32; MOST_COLUMNS],
         tree: Span,
         slots: &mut [u32],
     ) {
         // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as
         // the row takes, and has `MISSING` set if a value is missing.
         unsafe {
+            if asks(tiled) {
+                let asked = AskedRow { row: self, answers: tiled.answers, codes };
+                return any_walks(tiled, &asked, tree, slots);
+            }
             match (tiled.values, self.missing) {
                 (0..=32, false) => walks::<_, P, 2, false>(tiled, self, tree, slots),
                 (0..=32, true) => walks::<_, P, 2, true>(tiled, self, tree, slots),
@@ -218,21 +256,48 @@ impl RoundedRow<'_> {
     pub(in crate::cpu) unsafe fn walks<P: TileKernel + TileKind>(
         &self,
         tiled: &TiledTrees<'_, P>,
+        codes: &[u32; MOST_COLUMNS],
         tree: Span,
         slots: &mut [u32],
     ) {
-        // SAFETY: the caller upholds that trees are positions and have `f64` thresholds. Each arm reads at least as
-        // many registers as the row takes.
+        // SAFETY: the caller upholds that trees are positions and have `f64` thresholds, and what codes are.
         unsafe {
-            if !self.is_rounded {
-                return self.down.walks(tiled, tree, slots);
+            match (self.is_rounded, asks(tiled)) {
+                (false, _) => self.down.walks(tiled, codes, tree, slots),
+                (true, false) => any_walks(tiled, self, tree, slots),
+                (true, true) => {
+                    let asked = AskedRow { row: self, answers: tiled.answers, codes };
+                    any_walks(tiled, &asked, tree, slots);
+                }
             }
-            match tiled.values {
-                0..=32 => walks::<_, P, 2, true>(tiled, self, tree, slots),
-                33..=64 => walks::<_, P, 4, true>(tiled, self, tree, slots),
-                65..=96 => walks::<_, P, 6, true>(tiled, self, tree, slots),
-                _ => walks::<_, P, 8, true>(tiled, self, tree, slots),
-            }
+        }
+    }
+}
+
+/// Returns whether tiles look up categories.
+fn asks<P: TileKind>(tiled: &TiledTrees<'_, P>) -> bool {
+    P::TAKES_CATEGORIES && !tiled.answers.columns.is_empty()
+}
+
+/// Walks a row, whether a value is missing or not: see [`RegisterRow::walks`].
+///
+/// # Safety
+/// As for [`walks`]. The row has at most as many values as the trees.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+unsafe fn any_walks<V: LoadedRow, P: TileKernel + TileKind>(
+    tiled: &TiledTrees<'_, P>,
+    row: &V,
+    tree: Span,
+    slots: &mut [u32],
+) {
+    // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as the row takes.
+    unsafe {
+        match tiled.values {
+            0..=32 => walks::<_, P, 2, true>(tiled, row, tree, slots),
+            33..=64 => walks::<_, P, 4, true>(tiled, row, tree, slots),
+            65..=96 => walks::<_, P, 6, true>(tiled, row, tree, slots),
+            _ => walks::<_, P, 8, true>(tiled, row, tree, slots),
         }
     }
 }
@@ -283,6 +348,42 @@ impl LoadedRow for RoundedRow<'_> {
     unsafe fn missing_in<const R: usize>(&self, columns: &[u8; LANES]) -> __mmask16 {
         // SAFETY: the caller upholds what this needs.
         unsafe { self.down.missing_in::<R>(columns) }
+    }
+}
+
+impl<V: LoadedRow> LoadedRow for AskedRow<'_, V> {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn decide<const R: usize>(
+        &self,
+        columns: &[u8; LANES],
+        thresholds: &[f32; LANES],
+        exact: *const f64,
+    ) -> __mmask16 {
+        // SAFETY: the caller upholds what this needs.
+        unsafe { self.row.decide::<R>(columns, thresholds, exact) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn missing_in<const R: usize>(&self, columns: &[u8; LANES]) -> __mmask16 {
+        // SAFETY: the caller upholds what this needs.
+        unsafe { self.row.missing_in::<R>(columns) }
+    }
+
+    #[inline(always)]
+    unsafe fn look_up(&self, LookUps { first, count }: LookUps) -> u32 {
+        let mut right = 0;
+        for look_up in first..first + count {
+            // SAFETY: the caller upholds that the tile has these look-ups. A code is less than the number of a look-up's
+            // answers, and a column one of at most as many as there are codes.
+            right |= unsafe {
+                let LookUp { column, first } = *self.answers.look_ups.get_unchecked(look_up as usize);
+                let code = *self.codes.get_unchecked(column as usize);
+                *self.answers.right.get_unchecked((first + code) as usize)
+            };
+        }
+        right
     }
 }
 
@@ -365,11 +466,18 @@ impl TileKernel for MaskTile {
     ) -> u16 {
         let (columns, thresholds) = (halves(&self.columns), halves(&self.thresholds));
         let missing = [self.missing as __mmask16, (self.missing >> LANES) as __mmask16];
-        // SAFETY: the caller upholds that the row has so many values, and a tile's columns are among a row's.
-        let right = [0, 1].map(|half| unsafe {
-            let missing = if MISSING { row.missing_in::<R>(columns[half]) & missing[half] } else { 0 };
-            row.decide::<R>(columns[half], thresholds[half], exact.wrapping_add(half * LANES)) | missing
-        });
+        // SAFETY: the caller upholds that the row has so many values, and a tile's columns are among a row's. The tile's
+        // look-ups are its own.
+        let right = unsafe {
+            let asked = row.look_up(self.look_ups);
+            let asked = [asked as __mmask16, (asked >> LANES) as __mmask16];
+            [0, 1].map(|half| {
+                let missing = if MISSING { row.missing_in::<R>(columns[half]) & missing[half] } else { 0 };
+                let reached =
+                    row.decide::<R>(columns[half], thresholds[half], exact.wrapping_add(half * LANES));
+                reached | missing | asked[half]
+            })
+        };
         let [low, high] = halves(&self.left);
         // SAFETY: both halves are sixteen numbers. One exit is to the left of no split at which the row goes right: the
         // one that it takes. So not all 32 bits are set, and the index is below 32.
