@@ -50,19 +50,21 @@ int main(int argc, char **argv) {{
     return 0;
 }}
 """
+# With it, values lie between those of float, where a model compares in double.
+BETWEEN = "1.000000001"
 EMPTY = "int main(void) { return 0; }\n"
 OURS = {
     "include": '#include "forest.h"',
     "prepare": """static forest_number out[FOREST_OUTPUTS];
     forest_value *own = malloc(rows * columns * sizeof *own);
-    for (i = 0; i < rows * columns; i++) own[i] = all[i];""",
+    for (i = 0; i < rows * columns; i++) own[i] = (forest_value)(all[i] * SCALE);""",
     "call": "forest_margins(own + i * columns, out); sum += out[0];",
 }
 THEIRS = {
     "include": '#include "header.h"',
     "prepare": """static RESULT out[1 << 12];
     union Entry *data = malloc(rows * columns * sizeof *data);
-    for (i = 0; i < rows * columns; i++) { if (all[i] != all[i]) data[i].missing = -1; else data[i].fvalue = all[i]; }""",
+    for (i = 0; i < rows * columns; i++) { if (all[i] != all[i]) data[i].missing = -1; else data[i].fvalue = all[i] * SCALE; }""",
     "call": "out[0] = 0; predict(data + i * columns, 1, out); sum += out[0];",
 }
 
@@ -127,7 +129,7 @@ def row(options, folder, scratch):
     ours = scratch / "ours"
     ours.mkdir()
     subprocess.run([options.fangorn, "compile", model, "-o", ours / "forest.c"], check=True, capture_output=True)
-    flags = options.flags.split()
+    flags = [*options.flags.split(), f"-DSCALE={BETWEEN if options.between else '1'}"]
     programs = {"ours": compiled(ours, [ours / "forest.c"], OURS, (POOL, values.shape[1]), flags)}
     if not options.without_tl2cgen:
         import tl2cgen
@@ -172,6 +174,8 @@ def main():
     options.add_argument("folders", nargs="+", metavar="FOLDER", type=pathlib.Path, help="folders of the zoo")
     options.add_argument("--fangorn", required=True, metavar="PATH", help="a release build")
     options.add_argument("--flags", default="-O3", help="of the compiler (default: -O3)")
+    options.add_argument("--between", action="store_true",
+                         help="values between those of float, for models that compare in double")
     options.add_argument("--without-tl2cgen", action="store_true")
     options = options.parse_args()
     own = "us a row | KB | start, ms | compiler, s"

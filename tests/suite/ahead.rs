@@ -349,7 +349,9 @@ fn tiles_of_every_width_are_the_same_in_c() {
                 asking += u32::from(source.contains("looked_up("));
                 kinds[2 * usize::from(source.contains("any_end(")) + usize::from(is_double)] += 1;
             }
-            let around: Vec<f64> = thresholds.iter().flat_map(|t| [t.next_down(), *t, t.next_up()]).collect();
+            let around = thresholds.iter().flat_map(|t| [t.next_down(), *t, t.next_up()]);
+            // Where numbers are flushed to 0, these are 0 in every comparison.
+            let around: Vec<f64> = around.filter(|x| !x.is_subnormal()).collect();
             let rows: Vec<f64> = (0..70 * columns)
                 .map(|at| match draw(12) {
                     0 if at / columns % 3 > 0 => f64::NAN,
@@ -363,7 +365,8 @@ fn tiles_of_every_width_are_the_same_in_c() {
                 true => &[&["-O2", "-DFLUSH"]],
                 false => &[],
             };
-            for flags in FLAGS.iter().chain(flush) {
+            let two = [FLAGS[number % 3], FLAGS[(number + 1) % 3]];
+            for flags in two.iter().chain(flush) {
                 check(&format!("{columns} columns, {flags:?}"), &forest, &rows, 70, flags);
             }
             let smallest = smallest_c_source(&forest, "forest").expect("C").source;
