@@ -35,6 +35,9 @@ pub fn doubles(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
     let name = model.parent().and_then(Path::file_name).unwrap_or(model.as_os_str()).to_string_lossy();
     for batch in batches.split(',') {
         let batch: usize = batch.parse()?;
+        if !(1..POOL).contains(&batch) {
+            return Err(format!("a batch of {batch}; give 1 to {}", POOL - 1).into());
+        }
         let mut times: Vec<[Vec<f64>; 3]> = ENGINES.iter().map(|_| Default::default()).collect();
         let (begin, mut first) = (Instant::now(), 0);
         while times[0][0].len() < 9 || begin.elapsed().as_secs_f64() < SECONDS {
@@ -47,7 +50,9 @@ pub fn doubles(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
             first = (first + ROWS) % POOL;
         }
         print!("{name:24} {batch:3}");
-        for (few_rows, times) in ENGINES.iter().zip(&mut times) {
+        for (predictor, times) in predictors.iter().flatten().zip(&mut times) {
+            // The schedule's engine may not serve the forest.
+            let few_rows = predictor.plan_for(batch).program.few_rows_engine();
             let [singles, same, between] = times.each_mut().map(|times| median(times));
             print!("  {} {singles:.3} {same:.3} {between:.3}", few_rows.name());
         }
@@ -70,7 +75,7 @@ fn sample<T: Row>(
     first: usize,
 ) -> Result<f64, fangorn::Error> {
     let mut out = vec![0.0; batch * predictor.program().outputs()];
-    let calls = (ROWS / batch.max(1)).max(1);
+    let calls = (ROWS / batch).max(1);
     let start = ThreadTime::now();
     for call in 0..calls {
         let from = (first + call * batch) % (POOL - batch) * columns;

@@ -12,11 +12,13 @@ use crate::forest::{Forest, ZERO_ZONE};
 /// Trees that a row walks side by side.
 const SIDE_BY_SIDE: usize = 8;
 
-/// Returns the bytes of the nodes' tables, leaf values among them.
-pub(super) fn bytes(tables: &Tables, rows: Number, sums: Number) -> usize {
+/// Returns the bytes of the nodes' tables, leaf values and sets among them.
+pub(super) fn bytes(forest: &Forest, tables: &Tables, rows: Number, sums: Number) -> usize {
     let node = if tables.fields.bits == 32 && rows == Number::F32 { 8 } else { 16 };
     let values = tables.leaf_values.as_ref().map_or(0, Vec::len);
-    tables.nodes.len() * node + values * sums.bytes()
+    // Three words a set, and its categories.
+    let sets: usize = forest.sets.iter().map(|set| 4 * (3 + set.words.len())).sum();
+    tables.nodes.len() * node + values * sums.bytes() + sets
 }
 
 /// Returns the walks of a forest that has trees.

@@ -33,7 +33,7 @@ impl Walks {
     pub(super) fn new(forest: &Forest, name: &str) -> Result<Self> {
         let (rows, sums) = (Number::of_rows(forest), Number::of_sums(forest));
         let tables = Tables::new(forest)?;
-        let most_bytes = tiles::MOST_GROWTH * nodes::bytes(&tables, rows, sums);
+        let most_bytes = tiles::MOST_GROWTH * nodes::bytes(forest, &tables, rows, sums);
         match tiles::Tiles::new(forest, sums, most_bytes) {
             Some(tiles) => Ok(tiles.walks(sums, name)),
             None => Ok(nodes::walks(forest, &tables, rows, sums)),

@@ -425,7 +425,7 @@ mod tests {
         Predictor,
         check::SelfCheck,
         cpu::isa::{Isa, isa},
-        forest::{CompareType, Forest, Side},
+        forest::{CategoryRule, CompareType, Forest, Predicate, Side},
     };
 
     fn full_trees(trees: u32, depth: u32) -> Forest {
@@ -459,5 +459,24 @@ mod tests {
             let predictor = builder.build().expect("a predictor");
             assert_eq!(predictor.plan_for(1).program.few_rows_engine(), by, "depth {depth}");
         }
+    }
+
+    #[test]
+    fn a_row_of_categories_goes_through_masks() {
+        if isa() < Isa::Avx512 {
+            return;
+        }
+        let mut forest = Forest::builder(2, 1);
+        let set = forest.set([1, 4], CategoryRule::Whole);
+        for _ in 0..20 {
+            let mut tree = forest.tree(0);
+            tree.split(0, Predicate::InSet { set, inside: Side::Left }, Side::Left, 1, 2);
+            tree.split(1, CompareType::F32.less(0.5), Side::Left, 3, 4);
+            (2..5).for_each(|node| _ = tree.leaf(node, &[f64::from(node)]));
+        }
+        let forest = forest.build().expect("a forest");
+        let builder = Predictor::builder(&forest).threads(1).check(SelfCheck::Off);
+        let predictor = builder.build().expect("a predictor");
+        assert_eq!(predictor.plan_for(1).program.few_rows_engine(), FewRows::Masks);
     }
 }

@@ -377,6 +377,30 @@ fn tiles_of_every_width_are_the_same_in_c() {
     assert!(asking > 3, "tiles with look-ups");
 }
 
+/// Splits on categories that no row reaches are in no tile.
+#[test]
+fn dead_splits_on_categories_are_the_same_in_c() {
+    for levels in [3, 7] {
+        let mut builder = Forest::builder(2, 1);
+        let set = builder.set([1, 3], CategoryRule::Whole);
+        for _ in 0..9 {
+            let mut tree = builder.tree(0);
+            tree.split(0, Predicate::Always, Side::Left, 1, 2);
+            tree.split(1, Predicate::InSet { set, inside: Side::Left }, Side::Left, 3, 4);
+            (2..5).for_each(|node| _ = tree.leaf(node, &[f64::from(node)]));
+            let mut tree = builder.tree(0);
+            let splits = (1 << levels) - 1;
+            for n in 0..splits {
+                let asks = CompareType::F32.less(f64::from(n * 5 % 9));
+                tree.split(n % 2, asks, Side::Right, 2 * n + 1, 2 * n + 2);
+            }
+            (splits..=2 * splits).for_each(|n| _ = tree.leaf(n, &[f64::from(n)]));
+        }
+        let rows: Vec<f64> = (0..60).map(|at| f64::from(at * 7 % 11)).collect();
+        check("dead splits", &builder.build().expect("a forest"), &rows, 30, FLAGS[0]);
+    }
+}
+
 /// Columns and levels that need more than 32 bits a node.
 #[test]
 fn nodes_of_64_bits_are_the_same_in_c() {

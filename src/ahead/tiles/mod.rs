@@ -273,17 +273,23 @@ impl<'a> Tiles<'a> {
         if !forest.trees.iter().flat_map(|tree| &tree.nodes).any(splits) {
             return None;
         }
-        let levels =
-            InRegisters::for_elsewhere(forest).map(|tables| (tables.row_seconds(), Kind::Levels(tables)));
-        let masks =
-            InRegisters::for_elsewhere(forest).map(|tables| (tables.row_seconds(), Kind::Masks(tables)));
-        let able = levels.into_iter().chain(masks.filter(|_| MaskTile::may_be_faster(forest)));
-        let able = able.map(|(seconds, kind)| (seconds, Self { forest, kind }));
         // Where tiles can't decide on rows of double, nodes can.
-        let is_double = forest.compare == CompareType::F64;
-        let able = able.filter(|(_, tiles)| tiles.has_exact() == is_double);
-        let small = able.filter(|(_, tiles)| tiles.bytes(sums) <= most_bytes);
-        small.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, tiles)| tiles)
+        let is_able = |tiles: &Self| {
+            tiles.has_exact() == (forest.compare == CompareType::F64) && tiles.bytes(sums) <= most_bytes
+        };
+        let of_kind = |kind| Some(Self { forest, kind }).filter(is_able);
+        let levels = InRegisters::for_elsewhere(forest).map(Kind::Levels).and_then(of_kind);
+        let masks = MaskTile::may_be_faster(forest).then(|| InRegisters::for_elsewhere(forest)).flatten();
+        let masks = masks.map(Kind::Masks).and_then(of_kind);
+        levels.into_iter().chain(masks).min_by(|a, b| a.row_seconds().total_cmp(&b.row_seconds()))
+    }
+
+    /// Returns the estimated seconds of a row on a machine with AVX-512.
+    fn row_seconds(&self) -> f64 {
+        match &self.kind {
+            Kind::Levels(tables) => tables.row_seconds(),
+            Kind::Masks(tables) => tables.row_seconds(),
+        }
     }
 
     /// Returns whether there are thresholds as `double`.

@@ -1,6 +1,6 @@
 //! Answers of splits that ask for categories, looked up by category.
 
-use crate::forest::{CategoryRule, Forest, Node, Predicate, Side};
+use crate::forest::{CategoryRule, CategorySet, Forest, Node, Predicate, Side};
 
 /// The most bytes of answers. A column of many categories has a mask for each of them in each tile that asks for it, and
 /// look-ups in tables that no cache holds take longer than walks from node to node.
@@ -75,6 +75,12 @@ impl CategoryColumn {
     }
 }
 
+/// Returns the end of a set's categories: it has neither this one nor a larger one.
+fn end(set: &CategorySet) -> u32 {
+    let last = set.words.iter().rposition(|word| *word != 0);
+    last.map_or(0, |last| 32 * (last as u32 + 1) - set.words[last].leading_zeros())
+}
+
 impl Answers {
     /// Returns no answers yet, for the columns of categories of a forest. Returns `None` if the values of some column
     /// are read by two rules.
@@ -83,16 +89,16 @@ impl Answers {
         if forest.sets.is_empty() {
             return Some(Self::default());
         }
+        let ends: Vec<u32> = forest.sets.iter().map(end).collect();
         for node in forest.trees.iter().flat_map(|tree| &tree.nodes) {
             let Node::Split { feature, predicate: Predicate::InSet { set, .. }, .. } = *node else {
                 continue;
             };
-            let set = &forest.sets[set as usize];
-            let end = set.members().last().map_or(0, |category| category + 1);
+            let (rule, end) = (forest.sets[set as usize].rule, ends[set as usize]);
             match columns.binary_search_by_key(&feature, |column| column.column) {
-                Ok(at) if columns[at].rule == set.rule => columns[at].end = columns[at].end.max(end),
+                Ok(at) if columns[at].rule == rule => columns[at].end = columns[at].end.max(end),
                 Ok(_) => return None,
-                Err(at) => columns.insert(at, CategoryColumn { column: feature, rule: set.rule, end }),
+                Err(at) => columns.insert(at, CategoryColumn { column: feature, rule, end }),
             }
         }
         Some(Self { columns, ..Self::default() })
@@ -128,5 +134,20 @@ impl Answers {
     /// Returns the bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&self.right[..]) + size_of_val(&self.look_ups[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_end_after_their_last_category() {
+        let ends = |words: &[u32]| end(&CategorySet { words: words.to_vec(), rule: CategoryRule::Whole });
+        assert_eq!(ends(&[]), 0);
+        assert_eq!(ends(&[0, 0]), 0);
+        assert_eq!(ends(&[1, 0]), 1);
+        assert_eq!(ends(&[1 << 31]), 32);
+        assert_eq!(ends(&[0, 6, 0]), 35);
     }
 }

@@ -1,6 +1,6 @@
 //! Cuts trees into tiles.
 
-use super::{Answers, Cut, InRegisters, LEAF, MOST_COLUMNS, TileKind, Tree};
+use super::{Answers, BlockEngine, Cut, InRegisters, LEAF, MOST_COLUMNS, TileKind, Tree};
 use crate::cost::{Machine, Registers as Costs, TileCosts};
 use crate::forest::{CompareType, Forest, Node, Predicate, Real, Side, least_f32_not_below};
 
@@ -22,7 +22,7 @@ pub(super) fn build<P: TileKind>(
     let mut few = InRegisters {
         tiles: Vec::new(),
         exact: Vec::new(),
-        answers: Answers::new(forest)?,
+        answers: if P::TAKES_CATEGORIES { Answers::new(forest)? } else { Answers::default() },
         trees: Vec::with_capacity(order.len()),
         columns,
         values,
@@ -32,11 +32,15 @@ pub(super) fn build<P: TileKind>(
     for t in order {
         let tree = few.add(forest, *t as usize, &machine.registers)?;
         few.trees.push(tree);
-        if few.walked_bytes() > MOST_BYTES {
+        if few.bytes() > MOST_BYTES {
             return None;
         }
     }
     few.tiles.shrink_to_fit();
+    // Splits that no row reaches may be the only ones that ask.
+    if few.answers.look_ups.is_empty() {
+        few.answers = Answers::default();
+    }
     // A thread may take an `f32` that is smaller than normal numbers for 0, so such thresholds are not to be rounded.
     let tiny = |threshold: &f64| *threshold != 0.0 && threshold.abs() < f64::from(f32::MIN_POSITIVE);
     if few.exact.iter().any(tiny) {
@@ -47,7 +51,7 @@ pub(super) fn build<P: TileKind>(
     Some(few)
 }
 
-/// The most bytes of tables that walks read. No cache holds more, and other engines read the nodes that there are anyway.
+/// The most bytes of tables. No cache holds more, and other engines read the nodes that there are anyway.
 const MOST_BYTES: usize = 256 << 20;
 
 /// A tree that is cut into tiles.

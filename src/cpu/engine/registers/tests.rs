@@ -233,11 +233,11 @@ fn slots_of<P: TileKind, T: crate::cpu::Row>(few: &InRegisters<P>, rows: &Rows<'
     out
 }
 
-/// Compares the kernel with the reference interpreter on `f64` rows of a forest that compares in `f64`. Thresholds lie
-/// between `f32` values, some several in one gap, and values lie around thresholds. If `asks`, some splits ask for
+/// Compares the kernel with the reference interpreter on rows of `f64` and of `f32`. Thresholds of a forest that compares
+/// in `f64` lie between `f32` values, some several in one gap, and values lie around thresholds. If `asks`, some splits ask for
 /// categories, also on columns of thresholds.
 #[cfg(target_arch = "x86_64")]
-fn doubles_lead_where_splits_lead<P: TileKind>(asks: bool) {
+fn doubles_lead_where_splits_lead<P: TileKind>(compare: CompareType, asks: bool) {
     let mut state = 1u64;
     let mut draw = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -265,12 +265,20 @@ fn doubles_lead_where_splits_lead<P: TileKind>(asks: bool) {
     ]);
     if asks {
         values.extend((0..80).map(|n| f64::from(n) / 2.0));
-        values.extend([-0.5, -1.0, 16_777_215.0, 16_777_216.0, 3.0f64.next_down(), 3.0f64.next_up()]);
+        values.extend([
+            -0.5,
+            -1.0,
+            16_777_215.0,
+            16_777_216.0,
+            16_777_215.9,
+            3.0f64.next_down(),
+            3.0f64.next_up(),
+        ]);
     }
     let mut rounded = 0;
     let rules = [CategoryRule::NotNegative, CategoryRule::Truncated, CategoryRule::Whole];
     for (case, columns) in [1usize, 16, 20, 33, 65, 97, 128, 300].into_iter().enumerate() {
-        let mut forest = Forest::builder(columns, 1).base_score([0.0]).compare(CompareType::F64);
+        let mut forest = Forest::builder(columns, 1).base_score([0.0]).compare(compare);
         let mut sets = Vec::new();
         if asks {
             for _ in 0..6 {
@@ -290,7 +298,7 @@ fn doubles_lead_where_splits_lead<P: TileKind>(asks: bool) {
                     1..5 if asks => {
                         Predicate::InSet { set: sets[draw(sets.len())], inside: side(draw(2) == 0) }
                     }
-                    _ => CompareType::F64.less(thresholds[draw(thresholds.len())]),
+                    _ => compare.less(thresholds[draw(thresholds.len())]),
                 };
                 let below = if is_chain { [splits + 1 + n, n + 1] } else { [2 * n + 1, 2 * n + 2] };
                 let used = columns.min(100);
@@ -305,7 +313,8 @@ fn doubles_lead_where_splits_lead<P: TileKind>(asks: bool) {
             assert!(isa() < Isa::Avx512, "tiles serve the forest");
             return;
         };
-        assert_eq!(few.exact.len(), few.tiles.len() * P::ENTRIES);
+        let exact = if compare == CompareType::F64 { few.tiles.len() * P::ENTRIES } else { 0 };
+        assert_eq!(few.exact.len(), exact);
         assert_eq!(few.answers.columns.is_empty(), !asks);
         let (rows, trees) = (200, order.len());
         let mut data: Vec<f64> = (0..rows * columns).map(|_| values[draw(values.len())]).collect();
@@ -335,19 +344,23 @@ fn doubles_lead_where_splits_lead<P: TileKind>(asks: bool) {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn doubles_in_registers_lead_where_splits_lead() {
-    doubles_lead_where_splits_lead::<Tile>(false);
+    CompareType::ALL.into_iter().for_each(|compare| doubles_lead_where_splits_lead::<Tile>(compare, false));
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn doubles_by_masks_lead_where_splits_lead() {
-    doubles_lead_where_splits_lead::<MaskTile>(false);
+    CompareType::ALL
+        .into_iter()
+        .for_each(|compare| doubles_lead_where_splits_lead::<MaskTile>(compare, false));
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn categories_by_masks_lead_where_splits_lead() {
-    doubles_lead_where_splits_lead::<MaskTile>(true);
+    CompareType::ALL
+        .into_iter()
+        .for_each(|compare| doubles_lead_where_splits_lead::<MaskTile>(compare, true));
 }
 
 /// A thread may take such `f32` for 0, so `f64` rows of the forest are left to other walks.
@@ -386,6 +399,22 @@ fn categories_that_have_no_answers_are_left_to_other_walks() {
     assert!(able([0, 1], [whole, truncated], 40));
     assert!(!able([0, 0], [whole, truncated], 40));
     assert!(!able([0, 1], [whole; 2], 1 << 21));
+}
+
+/// A split that no row reaches asks for a category. So there are no answers.
+#[test]
+fn dead_splits_on_categories_need_no_answers() {
+    let mut forest = Forest::builder(2, 1).base_score([0.0]);
+    let set = forest.set([1, 2], CategoryRule::Whole);
+    let mut tree = forest.tree(0);
+    tree.split(0, Predicate::Always, Side::Left, 1, 2);
+    tree.split(1, CompareType::F32.less(1.0), Side::Left, 3, 4);
+    tree.split(1, Predicate::InSet { set, inside: Side::Left }, Side::Left, 5, 6);
+    (3..7).for_each(|node| _ = tree.leaf(node, &[f64::from(node)]));
+    let forest = forest.build().expect("a tree");
+    assert!(build::build::<Tile>(&forest, &[0], Machine::here()).is_some());
+    let few = build::build::<MaskTile>(&forest, &[0], Machine::here()).expect("tiles");
+    assert!(few.answers.columns.is_empty());
 }
 
 /// A chain of 31 splits is one tile of any shape, and one more split needs a second tile.

@@ -44,7 +44,8 @@ pub(crate) trait TileKernel {
     ///
     /// # Safety
     /// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` values, and `MISSING` is true if one of them
-    /// is missing. The tile was built by `TileKind::cut`. Its exits are those that `InRegisters::add` wrote.
+    /// is missing. The tile is one of the trees that the row was loaded for, as `InRegisters::add` left it. For a
+    /// [`RoundedRow`], also inside an [`AskedRow`], `exact` points to the tile's `TileKind::ENTRIES` thresholds.
     unsafe fn exit<V: LoadedRow, const R: usize, const MISSING: bool>(
         &self,
         row: &V,
@@ -62,7 +63,7 @@ pub(crate) trait LoadedRow {
     ///
     /// # Safety
     /// The machine has AVX-512 F and DQ. The row has at most `16 x R` values, and the columns are among them. For a
-    /// [`RoundedRow`], sixteen values can be read at `exact`.
+    /// [`RoundedRow`], also inside an [`AskedRow`], sixteen values can be read at `exact`.
     unsafe fn decide<const R: usize>(
         &self,
         columns: &[u8; LANES],
@@ -376,7 +377,8 @@ impl<V: LoadedRow> LoadedRow for AskedRow<'_, V> {
         let mut right = 0;
         for look_up in first..first + count {
             // SAFETY: the caller upholds that the tile has these look-ups. A code is less than the number of a look-up's
-            // answers, and a column one of at most as many as there are codes.
+            // answers. A forest that reads more than `MOST_COLUMNS` columns has no tiles, and a look-up's column is one of
+            // those, so there is a code of it.
             right |= unsafe {
                 let LookUp { column, first } = *self.answers.look_ups.get_unchecked(look_up as usize);
                 let code = *self.codes.get_unchecked(column as usize);
