@@ -195,7 +195,6 @@ impl<P: TileKind> InRegisters<P> {
         };
         // Other forests compare `f64` values as `f32`.
         let doubles = T::doubles(rows).filter(|_| !self.exact.is_empty());
-        let (mut values, mut codes) = ([0.0; MOST_COLUMNS], [0; MOST_COLUMNS]);
         let (tiled, apart) = (&tiled, rows.column_stride());
         for r in 0..row.count {
             let row = row.at(r);
@@ -206,7 +205,7 @@ impl<P: TileKind> InRegisters<P> {
                     None => {
                         let of_row = rows.from(row);
                         let in_registers = kernel::load(tiled, of_row, apart);
-                        self.codes(&mut codes, |column| {
+                        let codes = self.codes(|column| {
                             f64::from(Read::<f32>::read(*of_row.get_unchecked(column * apart)))
                         });
                         by_groups(row, tree, sink, &|these, slots| {
@@ -215,8 +214,8 @@ impl<P: TileKind> InRegisters<P> {
                     }
                     Some(rows) => {
                         let of_row = rows.from(row);
-                        let in_registers = kernel::load_rounded(tiled, of_row, apart, &mut values);
-                        self.codes(&mut codes, |column| *of_row.get_unchecked(column * apart));
+                        let in_registers = kernel::load_rounded(tiled, of_row, apart);
+                        let codes = self.codes(|column| *of_row.get_unchecked(column * apart));
                         by_groups(row, tree, sink, &|these, slots| {
                             in_registers.walks(tiled, &codes, these, slots);
                         });
@@ -226,13 +225,15 @@ impl<P: TileKind> InRegisters<P> {
         }
     }
 
-    /// Writes the codes of a row's categories. `value` returns the value of a column.
+    /// Returns the codes of a row's categories. `value` returns the value of a column.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn codes(&self, codes: &mut [u32; MOST_COLUMNS], value: impl Fn(usize) -> f64) {
+    fn codes(&self, value: impl Fn(usize) -> f64) -> [u32; MOST_COLUMNS] {
+        let mut codes = [0; MOST_COLUMNS];
         for (code, column) in codes.iter_mut().zip(&self.answers.columns) {
             *code = column.code(value(column.column as usize));
         }
+        codes
     }
 }
 

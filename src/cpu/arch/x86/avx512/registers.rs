@@ -106,12 +106,12 @@ pub(in crate::cpu) struct RegisterRow {
 /// A row of `f64` values in registers, rounded to `f32` down and up. A tile's threshold is the least `f32` that is not
 /// below the split's. A value that rounds down to that or more reaches the split's threshold, and a value that rounds up
 /// to less does not. Where the two disagree, the `f64` values decide.
-pub(in crate::cpu) struct RoundedRow<'a> {
+pub(in crate::cpu) struct RoundedRow {
     down: RegisterRow,
     up: RowValues,
     /// Whether some value is no `f32`.
     is_rounded: bool,
-    values: &'a [f64; MOST_COLUMNS],
+    values: [f64; MOST_COLUMNS],
 }
 
 /// Loads a row into registers. `row` begins with the value of column 0, and the values of adjacent columns are
@@ -143,20 +143,19 @@ pub(in crate::cpu) unsafe fn load<T: Read<f32> + Copy, P>(
     RegisterRow::new(arrays::from_fn(|i| register(values.as_ptr(), i)))
 }
 
-/// Loads a row of `f64` values into registers. `row` and `apart` are those of [`load`]. The row's values are copied to
-/// `values`, whose other entries have to be 0.
+/// Loads a row of `f64` values into registers. `row` and `apart` are those of [`load`].
 ///
 /// # Safety
 /// The machine has AVX-512 F and DQ. The row has the forest's columns.
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(in crate::cpu) unsafe fn load_rounded<'a, P>(
+pub(in crate::cpu) unsafe fn load_rounded<P>(
     tiled: &TiledTrees<'_, P>,
     row: &[f64],
     apart: usize,
-    values: &'a mut [f64; MOST_COLUMNS],
-) -> RoundedRow<'a> {
+) -> RoundedRow {
+    let mut values = [0.0; MOST_COLUMNS];
     // SAFETY: the caller upholds that the row has the forest's columns.
-    unsafe { collect(tiled, row, apart, values) };
+    unsafe { collect(tiled, row, apart, &mut values) };
     let (mut down, mut up): (RowValues, RowValues) =
         ([_mm512_setzero_ps(); MOST], [_mm512_setzero_ps(); MOST]);
     let mut is_rounded = false;
@@ -220,41 +219,35 @@ impl RegisterRow {
     /// The machine has AVX-512 F, DQ and BW. The row was loaded for these trees, which `InRegisters` built, and `tree`
     /// holds positions of them. `CategoryColumn::code` returned the codes.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-    pub(in crate::cpu) unsafe fn walks<P: TileKernel + TileKind>(
+    pub(in crate::cpu) unsafe fn walks<P: TileKind>(
         &self,
         tiled: &TiledTrees<'_, P>,
         codes: &[u32; MOST_COLUMNS],
         tree: Span,
         slots: &mut [u32],
     ) {
-        // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as
-        // the row takes, and has `MISSING` set if a value is missing.
+        // SAFETY: the caller upholds that trees are positions, and what codes are. `MISSING` is true if a value is
+        // missing.
         unsafe {
-            if asks(tiled) {
-                let asked = AskedRow { row: self, answers: tiled.answers, codes };
-                return any_walks(tiled, &asked, tree, slots);
-            }
-            match (tiled.values, self.missing) {
-                (0..=32, false) => walks::<_, P, 2, false>(tiled, self, tree, slots),
-                (0..=32, true) => walks::<_, P, 2, true>(tiled, self, tree, slots),
-                (33..=64, false) => walks::<_, P, 4, false>(tiled, self, tree, slots),
-                (33..=64, true) => walks::<_, P, 4, true>(tiled, self, tree, slots),
-                (65..=96, false) => walks::<_, P, 6, false>(tiled, self, tree, slots),
-                (65..=96, true) => walks::<_, P, 6, true>(tiled, self, tree, slots),
-                (_, false) => walks::<_, P, 8, false>(tiled, self, tree, slots),
-                (_, true) => walks::<_, P, 8, true>(tiled, self, tree, slots),
+            match (asks(tiled), self.missing) {
+                (false, false) => by_width::<_, P, false>(tiled, self, tree, slots),
+                (false, true) => by_width::<_, P, true>(tiled, self, tree, slots),
+                (true, _) => {
+                    let asked = AskedRow { row: self, answers: tiled.answers, codes };
+                    by_width::<_, P, true>(tiled, &asked, tree, slots);
+                }
             }
         }
     }
 }
 
-impl RoundedRow<'_> {
+impl RoundedRow {
     /// Writes the slot of the leaf that the row reaches in each tree to `slots`.
     ///
     /// # Safety
     /// As for [`RegisterRow::walks`]. The trees have thresholds as `f64`, too.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-    pub(in crate::cpu) unsafe fn walks<P: TileKernel + TileKind>(
+    pub(in crate::cpu) unsafe fn walks<P: TileKind>(
         &self,
         tiled: &TiledTrees<'_, P>,
         codes: &[u32; MOST_COLUMNS],
@@ -265,10 +258,10 @@ impl RoundedRow<'_> {
         unsafe {
             match (self.is_rounded, asks(tiled)) {
                 (false, _) => self.down.walks(tiled, codes, tree, slots),
-                (true, false) => any_walks(tiled, self, tree, slots),
+                (true, false) => by_width::<_, P, true>(tiled, self, tree, slots),
                 (true, true) => {
                     let asked = AskedRow { row: self, answers: tiled.answers, codes };
-                    any_walks(tiled, &asked, tree, slots);
+                    by_width::<_, P, true>(tiled, &asked, tree, slots);
                 }
             }
         }
@@ -280,13 +273,13 @@ fn asks<P: TileKind>(tiled: &TiledTrees<'_, P>) -> bool {
     P::TAKES_CATEGORIES && !tiled.answers.columns.is_empty()
 }
 
-/// Walks a row, whether a value is missing or not: see [`RegisterRow::walks`].
+/// Walks a row through trees, with as many registers as the row takes: see [`walks`].
 ///
 /// # Safety
-/// As for [`walks`]. The row has at most as many values as the trees.
+/// As for [`walks`], but the row has as many values as the trees read.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-unsafe fn any_walks<V: LoadedRow, P: TileKernel + TileKind>(
+unsafe fn by_width<V: LoadedRow, P: TileKind, const MISSING: bool>(
     tiled: &TiledTrees<'_, P>,
     row: &V,
     tree: Span,
@@ -295,10 +288,10 @@ unsafe fn any_walks<V: LoadedRow, P: TileKernel + TileKind>(
     // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as the row takes.
     unsafe {
         match tiled.values {
-            0..=32 => walks::<_, P, 2, true>(tiled, row, tree, slots),
-            33..=64 => walks::<_, P, 4, true>(tiled, row, tree, slots),
-            65..=96 => walks::<_, P, 6, true>(tiled, row, tree, slots),
-            _ => walks::<_, P, 8, true>(tiled, row, tree, slots),
+            0..=32 => walks::<_, P, 2, MISSING>(tiled, row, tree, slots),
+            33..=64 => walks::<_, P, 4, MISSING>(tiled, row, tree, slots),
+            65..=96 => walks::<_, P, 6, MISSING>(tiled, row, tree, slots),
+            _ => walks::<_, P, 8, MISSING>(tiled, row, tree, slots),
         }
     }
 }
@@ -323,7 +316,7 @@ impl LoadedRow for RegisterRow {
     }
 }
 
-impl LoadedRow for RoundedRow<'_> {
+impl LoadedRow for RoundedRow {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn decide<const R: usize>(
@@ -396,7 +389,7 @@ impl<V: LoadedRow> LoadedRow for AskedRow<'_, V> {
 /// The row has at most `16 x R` values. For a [`RoundedRow`], the trees have thresholds as `f64`, too.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-unsafe fn walks<V: LoadedRow, P: TileKernel + TileKind, const R: usize, const MISSING: bool>(
+unsafe fn walks<V: LoadedRow, P: TileKind, const R: usize, const MISSING: bool>(
     tiled: &TiledTrees<'_, P>,
     row: &V,
     tree: Span,
