@@ -12,6 +12,7 @@ Needs numpy; and treelite and tl2cgen, or --without-tl2cgen. Writes Markdown to 
 Examples:
   python3 benches/ahead/run.py --fangorn target/release/fangorn shared/zoo/xgb-higgs
   python3 benches/ahead/run.py --fangorn target/release/fangorn --without-tl2cgen tests/zoo/churn
+  python3 benches/ahead/run.py --fangorn target/release/fangorn --flags "-O3 -DFOREST_SCALAR" --without-tl2cgen FOLDER
 """
 
 import argparse
@@ -128,7 +129,9 @@ def row(options, folder, scratch):
     np.resize(values, (POOL, values.shape[1])).tofile(pool)
     ours = scratch / "ours"
     ours.mkdir()
-    subprocess.run([options.fangorn, "compile", model, "-o", ours / "forest.c"], check=True, capture_output=True)
+    command = [options.fangorn, "compile", model, "-o", ours / "forest.c"]
+    command += ["--smallest"] if options.smallest else []
+    subprocess.run(command, check=True, capture_output=True)
     flags = [*options.flags.split(), f"-DSCALE={BETWEEN if options.between else '1'}"]
     programs = {"ours": compiled(ours, [ours / "forest.c"], OURS, (POOL, values.shape[1]), flags)}
     if not options.without_tl2cgen:
@@ -175,6 +178,7 @@ def main():
     options.add_argument("folders", nargs="+", metavar="FOLDER", type=pathlib.Path, help="folders of the zoo")
     options.add_argument("--fangorn", required=True, metavar="PATH", help="a release build")
     options.add_argument("--flags", default="-O3", help="of the compiler (default: -O3)")
+    options.add_argument("--smallest", action="store_true", help="`fangorn compile --smallest`: from node to node")
     options.add_argument("--between", action="store_true",
                          help="values between those of float; they change models that compare in double alone")
     options.add_argument("--without-tl2cgen", action="store_true")

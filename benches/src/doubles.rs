@@ -11,6 +11,8 @@ use fangorn::{
     schedule::{FewRows, Preset},
 };
 
+use crate::time::Summary;
+
 /// Seconds of measurement for each batch size.
 const SECONDS: f64 = 3.0;
 /// Rows that calls go through, so that no branch predictor learns them.
@@ -50,20 +52,15 @@ pub fn doubles(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
             first = (first + ROWS) % POOL;
         }
         print!("{name:24} {batch:3}");
-        for (predictor, times) in predictors.iter().flatten().zip(&mut times) {
+        for (predictor, times) in predictors.iter().flatten().zip(&times) {
             // The schedule's engine may not serve the forest.
             let few_rows = predictor.plan_for(batch).program.few_rows_engine();
-            let [singles, same, between] = times.each_mut().map(|times| median(times));
-            print!("  {} {singles:.3} {same:.3} {between:.3}", few_rows.name());
+            print!("  {}", few_rows.name());
+            times.iter().filter_map(|times| Summary::of(times)).for_each(|of| print!(" {:.3}", of.median));
         }
         println!();
     }
     Ok(())
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// Returns the microseconds that a row takes, over the calls of [`ROWS`] rows from `first` on.
