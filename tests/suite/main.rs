@@ -46,6 +46,7 @@ mod tiles;
 mod tiling;
 mod trace;
 mod tuning;
+mod uneven;
 mod zoo;
 
 #[path = "../generate/mod.rs"]

@@ -9,6 +9,7 @@ pub(in crate::cpu) mod blend;
 pub(super) mod copy;
 pub(in crate::cpu) mod count;
 pub(super) mod layers;
+mod queue;
 pub(super) mod rank;
 pub(in crate::cpu) mod registers;
 pub(super) mod tiles;
@@ -58,6 +59,10 @@ pub(in crate::cpu) trait Source16: RowSpans {
     /// # Safety
     /// The machine has AVX-512 F and DQ. The source holds the rows from `row` to `row + last`.
     unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes<Self::Value>;
+    /// Returns the window, if the source is one of values.
+    fn window(&self) -> Option<Window<'_>> {
+        None
+    }
     /// Returns the value of each lane's row in each lane's column.
     ///
     /// # Safety
@@ -95,6 +100,9 @@ impl Source16 for Window<'_> {
     unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes {
         // SAFETY: the caller upholds that the row is in the window.
         unsafe { lanes(*self, row, begin) }
+    }
+    fn window(&self) -> Option<Window<'_>> {
+        Some(*self)
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
@@ -292,7 +300,8 @@ unsafe fn next<F: Source16>(node: LaneNodes, rows: Lanes<F::Value>) -> __m512i {
     _mm512_mask_add_epi32(node.left, right, node.left, node.apart)
 }
 
-/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.stride` is 1.
+/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. Of more rows in a window, the others
+/// wait for lanes whose walks end. `row.stride` is 1.
 ///
 /// # Safety
 /// The machine has AVX-512 F and DQ. Otherwise the conditions of [`super::block`]: rows are in range and have
@@ -306,6 +315,10 @@ pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
     shape: Shape,
     found: &mut LeafAddresses,
 ) {
+    // Walks of more than a few rows wait for free lanes.
+    let queue = rows.window().filter(|window| {
+        shape.ending == Ending::AtLeaf && row.count > LANES * GROUPS && queue::can_serve(*window)
+    });
     for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {
         let mut done = 0;
         while done < row.count {
@@ -317,9 +330,14 @@ pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
             let groups = count.div_ceil(LANES);
             // SAFETY: the caller upholds that rows have the forest's columns, that `tree` holds positions of
             // trees, and that walks stay inside the nodes.
-            let ends = unsafe { walk::<R, F>(nodes, tree.at(t), &lanes, groups, shape) };
+            let ends = unsafe { walk::<R, F>(nodes, tree.at(t), &lanes, groups, shape, queue.is_some()) };
             store(&ends, &mut found[done..done + count]);
             done += count;
+        }
+        if let Some(window) = queue {
+            // SAFETY: the caller upholds that rows have the forest's columns and that walks stay inside the nodes. There
+            // are more rows than lanes, and the queue can serve the window.
+            unsafe { queue::walk_on(nodes, tree.at(t), window, row.start, &mut found[..row.count]) };
         }
     }
 }
@@ -364,7 +382,8 @@ pub(super) unsafe fn walk_on<R: WalkRule16, F: Source16>(
     }
 }
 
-/// Walks rows through the tree at a position, and returns the addresses that they reach.
+/// Walks rows through the tree at a position, and returns the addresses that they reach. If the walks `end_later`, these
+/// are where tests for leaves begin.
 ///
 /// # Safety
 /// The machine has AVX-512 F and DQ. `rows` are lanes of the source `F`, and the rows have the forest's
@@ -377,6 +396,7 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
     rows: &[Lanes<F::Value>; GROUPS],
     groups: usize,
     shape: Shape,
+    end_later: bool,
 ) -> [__m512i; GROUPS] {
     let constant = _mm512_set1_epi32(nodes.constants[position] as i32);
     let stride = _mm512_set1_epi32(nodes.stride as i32);
@@ -412,7 +432,7 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
                 }
             }
         }
-        if ending == Ending::AtLeaf {
+        if ending == Ending::AtLeaf && !end_later {
             // While most walks are open, lanes at leaves wait. `until_leaf` then moves open walks into fewer registers.
             for _ in 0..shape.tested {
                 let open = step_groups::<R, F>(nodes, constant, stride, rows, groups, &mut at);
