@@ -1,7 +1,7 @@
 //! Explains the default schedule: the estimates by which it was chosen, and what would change the choice.
 
 use crate::{
-    cost::{BLENDED_ROWS, Estimate, ForestFacts, Machine, RankColumns, Work},
+    cost::{CHOICE_ROWS, Estimate, ForestFacts, Machine, RankColumns, Work},
     forest::Forest,
     schedule::{Preset, Schedule, cpu_facts, cpu_schedule},
 };
@@ -31,7 +31,7 @@ pub struct Explanation {
     pub facts: ForestFacts,
     /// The default schedule.
     pub schedule: Schedule,
-    /// The ways that the default schedule was chosen among, for [`BLENDED_ROWS`] rows, the fastest first.
+    /// The ways that the default schedule was chosen among, for [`CHOICE_ROWS`] rows, the fastest first.
     pub options: Vec<Way>,
     /// The ways to evaluate a batch of [`Explanation::rows`] rows, the fastest first.
     pub of_batch: Vec<Way>,
@@ -85,12 +85,12 @@ impl Explanation {
         let machines =
             Machine::shipped().map(|other| if other.name == machine.name { machine } else { other });
         let by_machine = machines.into_iter().filter_map(|machine| {
-            Some((machine.name, machine.fastest(&facts, &Work::OF_MANY_ROWS, BLENDED_ROWS)?))
+            Some((machine.name, machine.fastest(&facts, &Work::OF_MANY_ROWS, CHOICE_ROWS)?))
         });
         Self {
             rows,
             schedule: Preset::Default.schedule(forest, false),
-            options: ways(&Work::OF_MANY_ROWS, BLENDED_ROWS),
+            options: ways(&Work::OF_MANY_ROWS, CHOICE_ROWS),
             of_batch: ways(&Work::ALL, rows),
             by_batch,
             rank_columns: other_columns(machine, &facts),
@@ -112,9 +112,9 @@ fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
         let rank_columns = RankColumns { thresholds: columns, levels, ..facts.rank_columns };
         let facts =
             ForestFacts { columns: (facts.columns + columns).saturating_sub(now), rank_columns, ..*facts };
-        machine.fastest(&facts, &Work::OF_MANY_ROWS, BLENDED_ROWS) == Some(Work::Blends)
+        machine.fastest(&facts, &Work::OF_MANY_ROWS, CHOICE_ROWS) == Some(Work::Blends)
     };
-    let chosen = machine.fastest(facts, &Work::OF_MANY_ROWS, BLENDED_ROWS)? == Work::Blends;
+    let chosen = machine.fastest(facts, &Work::OF_MANY_ROWS, CHOICE_ROWS)? == Work::Blends;
     let most_fewer = now.min(facts.columns);
     let at = |more: bool, by: usize| if more { now + by } else { now - by };
     [chosen, !chosen].into_iter().find_map(|more| {

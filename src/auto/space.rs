@@ -114,7 +114,7 @@ pub fn cpu_space(threads: usize) -> Vec<CpuPoint> {
         for layout in LayoutKind::ALL {
             let point = CpuPoint { unroll_walks, layout, ..point };
             for ranks in [None, Some(Choice::U8), Some(Choice::U16)] {
-                for rows in [64, 256] {
+                for rows in [64, 256, 1024] {
                     points.push(CpuPoint { ranks, rows, ..point });
                 }
                 for evaluate in [Evaluate::WalkRows(8), Evaluate::WalkTrees(4), Evaluate::WalkTrees(8)] {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{BLENDED_ROWS, Machine, ROW_BLOCK};
+use super::{BLENDED_ROWS, COPY_BYTES, Machine, ROW_BLOCK};
 
 /// The numbers of a forest from which its time is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -18,6 +18,8 @@ pub struct ForestFacts {
     pub leaf_depth: f64,
     /// Mean depth of the trees, in steps from the root to the deepest leaf.
     pub tree_depth: f64,
+    /// Number of columns of a row.
+    pub row_columns: usize,
     /// Number of columns that some split reads.
     pub columns: usize,
     /// Number of columns that splits on category sets read.
@@ -57,8 +59,8 @@ impl RankColumns {
 /// How many splits of a forest the walks of some rows reach together, on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReachedSplits {
-    /// For 1, 2, 4, … and 256 rows.
-    by_power_of_two: [f64; RowTile::Large.rows().ilog2() as usize + 1],
+    /// For 1, 2, 4, … and 1024 rows.
+    by_power_of_two: [f64; RowTile::Largest.rows().ilog2() as usize + 1],
 }
 
 impl ReachedSplits {
@@ -71,7 +73,7 @@ impl ReachedSplits {
     /// // A root, two splits below it, and four below these.
     /// let reached = ReachedSplits::new([1.0, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25]);
     /// assert_eq!([reached.by(1), reached.by(2)], [3.0, 4.25]);
-    /// assert!(reached.by(3) > 4.25 && reached.by(256) > 6.99 && reached.by(10_000) <= 7.0);
+    /// assert!(reached.by(3) > 4.25 && reached.by(1024) > 6.99 && reached.by(10_000) <= 7.0);
     /// ```
     pub fn new(probabilities: impl IntoIterator<Item = f64>) -> Self {
         let mut reached = Self::default();
@@ -87,7 +89,7 @@ impl ReachedSplits {
         reached
     }
 
-    /// Returns the number of splits that `rows` rows reach, at most those that 256 rows reach.
+    /// Returns the number of splits that `rows` rows reach, at most those that 1024 rows reach.
     pub fn by(&self, rows: usize) -> f64 {
         let Some(power) = rows.checked_ilog2().map(|power| power as usize) else { return 0.0 };
         let at = |power: usize| self.by_power_of_two.get(power);
@@ -107,20 +109,26 @@ pub enum RowTile {
     Small,
     /// Four row blocks. Fewer nodes are loaded for each row, and a copy of the rows needs more room.
     Large,
+    /// Sixteen row blocks.
+    Largest,
 }
 
 impl RowTile {
+    /// All tiles, the smallest first.
+    pub const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Largest];
+
     /// Returns the number of rows.
     pub const fn rows(self) -> usize {
         match self {
             Self::Small => ROW_BLOCK,
             Self::Large => 4 * ROW_BLOCK,
+            Self::Largest => 16 * ROW_BLOCK,
         }
     }
 
-    /// Returns the tile by which a tile of `rows` rows is estimated.
+    /// Returns the tile by which a tile of `rows` rows is estimated: the smallest one that holds them, or the largest one.
     pub fn of(rows: usize) -> Self {
-        if rows <= ROW_BLOCK { Self::Small } else { Self::Large }
+        Self::ALL.into_iter().find(|tile| rows <= tile.rows()).unwrap_or(Self::Largest)
     }
 }
 
@@ -140,17 +148,19 @@ pub enum Work {
 impl Work {
     /// The ways to evaluate many rows, which the default schedule is chosen among. Of equal estimates, it takes the
     /// first one.
-    pub const OF_MANY_ROWS: [Self; 5] = [
+    pub const OF_MANY_ROWS: [Self; 7] = [
         Self::UntestedWalks(RowTile::Small),
         Self::UntestedWalks(RowTile::Large),
+        Self::UntestedWalks(RowTile::Largest),
         Self::TestedWalks(RowTile::Small),
         Self::TestedWalks(RowTile::Large),
+        Self::TestedWalks(RowTile::Largest),
         Self::Blends,
     ];
     /// All ways.
-    pub const ALL: [Self; 6] = {
-        let [a, b, c, d, e] = Self::OF_MANY_ROWS;
-        [a, b, c, d, e, Self::RowWalks]
+    pub const ALL: [Self; 8] = {
+        let [a, b, c, d, e, f, g] = Self::OF_MANY_ROWS;
+        [a, b, c, d, e, f, g, Self::RowWalks]
     };
 
     /// Returns the name, such as `blends`.
@@ -159,8 +169,10 @@ impl Work {
             Self::Blends => "blends",
             Self::UntestedWalks(RowTile::Small) => "walks without leaf tests",
             Self::UntestedWalks(RowTile::Large) => "walks without leaf tests, 256 rows a tree",
+            Self::UntestedWalks(RowTile::Largest) => "walks without leaf tests, 1024 rows a tree",
             Self::TestedWalks(RowTile::Small) => "walks with leaf tests",
             Self::TestedWalks(RowTile::Large) => "walks with leaf tests, 256 rows a tree",
+            Self::TestedWalks(RowTile::Largest) => "walks with leaf tests, 1024 rows a tree",
             Self::RowWalks => "walks row by row",
         }
     }
@@ -285,7 +297,8 @@ impl Machine {
         among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
     }
 
-    /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way.
+    /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way, or if there is no
+    /// room for a copy of a tile of more than a row block.
     ///
     /// Blends, ranking and copying work on whole row blocks, so a partial row block costs as much as a whole one.
     /// Walks of a row block through one tree wait for their loads, so a step of a row block takes at least
@@ -302,6 +315,7 @@ impl Machine {
     ///     set_splits: 0,
     ///     leaf_depth: 6.0,
     ///     tree_depth: 6.0,
+    ///     row_columns: 10,
     ///     columns: 10,
     ///     category_columns: 0,
     ///     rank_columns: RankColumns { thresholds: 10, levels: 80, questions: 0 },
@@ -315,6 +329,12 @@ impl Machine {
     pub fn estimate(&self, facts: &ForestFacts, work: Work, rows: usize) -> Option<Estimate> {
         let ways = &self.ways;
         let blocks = rows.div_ceil(ROW_BLOCK) as f64;
+        if let Work::UntestedWalks(tile @ (RowTile::Large | RowTile::Largest))
+        | Work::TestedWalks(tile @ (RowTile::Large | RowTile::Largest)) = work
+            && tile.rows().saturating_mul(facts.row_columns) > COPY_BYTES / size_of::<f32>()
+        {
+            return None;
+        }
         let (trees, splits) = (facts.trees as f64, facts.splits as f64);
         let walks = |tile: RowTile, steps: f64, what, cost, each: f64| {
             let work = VectorWork { steps, reached: facts.reached, columns: facts.columns, tile };
@@ -419,6 +439,7 @@ mod tests {
             set_splits: 0,
             leaf_depth: 12.0,
             tree_depth: 12.0,
+            row_columns: columns,
             columns,
             category_columns: 0,
             rank_columns: RankColumns { thresholds: columns, levels: 3 * columns, questions: 0 },
@@ -427,13 +448,27 @@ mod tests {
         }
     }
 
-    /// Large forests of a few columns are walked 256 rows at a time, wide forests a row block at a time.
+    /// Large forests of a few columns are walked 1024 rows at a time, wide ones of fewer nodes a row block at a time.
     #[test]
     fn large_tiles_are_for_large_forests_of_a_few_columns() {
         for machine in [Machine::shipped()[0], Machine::shipped()[1]] {
             let tile = |columns| machine.fastest(&facts(columns), &Work::OF_MANY_ROWS, 4096);
-            assert_eq!(tile(10), Some(Work::UntestedWalks(RowTile::Large)), "{}", machine.name);
-            assert_eq!(tile(4000), Some(Work::UntestedWalks(RowTile::Small)), "{}", machine.name);
+            assert_eq!(tile(10), Some(Work::UntestedWalks(RowTile::Largest)), "{}", machine.name);
+            // Trees of depth 8 take less time to load than such copies.
+            let probabilities = (0..8).flat_map(|depth| vec![0.5f64.powi(depth); 100 << depth]);
+            let reached = ReachedSplits::new(probabilities);
+            let wide =
+                ForestFacts { splits: 25_500, leaf_depth: 8.0, tree_depth: 8.0, reached, ..facts(4000) };
+            let tile = machine.fastest(&wide, &Work::OF_MANY_ROWS, 4096);
+            assert_eq!(tile, Some(Work::UntestedWalks(RowTile::Small)), "{}", machine.name);
+            // A few of many columns: a copy has room for all.
+            let few = |row_columns| {
+                let facts = ForestFacts { row_columns, ..facts(10) };
+                machine.fastest(&facts, &Work::OF_MANY_ROWS, 4096)
+            };
+            assert_eq!(few(4096), Some(Work::UntestedWalks(RowTile::Largest)), "{}", machine.name);
+            assert_eq!(few(4097), Some(Work::UntestedWalks(RowTile::Large)), "{}", machine.name);
+            assert_eq!(few(16_385), Some(Work::UntestedWalks(RowTile::Small)), "{}", machine.name);
         }
     }
 
@@ -443,7 +478,7 @@ mod tests {
         for machine in Machine::shipped() {
             for columns in [1, 128, 129, 2000] {
                 let facts = facts(columns);
-                for tile in [RowTile::Small, RowTile::Large] {
+                for tile in RowTile::ALL {
                     let work = VectorWork { steps: 1200.0, reached: facts.reached, columns, tile };
                     for rows in [0, 1, 23, 24, 63, 64, 65, 255, 256, 257, 4096, 5000] {
                         let estimate = machine.estimate(&facts, Work::UntestedWalks(tile), rows);
@@ -461,10 +496,10 @@ mod tests {
     #[test]
     fn numbers_that_are_no_probabilities_reach_no_more_than_all() {
         let reached = ReachedSplits::new([3.0, f64::NAN, -1.0, f64::INFINITY, 0.5]);
-        assert_eq!([1, 2, 256].map(|rows| reached.by(rows)), [2.5, 2.75, 3.0]);
+        assert_eq!([1, 2, 1024].map(|rows| reached.by(rows)), [2.5, 2.75, 3.0]);
     }
 
-    /// Up to a row block, both tiles are the same.
+    /// Rows that a smaller tile holds take as long in a larger one.
     #[test]
     fn a_partial_tile_takes_as_long_as_its_rows() {
         for machine in Machine::shipped() {
@@ -473,13 +508,18 @@ mod tests {
                     let estimate = machine.estimate(&facts(columns), Work::UntestedWalks(tile), rows);
                     estimate.expect("walks").seconds()
                 };
-                for rows in [0, 1, 23, 24, 63, 64] {
-                    assert_eq!(seconds(RowTile::Small, rows), seconds(RowTile::Large, rows), "{rows}");
+                for pair in RowTile::ALL.windows(2) {
+                    for rows in [0, 1, 23, 24, 63, 64, 192, 256] {
+                        let [smaller, larger] = [pair[0], pair[1]].map(|tile| seconds(tile, rows));
+                        assert!(rows > pair[0].rows() || smaller == larger, "{pair:?}, {rows}");
+                    }
                 }
-                for rows in [64, 128, 320] {
-                    let [tile, part] = [seconds(RowTile::Large, 256), seconds(RowTile::Large, rows)];
-                    let both = seconds(RowTile::Large, 256 + rows);
-                    assert!((both - tile - part).abs() <= 1e-9 * both, "{}, {rows}", machine.name);
+                for tile in [RowTile::Large, RowTile::Largest] {
+                    for rows in [64, 128, 320] {
+                        let [whole, part] = [tile.rows(), rows].map(|rows| seconds(tile, rows));
+                        let both = seconds(tile, tile.rows() + rows);
+                        assert!((both - whole - part).abs() <= 1e-9 * both, "{}, {rows}", machine.name);
+                    }
                 }
             }
         }

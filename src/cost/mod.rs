@@ -172,6 +172,13 @@ pub(crate) const TASKS_A_THREAD: usize = 4;
 /// Rows that the default schedule blends with one tree before it goes on to the next one.
 pub const BLENDED_ROWS: usize = 256;
 
+/// Maximum bytes of a copy of rows that a thread keeps. Larger copies are not made.
+pub const COPY_BYTES: usize = 16 << 20;
+
+/// Rows of the batch whose estimates choose the default schedule. The [largest tile](RowTile::Largest) is full, so its
+/// estimate differs from those of smaller ones.
+pub const CHOICE_ROWS: usize = RowTile::Largest.rows();
+
 /// The costs of one machine with one instruction set, in seconds of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
@@ -252,8 +259,7 @@ pub struct Ways {
     pub far_column: f64,
     /// Seconds of a step of one row, in a whole row block that is walked through one tree.
     pub step: f64,
-    /// Seconds of a step of one row with a leaf test before it, in a whole row block that is walked through one
-    /// tree.
+    /// Seconds of a step of one row with a leaf test before it, in whole row blocks that are walked through one tree.
     pub tested_step: f64,
     /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows there
     /// are: the walks wait for their loads.

@@ -16,14 +16,15 @@ use super::{
     rows::{Row, Rows},
     window::{ROW_BLOCK, SLACK, Window},
 };
-use crate::{cost::Machine, forest::Forest};
+use crate::{
+    cost::{COPY_BYTES, Machine},
+    forest::Forest,
+};
 
 /// How many column blocks ahead a copy prefetches.
 const AHEAD: usize = 4;
 /// How many columns ahead a copy of adjacent columns prefetches.
 pub(crate) const COLUMNS_AHEAD: usize = 4;
-/// Largest buffer that a thread may keep for a window, in bytes.
-const MOST_BYTES: usize = 16 << 20;
 
 /// The columns that some tree reads.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ impl UsedColumns {
     /// Returns whether a thread may keep a buffer for a copy of `rows` rows.
     pub(super) fn fits(&self, rows: usize) -> bool {
         rows.div_ceil(ROW_BLOCK).saturating_mul(self.all).saturating_mul(ROW_BLOCK * size_of::<f32>())
-            <= MOST_BYTES
+            <= COPY_BYTES
     }
 
     /// Returns a description of the result of [`UsedColumns::close`] for a program's text. Fewer rows than `few` are
@@ -104,7 +105,7 @@ impl UsedColumns {
             RowAccess::Prefetched => format!("prefetch of {} lines a row", column_blocks.len()),
             RowAccess::Nothing if columns == 0 => "nothing: no tree reads a column".to_owned(),
             RowAccess::Nothing if !self.fits(rows as usize) => {
-                format!("nothing: a copy would take more than {} MiB", MOST_BYTES >> 20)
+                format!("nothing: a copy would take more than {} MiB", COPY_BYTES >> 20)
             }
             RowAccess::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
         }
@@ -228,7 +229,7 @@ pub(super) fn ranked<T: Row>(
 /// Returns whether a thread may keep a buffer for the ranks of `rows` rows.
 pub(super) fn ranks_fit(rows: u32, columns: usize) -> bool {
     let rows = (rows as usize).checked_next_multiple_of(ROW_BLOCK);
-    rows.is_some_and(|rows| rows.saturating_mul(columns) <= MOST_BYTES)
+    rows.is_some_and(|rows| rows.saturating_mul(columns) <= COPY_BYTES)
 }
 
 /// Prefetches the used columns of `count` rows from `first` on.

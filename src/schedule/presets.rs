@@ -4,7 +4,7 @@ use super::{
     Axis, BatchSchedules, Device, Evaluation, FewRows, Gpu, GpuDim, LayoutKind, Schedule, Size, Tiler, cubes,
 };
 use crate::{
-    cost::{BLENDED_ROWS, ForestFacts, Machine, ReachedSplits, RowTile, Work},
+    cost::{BLENDED_ROWS, CHOICE_ROWS, ForestFacts, Machine, ReachedSplits, RowTile, Work},
     forest::{Forest, ForestStats, Targets},
     ranks::{Choice, Ranks, Width},
 };
@@ -226,10 +226,10 @@ fn one_tree(gpu: bool) -> Schedule {
 }
 
 /// Returns the schedule for a CPU. It evaluates a forest in the way that takes the least time
-/// by its [estimate](crate::cost::Estimate), for a row block of blends.
+/// by its [estimate](crate::cost::Estimate), for [`CHOICE_ROWS`] rows.
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let facts = cpu_facts(forest, stats);
-    let fastest = Machine::here().fastest(&facts, &Work::OF_MANY_ROWS, BLENDED_ROWS);
+    let fastest = Machine::here().fastest(&facts, &Work::OF_MANY_ROWS, CHOICE_ROWS);
     cpu_schedule(fastest.unwrap_or(Work::UntestedWalks(RowTile::Small)))
 }
 
@@ -260,6 +260,7 @@ pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
         set_splits: stats.features.iter().map(|feature| feature.category_splits).sum(),
         leaf_depth: mean(&stats.leaf_depths),
         tree_depth: mean(&stats.depths),
+        row_columns: forest.features.len(),
         columns: stats.features.len(),
         category_columns: stats.features.iter().filter(|feature| feature.category_splits > 0).count(),
         rank_columns: columns.unwrap_or_default(),

@@ -7,7 +7,7 @@ use crate::support::{assert_margins, for_each_specimen, named, reference_margins
 use fangorn::{
     Predictor,
     auto::{Explanation, TimedSchedule, TimingRecord, Tuner, cpu_space},
-    cost::{BLENDED_ROWS, ForestFacts, Machine, RankColumns, Work},
+    cost::{CHOICE_ROWS, ForestFacts, Machine, RankColumns, Work},
     cpu::{Engine, Rows},
     schedule::{BatchSchedules, FewRows, Preset, Schedule},
     sum::Contract,
@@ -215,7 +215,7 @@ fn explanations_say_what_the_default_schedule_goes_by() {
     let machine = Machine::here();
     let fastest = |facts: &ForestFacts| {
         let seconds =
-            |work| machine.estimate(facts, work, BLENDED_ROWS).map(|estimate| (estimate.seconds(), work));
+            |work| machine.estimate(facts, work, CHOICE_ROWS).map(|estimate| (estimate.seconds(), work));
         let ways = Work::OF_MANY_ROWS.into_iter().filter_map(seconds);
         ways.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
     };

@@ -7,7 +7,7 @@ use fangorn::{
     Forest, Predictor,
     auto::{Explanation, Way},
     contributions::{Algorithm, Explainer},
-    cost::{BLENDED_ROWS, Machine, Term},
+    cost::{CHOICE_ROWS, Machine, Term},
 };
 use serde::Serialize;
 
@@ -134,7 +134,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         schedule: line(&why.schedule),
         plan: predictor.plan_for(rows).to_string(),
         engines: engines.iter().map(|(engine, _)| engine.to_string()).collect(),
-        chosen_among: why.options.iter().map(|option| way(option, BLENDED_ROWS)).collect(),
+        chosen_among: why.options.iter().map(|option| way(option, CHOICE_ROWS)).collect(),
         estimates: why.of_batch.iter().map(|option| way(option, rows)).collect(),
         fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
         columns_of_thresholds: why.facts.rank_columns.thresholds,
@@ -194,7 +194,7 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "\nThe schedule is that of the way with the least estimate for {BLENDED_ROWS} rows, on one thread:\n"
+        "\nThe schedule is that of the way with the least estimate for {CHOICE_ROWS} rows, on one thread:\n"
     )?;
     ways(out, &report.chosen_among)?;
     writeln!(out, "\nEstimates for a batch of {}:\n", report.batch)?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fangorn::{
-    cost::{BLENDED_ROWS, Estimate},
+    cost::{CHOICE_ROWS, Estimate},
     graph::{ForestWays, Graph, GraphExplanation, PassChange, Passes, ProductWays},
 };
 use serde::Serialize;
@@ -167,7 +167,7 @@ fn write(out: &mut String, report: &Report, changes: &[PassChange]) -> fmt::Resu
         }
     }
     if !report.forests.is_empty() {
-        writeln!(out, "\nA forest takes the way with the least estimate for {BLENDED_ROWS} rows.")?;
+        writeln!(out, "\nA forest takes the way with the least estimate for {CHOICE_ROWS} rows.")?;
     }
     writeln!(out, "\nProducts with a weight, by estimates of a row:\n")?;
     if report.products.is_empty() {

@@ -9,7 +9,7 @@ use super::super::{
 };
 use super::rebuild::Rebuild;
 use crate::{
-    cost::{BLENDED_ROWS, ForestChoice, ForestFacts, GraphTarget},
+    cost::{CHOICE_ROWS, ForestChoice, ForestFacts, GraphTarget},
     forest::{Aggregate, ClassRule, CompareType, Forest, Node, Predicate, Side, Targets, Transform},
     schedule::cpu_facts,
 };
@@ -30,7 +30,7 @@ pub(super) fn of_forests(old: &Graph, target: GraphTarget, every: bool) -> Resul
             continue;
         };
         let wanted = refusal(forest, wants_class[at]).is_none()
-            && (every || ForestWays::choice(forest, target, BLENDED_ROWS).1.products_pay());
+            && (every || ForestWays::choice(forest, target, CHOICE_ROWS).1.products_pay());
         match wanted.then(|| Matrices::of(forest)).flatten() {
             Some(matrices) => {
                 let results = matrices.nodes(&mut new, node, forest)?;
@@ -89,7 +89,7 @@ impl ForestWays {
         });
         let ways = forests.map(|(node, forest, class)| {
             let refused = refusal(forest, class);
-            let pay = || every || Self::choice(forest, target, BLENDED_ROWS).1.products_pay();
+            let pay = || every || Self::choice(forest, target, CHOICE_ROWS).1.products_pay();
             let products = on && refused.is_none() && pay();
             let (facts, choice) = Self::choice(forest, target, rows);
             let (name, outputs) = (node.name.clone(), forest.outputs as usize);
