@@ -188,6 +188,19 @@ fn registers(shipped: &Registers) -> Result<Registers> {
         new.tile.misprediction = 2.0 * (surprising - new.tile.first[0] - 1.5 * new.tile.next[0]).max(0.0);
         new.mask_tile.misprediction = new.tile.misprediction;
     }
+    // A tree is one tile, with hardly an exception. Of four columns, one has categories, and a tile asks for it once.
+    let one_tile = |sets| {
+        let time = |trees| {
+            let forest = RandomModel { trees, columns: 4, outputs: 1, deepest: 5, sets }.forest()?;
+            row(&forest, &format!("{WALKS}\nfewRows({})", FewRows::Masks.name()), 1, Engine::Masks)
+        };
+        Ok::<_, Box<dyn Error>>(
+            time(2 * TREES)?.zip(time(TREES)?).map(|(more, fewer)| (more - fewer) / TREES as f64),
+        )
+    };
+    if let Some((asking, comparing)) = one_tile(4)?.zip(one_tile(0)?) {
+        new.look_up = (asking - comparing).max(0.0);
+    }
     // All walks go through three tiles, and keep an exit twice.
     if let Some(uneven) = tree(32, Shape::Uneven)? {
         new.kept = (uneven - new.tile.first[0] - 2.0 * new.tile.next[0]).max(0.0) / 2.0;
@@ -505,6 +518,7 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("registers.far tile", registers.tile.far),
         ("masks.far tile", registers.mask_tile.far),
         ("registers.kept", registers.kept),
+        ("masks.look-up", registers.look_up),
         ("registers.surprise", registers.tile.misprediction),
         ("masks.surprise", registers.mask_tile.misprediction),
         ("blend.bottom 1", blend.bottom[0]),

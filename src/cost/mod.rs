@@ -369,6 +369,8 @@ pub struct Registers {
     pub mask_tile: TileCosts,
     /// Seconds of keeping the exit of a walk that may have ended, in a tile that all walks go through.
     pub kept: f64,
+    /// Seconds of a look-up that answers all splits of a tile on one column of categories.
+    pub look_up: f64,
     /// Seconds of a full tree of eight levels. A row block goes through it by walks.
     pub tree_of_eight: RowOrBlock,
 }

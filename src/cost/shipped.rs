@@ -136,8 +136,8 @@ const COLUMNS_PORTABLE: RowOrBlock = RowOrBlock::of_rows(3.3e-7, 10.0);
 
 /// Costs of a row in registers. Only AVX-512 has a kernel for that. `fit` finds 25 ns for a misprediction; 40 cycles
 /// chose better among the walks through tiles of four levels ("Rows in registers, leaf-wise trees" in
-/// `benches/NOTEBOOK.md`). The costs of tiles of any shape are within a fifth of those that `fit` finds on an Intel
-/// Xeon (Emerald Rapids), 30 November 2026.
+/// `benches/NOTEBOOK.md`). The costs of tiles of any shape and of look-ups are within a fifth of those that `fit` finds on
+/// an Intel Xeon (Emerald Rapids), 30 November 2026.
 const REGISTERS: Registers = Registers {
     tile: TileCosts {
         first: [cycles(15.0), cycles(17.0), cycles(19.0), cycles(22.0)],
@@ -152,6 +152,7 @@ const REGISTERS: Registers = Registers {
         far: 30e-9,
     },
     kept: cycles(1.0),
+    look_up: 2.5e-9,
     tree_of_eight: TREE_OF_EIGHT,
 };
 

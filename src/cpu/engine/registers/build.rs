@@ -69,6 +69,11 @@ impl TreeToCut<'_> {
         self.rows[node as usize]
     }
 
+    /// Returns the share of the rows that reach a node, and 0 if none is known to reach the tree.
+    fn share(&self, node: u32) -> f64 {
+        if self.rows[0] > 0.0 { (self.rows(node) / self.rows[0]).min(1.0) } else { 0.0 }
+    }
+
     /// Returns the first node from `node` on that is not a split that sends every row left.
     pub(super) fn settled(&self, mut node: u32) -> u32 {
         while let Node::Split { predicate: Predicate::Always, missing: Side::Left, left, .. } =
@@ -156,6 +161,8 @@ impl<P: TileKind> InRegisters<P> {
         // How many rows reach a leaf after each number of tiles, and whether a leaf is there.
         let mut reached = vec![0.0];
         let mut ends = vec![false];
+        // How many look-ups a row comes to.
+        let mut look_ups = 0.0;
         let mut done = 0;
         while let Some(&(top, above)) = open.get(done) {
             done += 1;
@@ -181,7 +188,9 @@ impl<P: TileKind> InRegisters<P> {
                     }
                 };
             }
-            tile.look_up(self.answers.add(forest, asking)?);
+            let of_tile = self.answers.add(forest, asking)?;
+            look_ups += f64::from(of_tile.count) * to_cut.share(top);
+            tile.look_up(of_tile);
             self.tiles.push(tile);
             if forest.compare == CompareType::F64 {
                 self.exact.extend(exact);
@@ -193,7 +202,7 @@ impl<P: TileKind> InRegisters<P> {
         let share = |rows: &f64| if all > 0.0 { rows / all } else { 0.0 };
         let ended: Vec<f64> = reached.iter().map(share).collect();
         let (tiles, seconds) = shared(&ended, tile, costs.kept, *misprediction);
-        self.seconds += seconds;
+        self.seconds += seconds + look_ups * costs.look_up;
         self.row_tiles += ended.iter().enumerate().map(|(n, share)| n as f64 * share).sum::<f64>();
         let ends_together = ends.iter().filter(|ends| **ends).count() == 1;
         let tiles = if ends_together { ends.len() as u32 - 1 } else { tiles };
