@@ -105,6 +105,9 @@ pub enum Error {
     /// A forest that can't be compiled ahead of time.
     #[error("ahead of time: {0}")]
     Ahead(String),
+    /// A random model that is too large.
+    #[error("random model: {0}")]
+    RandomModel(String),
     /// A device that can't do what it was asked to.
     #[error("device: {0}")]
     Device(String),

@@ -8,6 +8,7 @@
 pub mod ahead;
 mod arrays;
 pub mod auto;
+mod cache_folder;
 pub mod check;
 pub mod contributions;
 pub mod cost;

@@ -4,15 +4,13 @@ use std::error::Error;
 
 use fangorn::{
     Forest,
-    forest::{CategoryRule, Predicate, Real, Side},
+    forest::{Predicate, Real, Side},
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Different thresholds of a column.
 pub const THRESHOLDS: u32 = 60;
-/// Different thresholds of a column of a random model: XGBoost's histograms have 256 bins.
-const RANDOM_THRESHOLDS: u32 = 254;
 
 /// A generator of random numbers: splitmix64.
 pub struct Random(pub u64);
@@ -46,16 +44,6 @@ pub enum Shape {
     Surprising,
     /// A third of the leaves lie at the eighth level, the others at the ninth.
     Uneven,
-    /// A node at this level of a tree whose leaves lie at depths from 2 to `deepest`, as those of SilvanForge's
-    /// random models (section 10). A node between those depths is a leaf once in five times.
-    Random {
-        /// The node's level. A root has level 0.
-        level: u32,
-        /// The deepest level of a leaf.
-        deepest: u32,
-        /// Sets of categories that a quarter of the columns ask for; 0 for columns without categories.
-        sets: u32,
-    },
 }
 
 /// A drawn tree: a leaf, or a split with its threshold, its column and its two subtrees.
@@ -71,17 +59,8 @@ pub fn share(k: u32, n: u32) -> f64 {
 
 /// Draws a tree of a shape over `columns` columns.
 fn draw(shape: Shape, columns: u32, random: &mut Random) -> DrawnTree {
-    let thresholds = if let Shape::Random { .. } = shape { RANDOM_THRESHOLDS } else { THRESHOLDS };
-    let threshold = |random: &mut Random| share(1 + random.below(thresholds), thresholds + 1);
+    let threshold = |random: &mut Random| share(1 + random.below(THRESHOLDS), THRESHOLDS + 1);
     match shape {
-        Shape::Random { level, deepest, .. } if level == deepest || (level >= 2 && random.below(5) == 0) => {
-            DrawnTree::Leaf
-        }
-        Shape::Random { level, deepest, sets } => {
-            let shape = Shape::Random { level: level + 1, deepest, sets };
-            let below = [(); 2].map(|()| draw(shape, columns, random));
-            DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
-        }
         Shape::Full(0) | Shape::Grown(0 | 1) => DrawnTree::Leaf,
         Shape::Grown(leaves) => {
             let left = 1 + random.below(leaves - 1);
@@ -116,34 +95,21 @@ fn draw(shape: Shape, columns: u32, random: &mut Random) -> DrawnTree {
 
 /// Draws a forest of `trees` trees with one output.
 pub fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
-    forest_of(trees, columns, 1, shape)
-}
-
-/// Draws a forest of `trees` trees. Each adds to one output, and the outputs take turns.
-pub fn forest_of(trees: usize, columns: u32, outputs: u32, shape: Shape) -> Result<Forest> {
-    drawn(trees, columns, shape, outputs, 1)
+    forest_of_vectors(trees, columns, 1, shape)
 }
 
 /// Draws a forest of `trees` trees whose leaves are vectors of `width` values.
 pub fn forest_of_vectors(trees: usize, columns: u32, width: u32, shape: Shape) -> Result<Forest> {
-    drawn(trees, columns, shape, width, width)
-}
-
-fn drawn(trees: usize, columns: u32, shape: Shape, outputs: u32, width: u32) -> Result<Forest> {
     let mut random = Random(7);
-    let mut builder = Forest::builder(columns as usize, outputs);
-    // The sets of categories that splits ask for. Columns share them.
-    let count = if let Shape::Random { sets, .. } = shape { sets } else { 0 };
-    let sets: Vec<u32> = (0..count).map(|k| builder.set([k, k + 3], CategoryRule::NotNegative)).collect();
-    for tree in 0..trees {
-        let output = tree as u32 % outputs;
+    let mut builder = Forest::builder(columns as usize, width);
+    for _ in 0..trees {
         let shape = match shape {
             Shape::Grown(leaves) => Shape::Grown(1 + random.below(2 * leaves - 1)),
             even => even,
         };
         let drawn = draw(shape, columns, &mut random);
         // Nodes are added level by level: a node's children come after all nodes that were met before.
-        let mut tree = if width > 1 { builder.vector_tree() } else { builder.tree(output) };
+        let mut tree = if width > 1 { builder.vector_tree() } else { builder.tree(0) };
         let (mut open, mut done) = (vec![&drawn], 0);
         while let Some(node) = open.get(done).copied() {
             done += 1;
@@ -155,10 +121,7 @@ fn drawn(trees: usize, columns: u32, shape: Shape, outputs: u32, width: u32) -> 
                 DrawnTree::Split(threshold, feature, below) => {
                     let left = open.len() as u32;
                     open.extend(below.iter());
-                    let predicate = match sets.get((threshold * f64::from(count)) as usize) {
-                        Some(set) if feature % 4 == 3 => Predicate::InSet { set: *set, inside: Side::Left },
-                        _ => Predicate::Less { threshold: Real(*threshold) },
-                    };
+                    let predicate = Predicate::Less { threshold: Real(*threshold) };
                     tree.split(*feature, predicate, Side::Left, left, left + 1)
                 }
             };

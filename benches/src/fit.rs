@@ -7,6 +7,7 @@ use std::{error::Error, hint::black_box, time::Instant};
 use cpu_time::ThreadTime;
 use fangorn::{
     Forest, Predictor,
+    auto::RandomModel,
     check::SelfCheck,
     cost::{
         Blend, ColumnBlock, Hardware, LeafVectors, Machine, ROW_BLOCK, Ranking, Registers, RowOrBlock,
@@ -425,7 +426,8 @@ pub fn fit() -> Result<()> {
     let new = Machine {
         name: "NAME, INSTRUCTION SET",
         hardware: hardware(&shipped.hardware)?,
-        ways: shipped.ways,
+        ways: Machine::shipped_here().ways,
+        measured: false,
         walk: walk(&shipped.walk)?,
         registers: registers(&shipped.registers)?,
         blend: blend()?,

@@ -12,13 +12,11 @@ use std::{
 use cpu_time::ThreadTime;
 use fangorn::{
     Forest, Predictor,
-    auto::{Explanation, RowPool, TimingRecord},
+    auto::{Explanation, RandomModel, RowPool, TimingRecord},
     check::SelfCheck,
     cpu::Rows,
     schedule::Schedule,
 };
-
-use crate::drawn::{Shape, forest};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -58,16 +56,22 @@ pub fn records(path: &Path, quick: bool) -> Result<()> {
         for trees in trees {
             for columns in columns {
                 for deepest in depths {
-                    let shape = |sets: &u32| Shape::Random { level: 0, deepest: *deepest, sets: *sets };
-                    models.extend(sets.iter().map(|sets| (*trees, *columns, shape(sets))));
+                    let model = |sets: &u32| RandomModel {
+                        trees: *trees,
+                        columns: *columns,
+                        outputs: 1,
+                        deepest: *deepest,
+                        sets: *sets,
+                    };
+                    models.extend(sets.iter().map(model));
                 }
             }
         }
     }
     let mut out = BufWriter::new(File::create(path)?);
     let all = models.len();
-    for (done, (trees, columns, shape)) in models.into_iter().enumerate() {
-        let forest = forest(trees, columns, shape)?;
+    for (done, model) in models.into_iter().enumerate() {
+        let forest = model.forest()?;
         for rows in BATCHES {
             for record in of_batch(&forest, rows)? {
                 writeln!(out, "{}", serde_json::to_string(&record)?)?;

@@ -16,8 +16,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cost_measurement;
 mod explain;
 mod plan_file;
+mod random_model;
 mod record;
 mod rows;
 mod space;
@@ -25,8 +27,10 @@ mod store;
 mod targets;
 mod tuner;
 
+pub use cost_measurement::{Choices, CostMeasurement};
 pub use explain::{Explanation, Way};
 pub use plan_file::{PlanFile, PlanFileBucket, PlanFileError};
+pub use random_model::RandomModel;
 pub use record::TimingRecord;
 pub use rows::{LEAST_ROWS, RowPool};
 pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};

@@ -6,9 +6,9 @@
 //! system releases the lock when a process ends. So a file is complete at any time.
 
 use std::{
-    env, fmt,
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    fmt,
+    fs::{self, OpenOptions},
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,16 +17,15 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::tuner::{Miss, TimedSchedule, TunedBatch};
+pub use crate::cache_folder::CACHE;
 use crate::{
+    cache_folder,
     cost::Work,
     error::{Error, Result},
     forest::{Forest, ModelHash},
     schedule::{BatchSchedules, Schedule},
     sum::Contract,
 };
-
-/// The environment variable that names the folder of kept schedules. An empty value counts as unset.
-pub const CACHE: &str = "FANGORN_CACHE";
 
 /// The version of the files. Files of another version are not read.
 const FORMAT: u32 = 3;
@@ -151,15 +150,7 @@ impl ScheduleStore {
     /// Returns the user's store: in the folder that the variable [`CACHE`] names, else in `fangorn/plans` in
     /// the user's cache folder. Returns `None` if the environment names neither folder.
     pub fn user() -> Option<Self> {
-        let folder = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let cache = || {
-            if cfg!(windows) {
-                return folder("LOCALAPPDATA");
-            }
-            let below = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
-            folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(below)))
-        };
-        folder(CACHE).or_else(|| Some(cache()?.join("fangorn/plans"))).map(Self::at)
+        cache_folder::of_user().map(Self::at)
     }
 
     /// Returns the folder.
@@ -241,13 +232,7 @@ impl ScheduleStore {
                 "more than the 64 MiB that such a file may have; `fangorn cache clear` empties the folder";
             return Err(io::Error::other(what));
         }
-        // Without locks, two processes may write at once, so each writes a file of its own.
-        let temporary = self.folder.join(format!("{}.part", std::process::id()));
-        let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        drop(file);
-        fs::rename(&temporary, path)
+        cache_folder::replace(path, &text)
     }
 
     /// Returns all that is kept, in the order of the keys.
@@ -266,7 +251,7 @@ impl ScheduleStore {
         Ok(kept)
     }
 
-    /// Removes all that is kept, and returns the number of files.
+    /// Removes all that is kept in the folder, [costs](crate::cost::MeasuredWays) included, and returns the number of files.
     ///
     /// # Errors
     /// The system can't read the folder or remove a file.
@@ -300,9 +285,7 @@ impl ScheduleStore {
 
 /// Reads a file; `None` if it is larger than [`MOST_BYTES`] or is not UTF-8.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MOST_BYTES))
+    cache_folder::read(path, MOST_BYTES)
 }
 
 /// The keys of a file.
@@ -416,7 +399,7 @@ mod tests {
 
     impl Folder {
         fn new(name: &str) -> Self {
-            let folder = env::temp_dir().join(format!("fangorn-store-{}-{name}", std::process::id()));
+            let folder = std::env::temp_dir().join(format!("fangorn-store-{}-{name}", std::process::id()));
             let _ = fs::remove_dir_all(&folder);
             Self(folder)
         }

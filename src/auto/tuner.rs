@@ -610,7 +610,7 @@ fn ratio(base: &[f64], times: &[f64]) -> f64 {
     median(&ratios)
 }
 
-fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::INFINITY)

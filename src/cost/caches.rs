@@ -1,4 +1,4 @@
-//! Finds out how large the caches of a core are.
+//! Finds out what a processor is called and how large the caches of a core are.
 
 use std::ops::RangeInclusive;
 
@@ -45,6 +45,30 @@ fn found() -> Option<[usize; 2]> {
 #[cfg(not(target_arch = "x86_64"))]
 fn found() -> Option<[usize; 2]> {
     by_linux()
+}
+
+/// Returns the processor's name, if it says one: on x86-64 by the leaves from 80000002 on. Two processors of the same name
+/// may differ in family, model and stepping, so they are part of it.
+pub(super) fn processor_name() -> Option<String> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::__cpuid;
+
+        // Older compilers declare it unsafe.
+        #[allow(unused_unsafe)]
+        // SAFETY: every x86-64 processor has the instruction.
+        let leaf_of = |leaf| unsafe { __cpuid(leaf) };
+        const NAME: RangeInclusive<u32> = 0x8000_0002..=0x8000_0004;
+        if leaf_of(0x8000_0000).eax < *NAME.end() {
+            return None;
+        }
+        let words = NAME.map(leaf_of).flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]);
+        let letters = words.flat_map(u32::to_le_bytes).filter(|byte| (b' '..=b'~').contains(byte));
+        let name: String = letters.map(char::from).collect();
+        Some(format!("{} {:x}", name.trim(), leaf_of(1).eax))
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    None
 }
 
 /// What Linux says of the first core's caches.

@@ -17,8 +17,8 @@
 //! products finds the same leaves, but rounds its sums in another order. A limit of a kernel, such as its number of
 //! columns, stands beside the kernel.
 //!
-//! There is one [`Machine`] for each instruction set. Two commands measure its numbers again on the machine on which
-//! they run: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
+//! There is one [`Machine`] for each instruction set. `fangorn costs measure` measures its [`Ways`] for one machine. Two
+//! commands measure its numbers again on the machine on which they run, to be shipped: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
 //! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction set.
 //! [`CUBES`] are the costs of GPUs; `fangorn-benches gpu-synthetic` and `benches/experiments/fit_cubes.py` fit them.
 //! [`PRODUCTS`], [`FOREST_PRODUCTS`] and [`THROUGHPUT`] are for any of them: `fangorn-benches products`,
@@ -32,6 +32,7 @@ mod estimate;
 #[cfg(target_arch = "x86_64")]
 mod gather;
 mod matrices;
+mod measured;
 mod shipped;
 mod throughput;
 
@@ -44,9 +45,12 @@ pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
 pub(crate) use estimate::VectorWork;
 pub use estimate::{Estimate, ForestFacts, RankColumns, ReachedSplits, RowTile, Term, Work};
 pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
+pub use measured::MeasuredWays;
 pub use throughput::{THROUGHPUT, Throughput};
 
 use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
 
 use crate::isa::{Isa, isa};
 
@@ -188,6 +192,8 @@ pub struct Machine {
     pub hardware: Hardware,
     /// Costs of the ways that the default schedule is chosen among.
     pub ways: Ways,
+    /// Whether [`Machine::ways`] were measured on this machine.
+    pub measured: bool,
     /// Costs of walks that take one split a step.
     pub walk: Walk,
     /// Costs of walks with one row in registers.
@@ -236,8 +242,9 @@ impl Hardware {
 /// Costs of the ways to evaluate many rows, in seconds: the constants of [estimates](Estimate).
 ///
 /// `fangorn-benches synthetic` times random models, and `benches/experiments/fit_estimates.py` fits these numbers
-/// to the times.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// to the times. [`MeasuredWays`] are those of one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ways {
     /// Seconds of a split that is blended for a [row block](ROW_BLOCK).
     pub split: f64,
@@ -276,6 +283,37 @@ pub struct Ways {
 }
 
 impl Ways {
+    /// Number of costs.
+    pub const COUNT: usize = 16;
+
+    /// Returns the costs by the names of their fields.
+    pub fn all(&self) -> [(&'static str, f64); Self::COUNT] {
+        let mut copy = *self;
+        copy.all_mut().map(|(name, cost)| (name, *cost))
+    }
+
+    /// Returns the costs by the names of their fields, to be changed.
+    pub(crate) fn all_mut(&mut self) -> [(&'static str, &mut f64); Self::COUNT] {
+        [
+            ("split", &mut self.split),
+            ("load", &mut self.load),
+            ("tree", &mut self.tree),
+            ("thresholds", &mut self.thresholds),
+            ("level", &mut self.level),
+            ("question", &mut self.question),
+            ("codes", &mut self.codes),
+            ("column", &mut self.column),
+            ("far_column", &mut self.far_column),
+            ("step", &mut self.step),
+            ("tested_step", &mut self.tested_step),
+            ("waiting_step", &mut self.waiting_step),
+            ("far_step", &mut self.far_step),
+            ("node", &mut self.node),
+            ("set_step", &mut self.set_step),
+            ("row_step", &mut self.row_step),
+        ]
+    }
+
     /// Returns the seconds of blending a row block, once its splits are near, with this many splits in this many trees.
     pub(crate) fn blended(&self, splits: usize, trees: usize) -> f64 {
         self.split * splits as f64 + self.tree * trees as f64
@@ -552,19 +590,33 @@ impl ContributionCosts {
 
 impl Machine {
     /// Returns the costs that choices on this machine read: the shipped costs for its [instruction
-    /// set](crate::cpu::ISA), with the sizes of its own caches.
+    /// set](crate::cpu::ISA), with the sizes of its own caches and with the [ways](MeasuredWays) that were measured on it,
+    /// if some are kept. The first call reads them, and later ones return the same.
     pub fn here() -> &'static Self {
         static HERE: OnceLock<Machine> = OnceLock::new();
         HERE.get_or_init(|| {
-            let shipped = match isa() {
-                Isa::Avx512 => shipped::AVX512,
-                Isa::Avx2 => shipped::AVX2,
-                // NEON's walks are the portable walks. Its blends take vectors as wide as a compiler makes
-                // of portable blends.
-                Isa::Neon | Isa::Portable => shipped::PORTABLE,
-            };
-            Self { hardware: shipped.hardware.with_own_caches(), ..shipped }
+            let shipped = Self::shipped_here();
+            // Costs that can't be read are as good as none: every choice gives the same results. Tests of this crate say
+            // the same on every machine.
+            let kept = if cfg!(test) { None } else { MeasuredWays::kept().ok().flatten() };
+            Self {
+                hardware: shipped.hardware.with_own_caches(),
+                ways: kept.map_or(shipped.ways, |kept| kept.ways),
+                measured: kept.is_some(),
+                ..*shipped
+            }
         })
+    }
+
+    /// Returns the shipped costs for this machine's instruction set.
+    pub fn shipped_here() -> &'static Self {
+        match isa() {
+            Isa::Avx512 => &shipped::AVX512,
+            Isa::Avx2 => &shipped::AVX2,
+            // NEON's walks are the portable walks. Its blends take vectors as wide as a compiler makes of portable
+            // blends.
+            Isa::Neon | Isa::Portable => &shipped::PORTABLE,
+        }
     }
 
     /// Returns the part of tables of `bytes` bytes that half of the second cache has no room for. Rows, sums and

@@ -201,6 +201,7 @@ pub(super) const AVX512: Machine = Machine {
     name: "AVX-512",
     hardware: XEON,
     ways: WAYS_AVX512,
+    measured: false,
     walk: Walk {
         one: cycles(8.0),
         block: cycles(192.0),
@@ -233,6 +234,7 @@ pub(super) const AVX2: Machine = Machine {
     name: "AVX2",
     hardware: XEON,
     ways: WAYS_AVX2,
+    measured: false,
     walk: Walk {
         one: cycles(8.0),
         block: cycles(192.0),
@@ -265,6 +267,7 @@ pub(super) const PORTABLE: Machine = Machine {
     name: "portable",
     hardware: XEON,
     ways: WAYS_PORTABLE,
+    measured: false,
     walk: Walk {
         one: cycles(8.0),
         block: cycles(192.0),

@@ -156,6 +156,10 @@ fn every_command_has_help_with_an_example() {
         &["report"],
         &["cache"],
         &["cache", "list"],
+        &["costs"],
+        &["costs", "show"],
+        &["costs", "measure"],
+        &["costs", "forget"],
     ] {
         let help = prints(&[command, &["--help"]].concat());
         assert!(help.contains("Example:\n  fangorn "), "{help}");

@@ -199,9 +199,65 @@ fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
     };
     refused(&["predict", &other, "--rows", &rows, "--schedule", "tuned"], &["tuned", "fangorn tune"]);
     refused(&["cache", "export", &other, "-o", &plan], &[&other, "fangorn tune"]);
-    assert!(run(&["cache", "clear"]).starts_with("removed 2 plan file(s)"));
+    assert!(run(&["cache", "clear"]).starts_with("removed 2 file(s)"));
     refused(&["predict", &model, "--rows", &rows, "--schedule", "tuned"], &["tuned", "fangorn tune"]);
     assert!(run(&["cache", "list"]).starts_with("0 plan file(s) in "));
+}
+
+/// Costs that are kept for this machine choose its schedules until they are forgotten. Others are not read.
+#[test]
+fn kept_costs_are_those_of_this_machine() {
+    let scratch = Scratch::new("costs");
+    let (cache, model, rows) = (scratch.path("cache"), model("churn"), zoo("churn", "rows.npy"));
+    let run = |arguments: &[&str]| printed(with_cache(&cache, arguments));
+    let shown = || serde_json::from_str::<Value>(&run(&["costs", "show", "--json"])).expect("JSON");
+    let explained = || run(&["explain", &model]);
+    let shipped = shown();
+    assert_eq!(shipped["measured"], false);
+    assert!(run(&["costs", "show"]).contains("`fangorn costs measure` measures them on this machine"));
+    assert!(run(&["costs", "forget"]).starts_with("no costs"));
+    let predicted = run(&["predict", &model, "--rows", &rows, "--sum", "exact"]);
+    let schedule = explained();
+    // Blends take a microsecond a split, so the model is walked.
+    let text = |version: &str, split: &str| {
+        let instructions = match shipped["instructions"].as_str().expect("a name") {
+            "AVX-512" => "avx512",
+            "AVX2" => "avx2",
+            _ if cfg!(target_arch = "aarch64") => "neon",
+            _ => "portable",
+        };
+        let mut text = format!(
+            "format = 1\nfangorn = \"{version}\"\ninstructions = \"{instructions}\"\nprocessor = {}\n[ways]\n",
+            shipped["processor"]
+        );
+        for cost in shipped["costs"].as_array().expect("costs") {
+            let seconds = if cost[0] == "split" { split.to_owned() } else { cost[1].to_string() };
+            text += &format!("{} = {seconds}\n", cost[0].as_str().expect("a name"));
+        }
+        text
+    };
+    let file = shipped["file"].as_str().expect("a file");
+    std::fs::create_dir_all(&cache).expect("a folder");
+    let write = |text: &str| std::fs::write(file, text).expect("a file");
+    let version = env!("CARGO_PKG_VERSION");
+    for text in
+        ["", &text("0.0.0", "1e-6"), &text(version, "nan"), &text(version, "1.0"), &text(version, "-1e-9")]
+    {
+        write(text);
+        assert_eq!(shown()["costs"], shipped["costs"], "{text}");
+        assert!(run(&["costs", "show"]).contains("their file is damaged"), "{text}");
+        assert_eq!(explained(), schedule);
+    }
+    write(&text(version, "1e-6"));
+    assert_eq!(shown()["measured"], true);
+    assert!(explained().contains(", measured on this machine") && !explained().contains("schedule  ranks"));
+    assert!(schedule.contains("schedule  ranks"), "{schedule}");
+    assert_eq!(run(&["predict", &model, "--rows", &rows, "--sum", "exact"]), predicted);
+    assert!(run(&["costs", "forget"]).starts_with("removed"));
+    assert_eq!(explained(), schedule);
+    write(&text(version, "1e-6"));
+    assert!(run(&["cache", "clear"]).starts_with("removed 1 file(s)"));
+    assert_eq!(shown(), shipped);
 }
 
 /// A process that is killed leaves kept plan files whole, and does not block a later process.

@@ -14,6 +14,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use clap::Parser;
 use fangorn::{
     Forest,
+    auto::RandomModel,
     check::SelfCheck,
     cost::CubeShape,
     op::ForestOp,
@@ -23,8 +24,7 @@ use serde_json::{Value, json};
 
 use super::session::BACKENDS;
 use crate::{
-    devices,
-    drawn::{self, Shape},
+    devices, drawn,
     error::{self, Error, Result, caught},
     time::{Summary, samples, wall},
 };
@@ -118,9 +118,9 @@ fn go(args: &Args) -> Result<()> {
             eprintln!("\nfangorn-benches: {} of {} models in {} s", done, models.len(), args.most_seconds);
             break;
         }
-        let shape = Shape::Random { level: 0, deepest: *deepest, sets: 0 };
-        let forest =
-            drawn::forest_of(*trees, *columns, *outputs, shape).map_err(|e| Error::Request(e.to_string()))?;
+        let (columns, outputs, deepest) = (*columns, *outputs, *deepest);
+        let model = RandomModel { trees: *trees, columns, outputs, deepest, sets: 0 };
+        let forest = model.forest().map_err(|e| Error::Request(e.to_string()))?;
         let records = of_model(args, name, &device, &forest)?;
         for record in records {
             writeln!(out, "{record}").map_err(said)?;

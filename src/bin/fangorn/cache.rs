@@ -1,5 +1,5 @@
 //! `fangorn cache`: lists, clears and exports the schedules that `fangorn tune` keeps in the user's cache
-//! folder.
+//! folder. Costs are in the same folder, and `fangorn cache clear` removes them, too.
 
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
@@ -42,7 +42,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove all kept schedules
+    /// Remove all kept schedules, and the costs that `fangorn costs measure` has kept
     #[command(after_help = "Example:\n  fangorn cache clear")]
     Clear,
     /// Write the schedules that are kept for a model on this machine's CPU or GPU to a plan file, which `--schedule` takes
@@ -109,7 +109,7 @@ pub fn run(args: &Cache) -> Result<Outcome> {
         }
         Command::Clear => {
             let files = store.clear().map_err(library_error)?;
-            output::print(&format!("removed {files} plan file(s) in {}\n", store.folder().display()))?;
+            output::print(&format!("removed {files} file(s) in {}\n", store.folder().display()))?;
         }
         Command::Export(export) => write(&store, export)?,
     }

@@ -49,6 +49,8 @@ pub struct Explain {
 struct Report {
     model: String,
     machine: &'static str,
+    /// Whether the costs were measured on this machine. The others are shipped.
+    measured_costs: bool,
     batch: usize,
     schedule: String,
     plan: String,
@@ -130,6 +132,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
     let report = Report {
         model: args.model.display().to_string(),
         machine: Machine::here().name,
+        measured_costs: Machine::here().measured,
         batch: rows,
         schedule: line(&why.schedule),
         plan: predictor.plan_for(rows).to_string(),
@@ -183,7 +186,8 @@ fn table(report: &Report) -> String {
 
 fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "model     {}", one_line(&report.model))?;
-    writeln!(out, "costs     {}", report.machine)?;
+    let source = if report.measured_costs { ", measured on this machine" } else { "" };
+    writeln!(out, "costs     {}{source}", report.machine)?;
     writeln!(out, "schedule  {}", report.schedule)?;
     writeln!(
         out,

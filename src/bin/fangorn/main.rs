@@ -13,6 +13,7 @@ mod cache;
 mod compare;
 mod compile;
 mod convert;
+mod costs;
 mod diff;
 mod drift;
 mod drift_plot;
@@ -110,6 +111,8 @@ enum Command {
     Graph(graph::Graph),
     /// List, clear or export the schedules that `fangorn tune` keeps
     Cache(cache::Cache),
+    /// Show, measure or forget the costs that choose the default schedule on this machine's CPU
+    Costs(costs::Costs),
     Sql(sql::Sql),
     /// Check every engine that can serve a model on this machine
     Verify(verify::Verify),
@@ -155,6 +158,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Cache(args) => cache::run(args),
+        Command::Costs(args) => costs::run(args),
         Command::Sql(args) => sql::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Verify(args) => verify::run(args),
