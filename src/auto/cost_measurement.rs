@@ -71,7 +71,7 @@ pub struct Choices {
 /// if measured.pays() {
 ///     measured.ways.keep()?;
 /// }
-/// # Ok::<(), fangorn::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostMeasurement {
@@ -154,8 +154,12 @@ fn of_batch(forest: &Forest, rows: usize) -> Result<Vec<TimedWay>> {
     let mut ways: Vec<(Work, Predictor, Vec<f64>)> = Vec::new();
     let why = Explanation::new(forest, rows);
     for way in why.of_batch {
-        // A few rows have engines of their own, but here they are to be evaluated in this way.
-        let by_way = rows < ROW_BLOCK && way.work != Work::RowWalks;
+        let by_row = way.work == Work::RowWalks;
+        if !by_row && rows < Machine::here().walk.rows_one_by_one() {
+            continue;
+        }
+        // A part of a row block has engines of its own, but here it is to be evaluated in this way.
+        let by_way = !by_row && rows < ROW_BLOCK;
         let schedule = if by_way { way.schedule.few_rows(FewRows::Walk) } else { way.schedule };
         let builder = Predictor::builder(forest).schedule(schedule.clone()).threads(1);
         let predictor = builder.check(SelfCheck::Off).build()?;

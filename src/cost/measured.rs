@@ -1,6 +1,10 @@
 //! Costs of ways that were measured on this machine. They are in a file of the user's cache folder.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs,
+    io::{self, Result},
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -8,7 +12,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Machine, Ways, caches};
 use crate::{
     cache_folder::{self, CACHE},
-    error::{Error, Result},
     isa::isa,
 };
 
@@ -78,7 +81,7 @@ impl MeasuredWays {
         match cache_folder::read(&path, MOST_BYTES) {
             Ok(text) => Ok(text.and_then(|text| Self::parse(&text))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Io { path, source }),
+            Err(e) => Err(e),
         }
     }
 
@@ -89,15 +92,13 @@ impl MeasuredWays {
     /// Some cost is no number of seconds that a cost may have, the environment names no cache folder, or the system can't
     /// write the file.
     pub fn keep(&self) -> Result<PathBuf> {
-        let wrong = |what: String| Error::Io { path: PathBuf::from("costs"), source: io::Error::other(what) };
         if !self.can_be_kept() {
             let what =
                 format!("a cost is below 0 or above {MOST_SECONDS} seconds; measure on an idle machine");
-            return Err(wrong(what));
+            return Err(io::Error::other(what));
         }
-        let path = Self::path().ok_or_else(|| {
-            wrong(format!("the environment names no cache folder; set {CACHE} to a folder"))
-        })?;
+        let no_folder = || format!("the environment names no cache folder; set {CACHE} to a folder");
+        let path = Self::path().ok_or_else(|| io::Error::other(no_folder()))?;
         let keys = Keys {
             format: FORMAT,
             fangorn: env!("CARGO_PKG_VERSION").to_owned(),
@@ -105,14 +106,10 @@ impl MeasuredWays {
             processor: Self::processor(),
             ways: self.ways,
         };
-        let written = toml::to_string(&keys).map_err(io::Error::other).and_then(|text| {
-            path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            cache_folder::replace(&path, &text)
-        });
-        match written {
-            Ok(()) => Ok(path),
-            Err(source) => Err(Error::Io { path, source }),
-        }
+        let text = toml::to_string(&keys).map_err(io::Error::other)?;
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        cache_folder::replace(&path, &text)?;
+        Ok(path)
     }
 
     /// Returns whether every cost is a number of seconds that a cost may have.
@@ -129,7 +126,7 @@ impl MeasuredWays {
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(Error::Io { path, source }),
+            Err(e) => Err(e),
         }
     }
 

@@ -485,7 +485,7 @@ fn explain_says_how_a_graph_was_chosen() {
     }
     let stacking = file("StackingClassifier", "model.onnx");
     let text = prints(&["explain", &stacking, "--batch", "64"]);
-    for phrase in ["a batch of 64", "blends, chosen", "least estimate for 256 rows"] {
+    for phrase in ["a batch of 64", "blends, chosen", "least estimate for 1024 rows"] {
         assert!(text.contains(phrase), "`{phrase}` is not in {text}");
     }
     let json = prints(&["explain", &stacking, "--batch", "64", "--json"]);

@@ -90,13 +90,18 @@ pub fn run(args: &Costs) -> Result<Outcome> {
     let text = match &args.command {
         Command::Show { json } => show(*json)?,
         Command::Measure { json } => measure(*json)?,
-        Command::Forget => match MeasuredWays::forget().map_err(library_error)? {
+        Command::Forget => match MeasuredWays::forget().map_err(of_file)? {
             true => "removed the costs that were measured on this machine\n".to_owned(),
             false => "no costs were measured on this machine\n".to_owned(),
         },
     };
     output::print(&text)?;
     Ok(Outcome::Done)
+}
+
+/// Returns an error of the file of kept costs.
+fn of_file(error: std::io::Error) -> Error {
+    Error::file(&MeasuredWays::path().unwrap_or_default(), error.to_string())
 }
 
 fn json_of(report: &impl Serialize) -> Result<String> {
@@ -157,7 +162,7 @@ fn measure(json: bool) -> Result<String> {
     bar.finish_and_clear();
     let measured = measured.map_err(library_error)?;
     let kept = match measured.pays() {
-        true => Some(measured.ways.keep().map_err(library_error)?.display().to_string()),
+        true => Some(measured.ways.keep().map_err(of_file)?.display().to_string()),
         false => None,
     };
     let choices = |Choices { mean, most }| ChoicesReport { mean, most };
