@@ -97,6 +97,18 @@ impl PlannedOperator {
         Self::of_covered(dag, None, node, BTreeSet::from([node]))
     }
 
+    /// Returns the operator in a graph where nodes have other numbers.
+    pub(crate) fn renumbered(&self, ids: &HashMap<NodeId, NodeId>) -> Self {
+        let renumber = |nodes: &[NodeId]| nodes.iter().map(|node| ids[node]).collect();
+        Self {
+            template: self.template,
+            roots: renumber(&self.roots),
+            covered: renumber(&self.covered),
+            inputs: renumber(&self.inputs),
+            driver: self.driver.map(|driver| ids[&driver]),
+        }
+    }
+
     fn of_covered(dag: &Dag, template: Option<Template>, root: NodeId, covered: BTreeSet<NodeId>) -> Self {
         let read = covered.iter().flat_map(|node| dag.inputs(*node)).filter(|input| !covered.contains(input));
         let inputs: BTreeSet<NodeId> = read.copied().collect();
@@ -214,6 +226,15 @@ impl PlannedOperator {
         })
     }
 
+    /// Tells whether the operator covers a transposition of which it needs elements. It goes through rows of what is
+    /// transposed, so only products may take it, as their left-hand side.
+    fn covers_transposed_elements(&self, dag: &Dag) -> bool {
+        self.covered.iter().filter(|node| dag.transposed(**node).is_some()).any(|turned| {
+            let mut consumers = self.covered.iter().filter(|node| dag.inputs(**node).contains(turned));
+            consumers.any(|node| *dag.operator(*node) != Operator::MatMul || dag.inputs(*node)[1] == *turned)
+        })
+    }
+
     /// Returns the name of the operator's variant in table 1.
     pub fn variant(&self, dag: &Dag) -> &'static str {
         let root = self.roots[0];
@@ -252,7 +273,7 @@ impl OperatorBuilder<'_> {
             (covered.len() > 1).then_some(())?;
             let found = PlannedOperator::of_covered(self.dag, Some(template), root, covered);
             let fits = self.costs.operator(self.dag, &found).is_finite();
-            let whole = !found.covers_factor(self.dag);
+            let whole = !found.covers_factor(self.dag) && !found.covers_transposed_elements(self.dag);
             (fits && whole && (template != Template::Outer || found.driver.is_some())).then_some(found)
         };
         let cells =

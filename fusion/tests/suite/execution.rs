@@ -52,6 +52,16 @@ fn a_factor_that_another_way_covers_is_written() {
 }
 
 #[test]
+fn a_transposition_is_a_factor_and_has_elements_of_its_own() {
+    let builder = Builder::new();
+    let (a, y) = (builder.dense("X", 8, 8), builder.dense("Y", 8, 8));
+    builder.output("product", a.transpose().matmul(a.transpose() * y));
+    let dag = builder.finish().unwrap();
+    let bindings = bindings(&mut Random::new(2), &dag);
+    compare("transposed twice", &dag, &bindings, &mut BTreeSet::new());
+}
+
+#[test]
 fn zeros_in_csr_give_zero_beside_nan_and_infinity() {
     let builder = Builder::new();
     let (s, x) = (builder.csr("S", 2, 3, 0.5), builder.dense("X", 2, 3));
