@@ -61,10 +61,31 @@ impl Costs {
             .sum();
         let write: f64 = operator.roots.iter().map(|root| dag.size(*root).bytes()).sum();
         let held: f64 = operator.inputs.iter().map(|input| dag.size(*input).bytes()).sum::<f64>() + write;
-        let row: f64 = operator.covered.iter().map(|node| 8.0 * dag.shape(*node).1 as f64).sum();
-        if held > self.memory || operator.template == Some(Template::Row) && row > self.row {
+        // A transposition that it covers is only viewed: it has no row of its own.
+        let rows = operator.covered.iter().filter(|node| dag.transposed(**node).is_none());
+        let row: f64 = rows.map(|node| 8.0 * dag.shape(*node).1 as f64).sum();
+        if operator.template == Some(Template::Row) && row > self.row {
             return f64::INFINITY;
         }
-        write / self.write + (read / self.read).max(compute / self.compute)
+        let bytes = |input: &&NodeId| dag.size(**input).bytes();
+        let reading: f64 = match self.blocks {
+            _ if held <= self.memory => operator.inputs.iter().map(read).sum::<f64>() / self.read,
+            None => return f64::INFINITY,
+            Some(blocks) => {
+                // A transposition is read as what is transposed.
+                let matrix = |input: &NodeId| dag.transposed(*input).unwrap_or(*input);
+                let largest = operator.inputs.iter().max_by(|a, b| bytes(a).total_cmp(&bytes(b))).map(matrix);
+                let is_rest = |input: &&NodeId| Some(matrix(input)) != largest;
+                // Products view a transposition; nothing is written.
+                let is_view = *dag.operator(operator.roots[0]) == Operator::Transpose;
+                let others = operator.inputs.iter().filter(is_rest).map(|input| bytes(&input));
+                if others.sum::<f64>() + if is_view { 0.0 } else { write } > self.memory {
+                    return f64::INFINITY;
+                }
+                let speed = |input| if is_rest(&input) { blocks.broadcast } else { blocks.read };
+                operator.inputs.iter().map(|input| read(input) / speed(input).min(self.read)).sum()
+            }
+        };
+        write / self.write + reading.max(compute / self.compute)
     }
 }

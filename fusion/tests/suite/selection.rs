@@ -19,6 +19,21 @@ fn covers(plan: &Plan) -> Vec<(Option<Template>, Vec<usize>)> {
     plan.operators().iter().map(|operator| (operator.template, operator.covered.clone())).collect()
 }
 
+/// A row of t(X) is as long as X has rows, but nothing holds it.
+#[test]
+fn gradients_of_many_rows_are_one_operator() {
+    for rows in [1000, 999_999, 1_000_000, 12_500_000, 1 << 31] {
+        let builder = Builder::new();
+        let (x, w) = (builder.dense("X", rows, 10), builder.dense("w", rows, 1));
+        let v = builder.dense("v", 10, 1);
+        builder.output("gradient", x.transpose().matmul(w * x.matmul(v)));
+        let dag = builder.finish().unwrap();
+        let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+        assert_eq!(plan.operators().len(), 1, "{}", plan.explain(&dag));
+        assert_eq!(plan.operators()[0].template, Some(Template::Row));
+    }
+}
+
 #[test]
 fn expression_2_is_one_row_operator() {
     let dag = expression_2();
