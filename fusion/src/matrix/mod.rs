@@ -151,9 +151,21 @@ pub type Bindings = HashMap<String, Matrix>;
 /// # Errors
 /// An input is not bound, or bound to a matrix of another shape or format.
 pub(crate) fn bound(dag: &Dag, bindings: &Bindings) -> Result<HashMap<usize, Matrix>, FusionError> {
+    bound_but(dag, bindings, |_| false)
+}
+
+/// Like [`bound`], but without the inputs that are bound `elsewhere`, by name.
+pub(crate) fn bound_but(
+    dag: &Dag,
+    bindings: &Bindings,
+    elsewhere: impl Fn(&str) -> bool,
+) -> Result<HashMap<usize, Matrix>, FusionError> {
     let mut found = HashMap::new();
     for (at, node) in dag.nodes().iter().enumerate() {
         let Operator::Input { name, shape, format, .. } = &node.operator else { continue };
+        if elsewhere(name) {
+            continue;
+        }
         let wrong = |problem: String| FusionError::Input { name: name.clone(), problem };
         let matrix =
             bindings.get(name).ok_or_else(|| wrong("nothing is bound to it; bind a matrix".to_owned()))?;
@@ -169,4 +181,35 @@ pub(crate) fn bound(dag: &Dag, bindings: &Bindings) -> Result<HashMap<usize, Mat
         found.insert(at, matrix.clone());
     }
     Ok(found)
+}
+
+/// Returns some rows of a matrix, in its format; those of a compressed matrix and of single precision become dense.
+///
+/// # Panics
+/// The matrix has no such rows.
+pub(crate) fn rows_of(matrix: &Matrix, first: usize, count: usize) -> Matrix {
+    let columns = matrix.shape().1;
+    let elements = first * columns..(first + count) * columns;
+    let dense = |values: Vec<f64>| Matrix::dense((count, columns), values).expect("whole rows");
+    match matrix {
+        _ if (first, count) == (0, matrix.shape().0) => matrix.clone(),
+        Matrix::Dense(all) => dense(all.values()[elements].to_vec()),
+        Matrix::Single(all) => dense(all.values()[elements].iter().map(|x| f64::from(*x)).collect()),
+        Matrix::Csr(all) => {
+            let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+            for row in first..first + count {
+                for (column, value) in all.row(row) {
+                    indices.push(column as u32);
+                    values.push(value);
+                }
+                offsets.push(indices.len());
+            }
+            let rows = SparseMatrix::new([count, columns], offsets, indices, values);
+            Matrix::Csr(rows.expect("rows of a valid matrix").into())
+        }
+        Matrix::Compressed(all) => {
+            let rows = (first..first + count).flat_map(|row| (0..columns).map(move |column| (row, column)));
+            dense(rows.map(|(row, column)| all.element(row, column)).collect())
+        }
+    }
 }

@@ -12,7 +12,9 @@
 //! | `groups` | products over the column groups of a compressed matrix |
 //! | `tuples` | programs over the distinct tuples of a compressed matrix |
 //! | `elements` | programs over the elements of a sparse driver |
+//! | `blocks` | operators over the row blocks of a matrix that is larger than memory |
 
+mod blocks;
 mod elements;
 mod groups;
 mod kernels;
@@ -28,6 +30,8 @@ use crate::{
     matrix::bound,
     select::{Plan, PlannedOperator},
 };
+
+pub use blocks::{MatrixBlocks, RowBlocks};
 
 /// The maximum size of a result of a run, in bytes.
 const LIMIT: u64 = 1 << 36;
@@ -61,49 +65,16 @@ impl Plan {
     /// # Errors
     /// An input is missing or of another shape or format, or a result takes more than 64 GiB.
     pub fn run(&self, dag: &Dag, bindings: &Bindings) -> Result<HashMap<String, Matrix>, FusionError> {
-        let mut values: Values = bound(dag, bindings)?;
-        for node in (0..dag.nodes().len()).filter(|node| dag.literal(*node).is_some()) {
-            let scalar = Matrix::dense((1, 1), vec![dag.literal(node).unwrap_or(0.0)]);
-            values.extend(scalar.map(|scalar| (node, scalar)));
-        }
+        let mut values = values_of(dag, bindings)?;
         for (at, operator) in self.operators().iter().enumerate() {
-            for root in &operator.roots {
-                let bytes = (8.0 * dag.size(*root).elements()) as u64;
-                if bytes > LIMIT && dag.size(*root).bytes() as u64 > LIMIT {
-                    return Err(FusionError::Memory { node: *root, bytes, limit: LIMIT });
-                }
-            }
-            if *dag.operator(operator.roots[0]) == Operator::Transpose {
-                let node = operator.roots[0];
-                if !self.is_only_viewed(dag, node) {
-                    values.insert(node, kernels::transpose(&values[&dag.inputs(node)[0]]));
-                }
-            } else if let Some(Matrix::Compressed(matrix)) =
-                operator.distinct(dag).and_then(|input| values.get(&input))
-            {
-                let made = tuples::run(dag, operator, &values, matrix);
+            let root = operator.roots[0];
+            if *dag.operator(root) != Operator::Transpose || !is_only_viewed(self, dag, root) {
+                let made = compute(dag, operator, &values)?;
                 values.extend(made);
-            } else if operator.driver.is_some() {
-                values.extend(elements::run(dag, operator, &values));
-            } else {
-                values.extend(tiles::run(dag, operator, &values));
             }
             self.forget(dag, at, &mut values);
         }
-        let result = |node: NodeId| values.get(&node).cloned();
-        let outputs =
-            dag.outputs().iter().filter_map(|output| Some((output.name.clone(), result(output.node)?)));
-        Ok(outputs.collect())
-    }
-
-    /// Tells whether all operators use a transposition only as the left-hand side of a product: they then read what is
-    /// transposed.
-    fn is_only_viewed(&self, dag: &Dag, node: NodeId) -> bool {
-        !dag.is_output(node)
-            && self.operators().iter().filter(|operator| operator.inputs.contains(&node)).all(|operator| {
-                let takes = |covered: &&NodeId| dag.inputs(**covered).contains(&node);
-                operator.covered.iter().filter(takes).all(|covered| views(dag, operator, *covered, node))
-            })
+        Ok(outputs_of(dag, &values))
     }
 
     /// Drops results that no later operator reads.
@@ -122,6 +93,54 @@ impl Plan {
             }
         }
     }
+}
+
+/// Returns the bound inputs and the literals of a graph.
+fn values_of(dag: &Dag, bindings: &Bindings) -> Result<Values, FusionError> {
+    let mut values: Values = bound(dag, bindings)?;
+    values.extend(literals(dag));
+    Ok(values)
+}
+
+/// Returns the literals of a graph.
+fn literals(dag: &Dag) -> impl Iterator<Item = (NodeId, Matrix)> {
+    (0..dag.nodes().len()).filter_map(|node| Some((node, Matrix::dense((1, 1), vec![dag.literal(node)?])?)))
+}
+
+/// Returns the outputs of a graph, by name.
+fn outputs_of(dag: &Dag, values: &Values) -> HashMap<String, Matrix> {
+    let outputs = dag.outputs().iter();
+    outputs.filter_map(|output| Some((output.name.clone(), values.get(&output.node)?.clone()))).collect()
+}
+
+/// Computes the results of an operator.
+fn compute(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Result<Values, FusionError> {
+    for root in &operator.roots {
+        let bytes = (8.0 * dag.size(*root).elements()) as u64;
+        if bytes > LIMIT && dag.size(*root).bytes() as u64 > LIMIT {
+            return Err(FusionError::Memory { node: *root, bytes, limit: LIMIT });
+        }
+    }
+    let root = operator.roots[0];
+    if *dag.operator(root) == Operator::Transpose {
+        return Ok(Values::from([(root, kernels::transpose(&values[&dag.inputs(root)[0]]))]));
+    }
+    let distinct = operator.distinct(dag).and_then(|input| values.get(&input));
+    Ok(match distinct {
+        Some(Matrix::Compressed(matrix)) => tuples::run(dag, operator, values, matrix).into_iter().collect(),
+        _ if operator.driver.is_some() => elements::run(dag, operator, values).into_iter().collect(),
+        _ => tiles::run(dag, operator, values).into_iter().collect(),
+    })
+}
+
+/// Tells whether all operators of a plan use a transposition only as the left-hand side of a product: they then read what
+/// is transposed.
+fn is_only_viewed(plan: &Plan, dag: &Dag, node: NodeId) -> bool {
+    !dag.is_output(node)
+        && plan.operators().iter().filter(|operator| operator.inputs.contains(&node)).all(|operator| {
+            let takes = |covered: &&NodeId| dag.inputs(**covered).contains(&node);
+            operator.covered.iter().filter(takes).all(|covered| views(dag, operator, *covered, node))
+        })
 }
 
 /// Tells whether an operator reads what is transposed instead of the transposition, which is an input of a covered

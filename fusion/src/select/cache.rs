@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Costs, Plan, Policy};
+use super::{BlockCosts, Costs, Plan, Policy};
 use crate::{
     dag::{Dag, Format, Node, Number, Operator, Shape},
     explore::NARROW_COLUMNS,
@@ -26,7 +26,7 @@ struct Structure {
     lengths: (bool, usize),
     outputs: Vec<usize>,
     policy: Policy,
-    costs: [u64; 5],
+    costs: [u64; 7],
 }
 
 fn without_bytes(format: Format) -> Format {
@@ -50,7 +50,11 @@ impl Structure {
             }
             node
         });
-        let costs = [costs.read, costs.write, costs.compute, costs.memory, costs.row];
+        let Costs { read, write, compute, memory, blocks, row } = *costs;
+        // No bandwidth is below 0.
+        let BlockCosts { read: of_blocks, broadcast } =
+            blocks.unwrap_or(BlockCosts { read: -1.0, broadcast: -1.0 });
+        let costs = [read, write, compute, memory, row, of_blocks, broadcast];
         Self {
             nodes: nodes.collect(),
             shapes: all.clone().map(|node| (order[&dag.shape(node).0], order[&dag.shape(node).1])).collect(),

@@ -17,18 +17,30 @@ pub struct Costs {
     pub write: f64,
     /// Floating-point operations of all threads together, a second.
     pub compute: f64,
-    /// The maximum memory of an operator's inputs and results, in bytes. An operator with more has infinite cost.
+    /// The maximum memory of an operator's inputs and results, in bytes. An operator with more reads its largest input in
+    /// row blocks. It has infinite cost without `blocks`, or if the rest exceeds the memory, too.
     pub memory: f64,
+    /// How inputs are read that memory has no room for, if they are.
+    pub blocks: Option<BlockCosts>,
     /// The maximum memory of one row of a Row operator with its intermediates, in bytes. An operator with more has
     /// infinite cost.
     pub row: f64,
+}
+
+/// Bandwidths of an operator whose largest input is read in row blocks, from files or by several machines (section 5.5).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockCosts {
+    /// Bytes of row blocks that are read in a second. More than [`Costs::read`] counts as that.
+    pub read: f64,
+    /// Bytes of the other inputs that reach whoever reads blocks in a second. More than [`Costs::read`] counts as that.
+    pub broadcast: f64,
 }
 
 impl Default for Costs {
     /// The [shipped throughput](THROUGHPUT). The example `bandwidth` measures that of your machine.
     fn default() -> Self {
         let Throughput { read, write, compute } = THROUGHPUT;
-        Self { read, write, compute, memory: f64::INFINITY, row: 8e6 }
+        Self { read, write, compute, memory: f64::INFINITY, blocks: None, row: 8e6 }
     }
 }
 
@@ -36,20 +48,16 @@ impl Costs {
     /// Returns the estimated time of an operator in seconds: that of writing its results, plus the greater of reading
     /// and computing, which overlap. Elements that a sparse driver skips are neither read nor computed. Of a compressed
     /// matrix that the operator reads alone, it computes as many elements as the dictionaries may hold. The time is
-    /// infinite if the operator exceeds `memory` or `row`.
+    /// infinite if the operator exceeds `row`, or `memory` without its largest input or without `blocks`.
     pub fn operator(&self, dag: &Dag, operator: &PlannedOperator) -> f64 {
         let space = operator.space(dag);
         let scale = operator.driver.map_or(1.0, |driver| dag.size(driver).filled);
         let in_space = |node: NodeId| dag.shape(node) == space && space != (1, 1);
         let distinct = operator.distinct(dag).map_or(1.0, |input| dag.size(input).distinct());
-        let read: f64 = operator
-            .inputs
-            .iter()
-            .map(|input| {
-                let skips = Some(*input) != operator.driver && in_space(*input);
-                dag.size(*input).bytes() * if skips { scale } else { 1.0 }
-            })
-            .sum();
+        let read = |input: &NodeId| {
+            let skips = Some(*input) != operator.driver && in_space(*input);
+            dag.size(*input).bytes() * if skips { scale } else { 1.0 }
+        };
         let compute: f64 = operator
             .covered
             .iter()

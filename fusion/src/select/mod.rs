@@ -22,7 +22,7 @@ mod partition;
 mod plan;
 
 pub use cache::{CacheReport, PlanCache};
-pub use cost::Costs;
+pub use cost::{BlockCosts, Costs};
 pub use enumerate::Search;
 pub(crate) use operator::GROUP_COLUMNS;
 pub use operator::PlannedOperator;

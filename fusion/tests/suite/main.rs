@@ -3,6 +3,7 @@
 #![allow(clippy::duplicate_mod, reason = "examples share modules")]
 
 mod algorithms;
+mod blocks;
 mod compressed;
 mod dags;
 mod execution;
