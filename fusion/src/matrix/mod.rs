@@ -196,20 +196,29 @@ pub(crate) fn rows_of(matrix: &Matrix, first: usize, count: usize) -> Matrix {
         Matrix::Dense(all) => dense(all.values()[elements].to_vec()),
         Matrix::Single(all) => dense(all.values()[elements].iter().map(|x| f64::from(*x)).collect()),
         Matrix::Csr(all) => {
-            let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-            for row in first..first + count {
-                for (column, value) in all.row(row) {
-                    indices.push(column as u32);
-                    values.push(value);
-                }
-                offsets.push(indices.len());
-            }
-            let rows = SparseMatrix::new([count, columns], offsets, indices, values);
-            Matrix::Csr(rows.expect("rows of a valid matrix").into())
+            let rows = csr_of((count, columns), (first..first + count).map(|row| all.row(row)));
+            rows.expect("rows of a valid matrix")
         }
         Matrix::Compressed(all) => {
             let rows = (first..first + count).flat_map(|row| (0..columns).map(move |column| (row, column)));
             dense(rows.map(|(row, column)| all.element(row, column)).collect())
         }
     }
+}
+
+/// Makes a matrix in CSR of rows: the columns and the values of the elements that each stores. Returns `None` if they don't
+/// fit the shape.
+pub(crate) fn csr_of(
+    shape: Shape,
+    rows: impl Iterator<Item = impl Iterator<Item = (usize, f64)>>,
+) -> Option<Matrix> {
+    let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in rows {
+        for (column, value) in row {
+            columns.push(column as u32);
+            values.push(value);
+        }
+        offsets.push(columns.len());
+    }
+    Some(Matrix::Csr(SparseMatrix::new([shape.0, shape.1], offsets, columns, values)?.into()))
 }

@@ -1,10 +1,13 @@
 //! Operators that go through a matrix of which they get row blocks.
 //!
 //! An operator computes rows of its result from the same rows of some inputs, or joins something over all rows. So it can
-//! go through row blocks in any order, and blocks on several threads or machines: it computes a part of its results from
-//! each block, and parts are merged. Operators are the plan's, with its templates; only the number of rows is another one.
+//! go through row blocks in any order: it computes a part of its results from each block, and parts are merged. Operators
+//! are the plan's, with its templates; only the number of rows is another one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use fangorn::sparse::SparseMatrix;
 
@@ -12,7 +15,7 @@ use super::{LIMIT, Values, compute, is_only_viewed, literals, outputs_of};
 use crate::{
     Bindings, DenseMatrix, FusionError, Matrix,
     dag::{Aggregation, Dag, Direction, Format, Node, NodeId, Number, Operator, Output, Shape},
-    matrix::{bound_but, rows_of},
+    matrix::{bound_but, csr_of, rows_of},
     select::{Plan, PlannedOperator},
 };
 
@@ -93,13 +96,9 @@ struct BlockOperator<'p> {
     joinings: Vec<Joining>,
 }
 
-/// Results of an operator from some of the row blocks.
-#[derive(Clone, Debug)]
-struct BlockPart {
-    /// For each root: rows by the number of the first one, or aggregates, which have the number 0.
-    roots: Vec<BTreeMap<usize, Matrix>>,
-    joinings: Vec<Joining>,
-}
+/// Results of an operator from some of the row blocks, root by root: rows by the number of the first one, or aggregates,
+/// which have the number 0.
+type Parts = Vec<BTreeMap<usize, Matrix>>;
 
 impl<'p> BlockOperator<'p> {
     /// Returns how an operator goes through the rows of an input.
@@ -168,7 +167,7 @@ impl<'p> BlockOperator<'p> {
     /// # Errors
     /// The block has another format or number of columns than the input, or rows past its last one, or a result takes more
     /// than 64 GiB.
-    fn part(&self, first: usize, block: &Matrix, values: &Values) -> Result<BlockPart, FusionError> {
+    fn part(&self, first: usize, block: &Matrix, values: &Values) -> Result<Parts, FusionError> {
         let (dag, (rows, columns)) = (self.dag, block.shape());
         let whole = dag.shape(self.blocked);
         if columns != whole.1 || rows == 0 || first.checked_add(rows).is_none_or(|end| end > whole.0) {
@@ -236,15 +235,12 @@ impl<'p> BlockOperator<'p> {
             let number = if *joining == Joining::Rows { first } else { 0 };
             made.get(root).map(|matrix| BTreeMap::from([(number, matrix.clone())]))
         };
-        let roots = operator.roots.iter().zip(&self.joinings).filter_map(part).collect();
-        Ok(BlockPart { roots, joinings: self.joinings.clone() })
+        Ok(operator.roots.iter().zip(&self.joinings).filter_map(part).collect())
     }
-}
 
-impl BlockPart {
-    /// Adds the results of other blocks of the same operator.
-    fn merge(&mut self, other: Self) {
-        for ((own, others), joining) in self.roots.iter_mut().zip(other.roots).zip(&self.joinings) {
+    /// Adds the results of other blocks.
+    fn merge(&self, parts: &mut Parts, others: Parts) {
+        for ((own, others), joining) in parts.iter_mut().zip(others).zip(&self.joinings) {
             let Joining::Aggregates(aggregation) = joining else {
                 own.extend(others);
                 continue;
@@ -260,13 +256,19 @@ impl BlockPart {
     }
 
     /// Returns the result of each root, once the blocks of all rows are merged.
-    fn finish(self, dag: &Dag, operator: &PlannedOperator) -> Values {
+    fn finish(&self, parts: Parts) -> Values {
         let mut values = Values::new();
-        for ((root, parts), joining) in operator.roots.iter().zip(self.roots).zip(&self.joinings) {
-            let (size, mut parts) = (dag.size(*root), parts.into_values());
+        for ((root, parts), joining) in self.operator.roots.iter().zip(parts).zip(&self.joinings) {
+            let (size, mut parts) = (self.dag.size(*root), parts.into_values());
             let matrix = match joining {
                 Joining::Aggregates(_) => parts.next(),
-                Joining::Rows if size.format == Format::Csr => csr_of(size.shape, parts),
+                Joining::Rows if size.format == Format::Csr => {
+                    let parts: Vec<_> = parts.filter_map(sparse).collect();
+                    csr_of(
+                        size.shape,
+                        parts.iter().flat_map(|part| (0..part.shape().0).map(|row| part.row(row))),
+                    )
+                }
                 Joining::Rows => {
                     let mut elements = Vec::new();
                     parts.for_each(|rows| elements.extend(rows.into_dense()));
@@ -279,23 +281,12 @@ impl BlockPart {
     }
 }
 
-/// Joins rows, in order, to a matrix in CSR.
-fn csr_of((rows, columns): Shape, parts: impl Iterator<Item = Matrix>) -> Option<Matrix> {
-    let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-    for part in parts {
-        let part = match part {
-            Matrix::Csr(part) => part,
-            other => SparseMatrix::of_dense([other.shape().0, columns], &other.to_dense())?.into(),
-        };
-        for row in 0..part.shape().0 {
-            for (column, value) in part.row(row) {
-                indices.push(column as u32);
-                values.push(value);
-            }
-            offsets.push(indices.len());
-        }
+/// Returns a part's rows in CSR.
+fn sparse(part: Matrix) -> Option<Arc<SparseMatrix<f64>>> {
+    match part {
+        Matrix::Csr(part) => Some(part),
+        other => Some(SparseMatrix::of_dense(other.shape().into(), &other.to_dense())?.into()),
     }
-    Some(Matrix::Csr(SparseMatrix::new([rows, columns], offsets, indices, values)?.into()))
 }
 
 /// Joins aggregates of the same elements over other rows.
@@ -494,7 +485,7 @@ fn through_blocks(
 ) -> Result<Values, FusionError> {
     let by_block = BlockOperator::new(dag, operator, blocked)?;
     let wrong = |problem: String| FusionError::Input { name: name_of(dag, blocked), problem };
-    let (mut all, mut seen, mut failed) = (None::<BlockPart>, SeenRows::default(), None);
+    let (mut all, mut seen, mut failed) = (None::<Parts>, SeenRows::default(), None);
     source.each(&mut |first, block| {
         let rows = block.shape().0;
         let mut take = || {
@@ -504,7 +495,7 @@ fn through_blocks(
                 return Err(wrong(format!("rows {first} to {end} come in two blocks; give each row once")));
             }
             match &mut all {
-                Some(all) => all.merge(part),
+                Some(all) => by_block.merge(all, part),
                 None => all = Some(part),
             }
             Ok(())
@@ -521,7 +512,7 @@ fn through_blocks(
         return Err(error);
     }
     match (all, seen.missing(dag.shape(blocked).0)) {
-        (Some(all), None) => Ok(all.finish(dag, operator)),
+        (Some(all), None) => Ok(by_block.finish(all)),
         (_, missing) => {
             let row = missing.unwrap_or(0);
             Err(wrong(format!("blocks leave out row {row}; give each row once")))

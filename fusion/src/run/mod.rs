@@ -65,7 +65,8 @@ impl Plan {
     /// # Errors
     /// An input is missing or of another shape or format, or a result takes more than 64 GiB.
     pub fn run(&self, dag: &Dag, bindings: &Bindings) -> Result<HashMap<String, Matrix>, FusionError> {
-        let mut values = values_of(dag, bindings)?;
+        let mut values: Values = bound(dag, bindings)?;
+        values.extend(literals(dag));
         for (at, operator) in self.operators().iter().enumerate() {
             let root = operator.roots[0];
             if *dag.operator(root) != Operator::Transpose || !is_only_viewed(self, dag, root) {
@@ -93,13 +94,6 @@ impl Plan {
             }
         }
     }
-}
-
-/// Returns the bound inputs and the literals of a graph.
-fn values_of(dag: &Dag, bindings: &Bindings) -> Result<Values, FusionError> {
-    let mut values: Values = bound(dag, bindings)?;
-    values.extend(literals(dag));
-    Ok(values)
 }
 
 /// Returns the literals of a graph.
