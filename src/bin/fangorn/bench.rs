@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write,
-    io::IsTerminal,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -17,7 +16,7 @@ use fangorn::{
     graph::Passes,
     sum::Contract,
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::{
@@ -32,6 +31,7 @@ use crate::{
     predict::Output,
     predict_graph::{self, GraphInputs},
     profile::ProfileChoice,
+    progress,
     row_explainer::{self, background_of},
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
@@ -311,7 +311,7 @@ fn each_batch(
     mut run: impl FnMut(usize, &dyn Fn(Rerun<'_>) -> Result<Seconds>) -> Result<(Seconds, String)>,
 ) -> Result<Vec<Timing>> {
     let clock = if args.threads > 1 { Clock::Process } else { Clock::Thread };
-    let bar = progress(args);
+    let bar = bar(args);
     let mut results = Vec::new();
     for batch in &args.batch {
         bar.set_message(format!("batch {batch}"));
@@ -333,17 +333,9 @@ fn each_batch(
     Ok(results)
 }
 
-fn progress(args: &Bench) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
+fn bar(args: &Bench) -> ProgressBar {
     let ticks = (args.seconds * 1e3 * args.batch.len() as f64) as u64;
-    let bar = ProgressBar::with_draw_target(Some(ticks.max(1)), ProgressDrawTarget::stderr());
-    // The template is a constant; a style that does not parse falls back to the default one.
-    match ProgressStyle::with_template("{bar:40} {percent:>3}% {msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+    progress::bar(Some(ticks.max(1)), "{bar:40} {percent:>3}% {msg}")
 }
 
 /// The clock of the processor time: of the calling thread, or of the whole process.

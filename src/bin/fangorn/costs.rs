@@ -1,19 +1,18 @@
 //! `fangorn costs`: the costs that choose the default schedule on this machine.
 
-use std::{fmt::Write as _, io::IsTerminal};
+use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use fangorn::{
     auto::{CACHE, Choices, CostMeasurement},
     cost::{Machine, MeasuredWays},
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::{
     Outcome,
     error::{Error, Result, one_line},
-    library_error, output,
+    library_error, output, progress,
 };
 
 /// Show, measure or forget the costs that choose the default schedule on this machine's CPU
@@ -153,11 +152,10 @@ fn measure(json: bool) -> Result<String> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e.to_string()))?;
     }
-    let bar = bar();
+    let bar = progress::bar(None, "{bar:40} {pos} of {len} models");
     let measured = CostMeasurement::run(|done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
-        bar.set_message("models");
     });
     bar.finish_and_clear();
     let measured = measured.map_err(library_error)?;
@@ -177,18 +175,6 @@ fn measure(json: bool) -> Result<String> {
         costs: costs.map(|((name, before), (_, now))| (name, before, now)).collect(),
     };
     if json { json_of(&report) } else { Ok(table(&report)) }
-}
-
-fn bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    // The template is a constant; a style that does not parse falls back to the default one.
-    match ProgressStyle::with_template("{bar:40} {pos} of {len} {msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn table(report: &MeasureReport) -> String {

@@ -31,6 +31,7 @@ mod output;
 mod predict;
 mod predict_graph;
 mod profile;
+mod progress;
 mod report;
 mod row_explainer;
 mod row_source;

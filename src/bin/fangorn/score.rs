@@ -2,7 +2,7 @@
 //! are written in the order of the rows.
 
 use std::{
-    io::{self, BufWriter, IsTerminal},
+    io::{self, BufWriter},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -10,13 +10,14 @@ use std::{
     },
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     atomic_file::{self, AtomicFile},
     error::{Error, Result, catch_panic, note},
     output::{Sink, Table},
+    progress,
     rows::{Element, OnError, PartedRows, RowBatch},
     tables::{BATCH_ROWS, ColumnNames, ScoredBatch, ScoredSchema, TableWriter},
 };
@@ -292,16 +293,11 @@ fn write_in_order<R: PartedRows>(
 
 /// Returns the bar that shows how many rows are read.
 pub fn progress(source: &impl PartedRows) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::with_draw_target(source.rows(), ProgressDrawTarget::stderr());
     let template = match source.rows() {
         Some(_) => "{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} left",
         None => "{spinner} {human_pos} rows, {per_sec}",
     };
-    let style = ProgressStyle::with_template(template);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress::bar(source.rows(), template)
 }
 
 /// Writes a whole prediction to a sink.

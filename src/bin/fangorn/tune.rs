@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     fs::OpenOptions,
-    io::{IsTerminal, Write as _},
+    io::Write as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,7 +16,7 @@ use fangorn::{
         KeptBatch, MeasuredTargets, Progress, ScheduleStore, TimedSchedule, TimingRecord, Tuner, TuningResult,
     },
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     error::{Error, Result, one_line},
     library_error,
     limits::LimitsChoice,
-    load_model, output,
+    load_model, output, progress,
     rows::{self, TableChoice},
     schedule::line,
     standard_input::rows_path,
@@ -283,16 +283,9 @@ fn on_device(args: &Tune, backend: Backend, budget: Duration) -> Result<TuningRe
 }
 
 fn bar(args: &Tune) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let length = if args.exhaustive { None } else { Some(args.budget.as_millis() as u64) };
-    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-    let style = if args.exhaustive { "{spinner} {msg}" } else { "{bar:40} {percent:>3}% {msg}" };
-    // The template is a constant; a style that does not parse falls back to the default one.
-    match ProgressStyle::with_template(style) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+    match args.exhaustive {
+        true => progress::bar(None, "{spinner} {msg}"),
+        false => progress::bar(Some(args.budget.as_millis() as u64), "{bar:40} {percent:>3}% {msg}"),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `fangorn verify`: checks every engine on the machine where a model is going to serve.
 
 use std::{
-    io::IsTerminal,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -15,7 +14,7 @@ use fangorn::{
     schedule::{Directive, FewRows, Preset},
     sum::Contract,
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -26,6 +25,7 @@ use crate::{
     limits::LimitsChoice,
     load_forest, output,
     output::{Table, Values},
+    progress,
     rows::{self, Matrix, TableChoice},
     schedule::{Choice, compiled},
     standard_input::{is_standard_input, rows_path},
@@ -427,16 +427,7 @@ fn under(isa: &str) -> Result<Vec<Line>> {
 }
 
 fn bar(length: usize, backend: &str) -> ProgressBar {
-    let target = match std::io::stderr().is_terminal() {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let bar = ProgressBar::with_draw_target(Some(length as u64), target).with_prefix(backend.to_owned());
-    let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar
+    progress::bar(Some(length as u64), "{prefix} {bar:30} {pos}/{len} {msg}").with_prefix(backend.to_owned())
 }
 
 /// Returns the lines as text, with aligned columns.
