@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// Lanes of ended walks from which on they take others. With fewer, the branch and the moves cost more than idle lanes; with
-/// 8 and 24, own-forest took 1.02 times as long (`benches/NOTEBOOK.md`).
+/// Lanes of ended walks from which on they take others. With fewer, the branch and the moves cost more than idle lanes.
+/// `fangorn bench` on a random forest of deep trees says which number is fastest.
 const TAKEN_TOGETHER: u32 = 16;
 
 /// Walks of ended lanes, in the order in which they ended: their numbers, and the addresses of their leaves. There is room
