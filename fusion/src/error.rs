@@ -31,6 +31,9 @@ pub enum FusionError {
         /// What is wrong, with the remedy.
         problem: String,
     },
+    /// Bytes are not an operator, or not results of one.
+    #[error("what another process sent is damaged, or of another version of Fangorn: {0}")]
+    Sent(String),
     /// A result needs more memory than a run may take.
     #[error("node %{node} takes {bytes} bytes, more than the {limit} that a run may; split the rows")]
     Memory {

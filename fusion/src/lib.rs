@@ -19,7 +19,7 @@ pub mod select;
 
 pub use error::FusionError;
 pub use matrix::{Bindings, ColumnGroup, CompressedMatrix, DenseMatrix, Encoding, Matrix, SingleMatrix};
-pub use run::{MatrixBlocks, RowBlocks};
+pub use run::{BlockOperator, BlockParts, MatrixBlocks, RowBlocks};
 
 /// The book's example of fusion plans.
 #[cfg(doctest)]

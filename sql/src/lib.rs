@@ -42,6 +42,7 @@
 #[cfg(feature = "cluster")]
 pub mod cluster;
 mod function;
+pub mod fusion;
 mod models;
 mod sent;
 

@@ -5,12 +5,23 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use arrow::array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
-use datafusion::parquet::arrow::ArrowWriter;
+use arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch};
+use datafusion::{parquet::arrow::ArrowWriter, prelude::SessionContext};
+use fangorn_fusion::{
+    BlockOperator, BlockParts, FusionError, Matrix, RowBlocks,
+    dag::Shape,
+    select::{BlockCosts, Costs, Policy},
+};
+use fangorn_sql::fusion::QueryBlocks;
+
+#[path = "../examples/algorithms/kmeans.rs"]
+mod kmeans;
+#[path = "../examples/algorithms/l2svm.rs"]
+mod l2svm;
 
 /// Files of a table.
 const FILES: usize = 16;
@@ -82,6 +93,18 @@ impl Cluster {
     }
 }
 
+/// Writes a file of the table.
+fn write_file(folder: &Path, number: usize, columns: Vec<(String, ArrayRef)>) {
+    let batch = RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, array)| (name, array, true)),
+    )
+    .expect("columns");
+    let file = File::create(folder.join(format!("part-{number:02}.parquet"))).expect("a file");
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+    writer.write(&batch).expect("rows");
+    writer.close().expect("the end");
+}
+
 /// Writes a table of so many rows, as a folder of Parquet files: an id and the columns of the model `softprob`.
 fn write_table(folder: &Path, rows: usize) {
     std::fs::create_dir_all(folder).expect("a folder");
@@ -98,14 +121,7 @@ fn write_table(folder: &Path, rows: usize) {
             let column: Float32Array = (0..rows).map(|_| draw()).collect();
             columns.push((format!("f{at}"), Arc::new(column)));
         }
-        let batch = RecordBatch::try_from_iter_with_nullable(
-            columns.into_iter().map(|(name, array)| (name, array, true)),
-        )
-        .expect("columns");
-        let file = File::create(folder.join(format!("part-{number:02}.parquet"))).expect("a file");
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
-        writer.write(&batch).expect("rows");
-        writer.close().expect("the end");
+        write_file(folder, number, columns);
     }
 }
 
@@ -226,4 +242,161 @@ fn a_job_outlives_an_executor() {
         );
         println!("killed after {at} of {before} results: {disturbed:.1?}, undisturbed {undisturbed:.1?}");
     }
+}
+
+const FEATURES: usize = 6;
+
+/// Writes a table of so many rows, as a folder of Parquet files: columns `x0` to `x5`, and a class of 1 or -1.
+fn write_classes(folder: &Path, rows: usize) {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let mut state = 7u64;
+    let mut draw = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as f64 / (1u64 << 31) as f64 - 0.5
+    };
+    for number in 0..FILES {
+        let mut columns = vec![Vec::new(); FEATURES];
+        let mut classes = Vec::new();
+        for _ in 0..rows {
+            let row: [f64; FEATURES] = std::array::from_fn(|_| draw());
+            let margin = row[0] - row[1] + 2.0 * row[2] + draw();
+            classes.push(if margin > 0.0 { 1 } else { -1 });
+            columns.iter_mut().zip(row).for_each(|(column, x)| column.push(x));
+        }
+        let named = columns.into_iter().enumerate();
+        let mut columns: Vec<(String, ArrayRef)> =
+            named.map(|(at, x)| (format!("x{at}"), Arc::new(Float64Array::from(x)) as _)).collect();
+        columns.push(("class".into(), Arc::new(Int64Array::from(classes))));
+        write_file(folder, number, columns);
+    }
+}
+
+/// A matrix of a query, which kills an executor while so many operators have been sent.
+struct Disturbed {
+    rows: QueryBlocks,
+    victim: Mutex<Option<(Process, usize)>>,
+}
+
+impl RowBlocks for Disturbed {
+    fn shape(&self) -> Shape {
+        self.rows.shape()
+    }
+
+    fn each(
+        &self,
+        take: &mut dyn FnMut(usize, Matrix) -> Result<(), FusionError>,
+    ) -> Result<(), FusionError> {
+        self.rows.each(take)
+    }
+
+    fn results(&self, operator: &BlockOperator) -> Result<BlockParts, FusionError> {
+        assert!(!operator.fits_memory(), "it runs on the cluster");
+        let mut victim = self.victim.lock().expect("an executor");
+        let due = match &mut *victim {
+            Some((_, 0)) => victim.take(),
+            Some((_, left)) => {
+                *left -= 1;
+                None
+            }
+            None => None,
+        };
+        drop(victim);
+        // The operator is on its way, or running.
+        let killing = due.map(|(process, _)| {
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(30));
+                drop(process);
+            })
+        });
+        let results = self.rows.results(operator);
+        if let Some(killing) = killing {
+            killing.join().expect("it was killed");
+        }
+        results
+    }
+}
+
+#[test]
+fn fusion_plans_give_the_local_result_and_outlive_an_executor() {
+    let scratch = Scratch(std::env::temp_dir().join(format!("fangorn-fused-{}", std::process::id())));
+    let folder = scratch.0.join("rows");
+    write_classes(&folder, 1000);
+    let rows = 1000 * FILES;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
+    let names: Vec<String> = (0..FEATURES).map(|at| format!("x{at}")).collect();
+    let mut columns: Vec<&str> = names.iter().map(String::as_str).collect();
+    let open = |address: Option<&str>, columns: &[&str]| {
+        runtime.block_on(async {
+            let context = match address {
+                None => SessionContext::new(),
+                Some(address) => {
+                    fangorn_sql::cluster::connect(address, &Default::default()).await.expect("a session")
+                }
+            };
+            let query = format!("SELECT * FROM '{}/'", folder.display());
+            let query = context.enable_url_table().sql(&query).await.expect("a query");
+            QueryBlocks::new(query, columns).await.expect("its rows")
+        })
+    };
+    // Memory has no room for a vector with an element a row.
+    let blocks = Some(BlockCosts { read: 5e8, broadcast: 1e8 });
+    let costs = Costs { memory: 8.0 * rows as f64 - 1.0, blocks, ..Costs::default() };
+    let close = |a: &[f64], b: &[f64]| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-7 * a.abs().max(1.0))
+    };
+    let disturbed = |name: &str, columns: &[&str], operators: usize| {
+        let mut cluster = Cluster::start(&scratch.0.join(name));
+        let rows = open(Some(&cluster.address), columns);
+        let (victim, _) = cluster.executors.swap_remove(0);
+        (Disturbed { rows, victim: Mutex::new(Some((victim, operators))) }, cluster)
+    };
+
+    let local = kmeans::train(&open(None, &columns), start(&folder, &columns), &costs, Policy::CostBased);
+    let local = local.expect("centroids");
+    let (source, cluster) = disturbed("kmeans", &columns, 5);
+    let found =
+        kmeans::train(&source, start(&folder, &columns), &costs, Policy::CostBased).expect("centroids");
+    assert!(source.victim.into_inner().expect("an executor").is_none(), "an executor was killed");
+    assert_eq!(found.iterations, local.iterations);
+    assert!(close(&local.centroids, &found.centroids) && close(&[local.error], &[found.error]));
+    drop(cluster);
+
+    columns.push("class");
+    let local = l2svm::train(&open(None, &columns), &costs, Policy::CostBased).expect("weights");
+    let (source, cluster) = disturbed("l2svm", &columns, 6);
+    let found = l2svm::train(&source, &costs, Policy::CostBased).expect("weights");
+    assert!(source.victim.into_inner().expect("an executor").is_none(), "an executor was killed");
+    assert!(close(&local.weights, &found.weights), "{:?} instead of {:?}", found.weights, local.weights);
+    assert!(close(&[local.objective], &[found.objective]) && found.steps == local.steps);
+    drop(cluster);
+
+    // What fails in a task ends the run, and its message comes back.
+    let cluster = Cluster::start(&scratch.0.join("nulls"));
+    let query = runtime.block_on(async {
+        let context = fangorn_sql::cluster::connect(&cluster.address, &Default::default()).await;
+        let query = format!("SELECT nullif(class, -1) AS class FROM '{}/'", folder.display());
+        let query = context.expect("a session").enable_url_table().sql(&query).await.expect("a query");
+        QueryBlocks::new(query, &["class"]).await.expect("its rows")
+    });
+    let costs = Costs { memory: 1000.0, ..costs };
+    let error =
+        kmeans::train(&query, vec![0.0], &costs, Policy::CostBased).err().expect("a null").to_string();
+    assert!(error.contains("column class has a null"), "{error}");
+}
+
+/// Returns three rows of a table, as centroids to begin with.
+fn start(folder: &Path, columns: &[&str]) -> Vec<f64> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
+    let rows = runtime.block_on(async {
+        let query = format!("SELECT * FROM '{}/part-00.parquet' LIMIT 3", folder.display());
+        let query = SessionContext::new().enable_url_table().sql(&query).await.expect("a query");
+        QueryBlocks::new(query, columns).await.expect("its rows")
+    });
+    let mut found = Vec::new();
+    let taken = rows.each(&mut |_, block| {
+        found.extend(block.to_dense());
+        Ok(())
+    });
+    taken.expect("three rows");
+    found
 }

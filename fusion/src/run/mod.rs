@@ -12,13 +12,17 @@
 //! | `groups` | products over the column groups of a compressed matrix |
 //! | `tuples` | programs over the distinct tuples of a compressed matrix |
 //! | `elements` | programs over the elements of a sparse driver |
-//! | `blocks` | operators over the row blocks of a matrix that is larger than memory |
+//! | `blocks` | runs over the row blocks of a matrix that is larger than memory |
+//! | `block_operator` | an operator over row blocks, with what it needs besides |
+//! | `sent` | such operators and their results, as bytes for another process |
 
+mod block_operator;
 mod blocks;
 mod elements;
 mod groups;
 mod kernels;
 mod narrow;
+mod sent;
 mod tiles;
 mod tuples;
 
@@ -31,6 +35,7 @@ use crate::{
     select::{Plan, PlannedOperator},
 };
 
+pub use block_operator::{BlockOperator, BlockParts};
 pub use blocks::{MatrixBlocks, RowBlocks};
 
 /// The maximum size of a result of a run, in bytes.

@@ -32,7 +32,8 @@ pub struct Costs {
 pub struct BlockCosts {
     /// Bytes of row blocks that are read in a second. More than [`Costs::read`] counts as that.
     pub read: f64,
-    /// Bytes of the other inputs that reach whoever reads blocks in a second. More than [`Costs::read`] counts as that.
+    /// Bytes of the other inputs that reach whoever reads blocks in a second, and bytes of results that come back. More than
+    /// [`Costs::read`] or [`Costs::write`] counts as that.
     pub broadcast: f64,
 }
 
@@ -45,8 +46,14 @@ impl Default for Costs {
 }
 
 impl Costs {
+    /// Tells whether an operator reads an input in row blocks: memory has no room for its inputs and results, and there are
+    /// [`blocks`](Self::blocks).
+    pub fn reads_blocks(&self, dag: &Dag, operator: &PlannedOperator) -> bool {
+        self.blocks.is_some() && held(dag, operator) > self.memory
+    }
+
     /// Returns the estimated time of an operator in seconds: that of writing its results, plus the greater of reading
-    /// and computing, which overlap. Elements that a sparse driver skips are neither read nor computed. Of a compressed
+    /// and computing, which overlap. Results from row blocks are written as they come back. Elements that a sparse driver skips are neither read nor computed. Of a compressed
     /// matrix that the operator reads alone, it computes as many elements as the dictionaries may hold. The time is
     /// infinite if the operator exceeds `row`, or `memory` without its largest input or without `blocks`.
     pub fn operator(&self, dag: &Dag, operator: &PlannedOperator) -> f64 {
@@ -68,7 +75,6 @@ impl Costs {
             })
             .sum();
         let write: f64 = operator.roots.iter().map(|root| dag.size(*root).bytes()).sum();
-        let held: f64 = operator.inputs.iter().map(|input| dag.size(*input).bytes()).sum::<f64>() + write;
         // A transposition that it covers is only viewed: it has no row of its own.
         let rows = operator.covered.iter().filter(|node| dag.transposed(**node).is_none());
         let row: f64 = rows.map(|node| 8.0 * dag.shape(*node).1 as f64).sum();
@@ -76,8 +82,11 @@ impl Costs {
             return f64::INFINITY;
         }
         let bytes = |input: &&NodeId| dag.size(**input).bytes();
+        let mut writing = write / self.write;
         let reading: f64 = match self.blocks {
-            _ if held <= self.memory => operator.inputs.iter().map(read).sum::<f64>() / self.read,
+            _ if held(dag, operator) <= self.memory => {
+                operator.inputs.iter().map(read).sum::<f64>() / self.read
+            }
             None => return f64::INFINITY,
             Some(blocks) => {
                 // A transposition is read as what is transposed.
@@ -86,14 +95,21 @@ impl Costs {
                 let is_rest = |input: &&NodeId| Some(matrix(input)) != largest;
                 // Products view a transposition; nothing is written.
                 let is_view = *dag.operator(operator.roots[0]) == Operator::Transpose;
+                let write = if is_view { 0.0 } else { write };
                 let others = operator.inputs.iter().filter(is_rest).map(|input| bytes(&input));
-                if others.sum::<f64>() + if is_view { 0.0 } else { write } > self.memory {
+                if others.sum::<f64>() + write > self.memory {
                     return f64::INFINITY;
                 }
+                writing = write / blocks.broadcast.min(self.write);
                 let speed = |input| if is_rest(&input) { blocks.broadcast } else { blocks.read };
                 operator.inputs.iter().map(|input| read(input) / speed(input).min(self.read)).sum()
             }
         };
-        write / self.write + reading.max(compute / self.compute)
+        writing + reading.max(compute / self.compute)
     }
+}
+
+/// Returns the memory of an operator's inputs and results, in bytes.
+fn held(dag: &Dag, operator: &PlannedOperator) -> f64 {
+    operator.inputs.iter().chain(&operator.roots).map(|node| dag.size(*node).bytes()).sum()
 }

@@ -97,6 +97,66 @@ impl PlannedOperator {
         Self::of_covered(dag, None, node, BTreeSet::from([node]))
     }
 
+    /// Makes an operator of a template that another process planned. Returns `None` if no plan has such an operator.
+    pub(crate) fn checked(
+        dag: &Dag,
+        template: Option<Template>,
+        roots: Vec<NodeId>,
+        covered: Vec<NodeId>,
+    ) -> Option<Self> {
+        let rises = |nodes: &[NodeId]| nodes.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_computed = |node: &NodeId| *node < dag.nodes().len() && !dag.is_source(*node);
+        let is_known = rises(&covered) && covered.iter().all(is_computed);
+        let ends = |root: &NodeId| covered.binary_search(root).is_ok();
+        if !(is_known && rises(&roots) && !roots.is_empty() && roots.iter().all(ends)) {
+            return None;
+        }
+        // Only MAgg joins roots, and they have one space.
+        let one = match template {
+            None => covered.len() == 1,
+            Some(Template::MAgg) => true,
+            Some(_) => roots.len() == 1,
+        };
+        let mut found = Self::of_covered(dag, template, roots[0], covered.into_iter().collect());
+        found.roots = roots;
+        found.driver = found.sparse_driver(dag);
+        let has_one_space =
+            found.roots.iter().all(|root| dag.shape(found.body(dag, *root)) == found.space(dag));
+        let whole = template.is_none() || !found.covers_factor(dag) && !found.covers_transposed_elements(dag);
+        let drives = template != Some(Template::Outer) || found.driver.is_some();
+        (one && has_one_space && whole && drives && found.is_explored(dag)).then_some(found)
+    }
+
+    /// Tells whether exploration finds plans that fuse what the operator covers.
+    fn is_explored(&self, dag: &Dag) -> bool {
+        let Some(template) = self.template else { return true };
+        let memo = MemoTable::explore(dag);
+        let covers = |node: NodeId| self.covered.binary_search(&node).is_ok();
+        let (mut reached, mut pending) = (BTreeSet::new(), self.roots.clone());
+        while let Some(node) = pending.pop() {
+            if !reached.insert(node) {
+                continue;
+            }
+            let ends = self.roots.contains(&node);
+            let belongs = |entry: &&Entry| {
+                // A single aggregate of MAgg is a Cell operator.
+                let is_own = entry.template == template
+                    || (template, entry.template) == (Template::Cell, Template::MAgg);
+                let fits = if ends { is_own } else { template.merges_with().contains(&entry.template) };
+                let opens =
+                    if ends { entry.close != Close::OpenInvalid } else { entry.close != Close::ClosedValid };
+                fits && opens && entry.references().all(covers)
+            };
+            let Some(entry) =
+                memo.entries(node).iter().filter(belongs).max_by_key(|entry| entry.references().count())
+            else {
+                return false;
+            };
+            pending.extend(entry.references());
+        }
+        reached.len() == self.covered.len()
+    }
+
     /// Returns the operator in a graph where nodes have other numbers.
     pub(crate) fn renumbered(&self, ids: &HashMap<NodeId, NodeId>) -> Self {
         let renumber = |nodes: &[NodeId]| nodes.iter().map(|node| ids[node]).collect();

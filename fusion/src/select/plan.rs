@@ -68,6 +68,7 @@ pub struct Plan {
     operators: Vec<PlannedOperator>,
     reports: Vec<PartitionReport>,
     cost: f64,
+    costs: Costs,
 }
 
 impl Plan {
@@ -100,7 +101,7 @@ impl Plan {
             }
         }
         let cost = operators.iter().map(|operator| costs.operator(dag, operator)).sum();
-        Self { policy, operators, reports, cost }
+        Self { policy, operators, reports, cost, costs: *costs }
     }
 
     /// Returns how the plan was selected.
@@ -121,6 +122,11 @@ impl Plan {
     /// Returns the estimated time of the plan, in seconds.
     pub fn cost(&self) -> f64 {
         self.cost
+    }
+
+    /// Returns the speed and the limits for which the plan was selected.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// Returns a text of the partitions, their interesting points, how many plans were costed and skipped, and the
@@ -164,6 +170,9 @@ impl Plan {
                 .collect();
             write!(out, "{name} {}: {}", operator.variant(dag), short.join(", "))?;
             write!(out, "; reads {:?}", operator.inputs)?;
+            if self.costs.reads_blocks(dag, operator) {
+                write!(out, " in row blocks")?;
+            }
             if let Some(driver) = operator.driver {
                 write!(out, "; skips the zeros of {driver}")?;
             }

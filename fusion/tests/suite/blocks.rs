@@ -1,10 +1,13 @@
 //! Runs over the row blocks of an input against runs over all of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Mutex,
+};
 
 use fangorn_fusion::{
-    Bindings, FusionError, Matrix, MatrixBlocks, RowBlocks,
-    dag::{Aggregation, Binary, Builder, Dag, Direction},
+    Bindings, BlockOperator, BlockParts, FusionError, Matrix, MatrixBlocks, RowBlocks,
+    dag::{Aggregation, Binary, Builder, Dag, Direction, Format},
     select::{BlockCosts, Costs, Plan, PlanCache, Policy},
 };
 
@@ -21,6 +24,50 @@ fn by_blocks(
     let mut others = bindings.clone();
     let blocks = MatrixBlocks { matrix: others.remove(name).expect("the input is bound"), rows };
     plan.run_blocks(dag, &others, &HashMap::from([(name.to_owned(), &blocks as &dyn RowBlocks)]))
+}
+
+/// A matrix whose blocks are on machines of their own: operators and results travel as bytes.
+struct Distributed {
+    blocks: MatrixBlocks,
+    /// Whether blocks tell the numbers of their rows where the operator does not need them.
+    has_numbers: bool,
+}
+
+impl RowBlocks for Distributed {
+    fn shape(&self) -> (usize, usize) {
+        self.blocks.shape()
+    }
+
+    fn each(
+        &self,
+        take: &mut dyn FnMut(usize, Matrix) -> Result<(), FusionError>,
+    ) -> Result<(), FusionError> {
+        self.blocks.each(take)
+    }
+
+    fn results(&self, operator: &BlockOperator) -> Result<BlockParts, FusionError> {
+        let (sent, mut answers) = (operator.to_bytes(), Vec::new());
+        self.each(&mut |first, block| {
+            let received = BlockOperator::from_bytes(&sent)?;
+            assert_eq!(received.to_bytes(), sent);
+            assert_eq!(received.shape(), self.shape());
+            let number = (self.has_numbers || received.needs_row_numbers()).then_some(first);
+            let mut parts = BlockParts::default();
+            received.add(&mut parts, number, &block)?;
+            answers.push(parts.to_bytes());
+            Ok(())
+        })?;
+        // The last ones come first, and two at a time are merged on their way.
+        let mut all = BlockParts::default();
+        for answers in answers.rchunks(2) {
+            let mut two = BlockParts::default();
+            for answer in answers {
+                operator.merge(&mut two, operator.parts_from_bytes(answer)?)?;
+            }
+            operator.merge(&mut all, operator.parts_from_bytes(&two.to_bytes())?)?;
+        }
+        Ok(all)
+    }
 }
 
 fn assert_same(name: &str, expected: &HashMap<String, Matrix>, found: &HashMap<String, Matrix>, plan: &str) {
@@ -59,7 +106,15 @@ fn random_graphs_give_the_same_by_row_blocks() {
                 Ok(found) => {
                     let name =
                         format!("seed {seed}, {policy:?}, {input} in blocks of {of_block} of {rows} rows");
-                    assert_same(&name, &expected, &found, &format!("{dag}{}", plan.explain(&dag)));
+                    let text = format!("{dag}{}", plan.explain(&dag));
+                    assert_same(&name, &expected, &found, &text);
+                    let mut others = bindings.clone();
+                    let matrix = others.remove(input).expect("the input is bound");
+                    let blocks = MatrixBlocks { matrix, rows: of_block };
+                    let distributed = Distributed { blocks, has_numbers: seed % 2 == 0 };
+                    let sources = HashMap::from([(input.to_owned(), &distributed as &dyn RowBlocks)]);
+                    let found = plan.run_blocks(&dag, &others, &sources).expect("it ran here");
+                    assert_same(&format!("{name}, sent"), &expected, &found, &text);
                     runs += 1;
                     seen.extend(plan.operators().iter().map(|operator| {
                         let skips = if operator.driver.is_some() { " sparse" } else { "" };
@@ -283,6 +338,206 @@ fn a_vector_operation_moves_out_of_blocks_by_the_cost_of_broadcasts() {
         cache.plan(&dag, Policy::CostBased, &costs).operators().len()
     };
     assert_ne!(kept(1e10), kept(1e8));
+}
+
+/// A source that keeps what it was asked for.
+struct Recorded {
+    blocks: MatrixBlocks,
+    operators: Mutex<Vec<BlockOperator>>,
+}
+
+impl RowBlocks for Recorded {
+    fn shape(&self) -> (usize, usize) {
+        self.blocks.shape()
+    }
+
+    fn each(
+        &self,
+        take: &mut dyn FnMut(usize, Matrix) -> Result<(), FusionError>,
+    ) -> Result<(), FusionError> {
+        self.blocks.each(take)
+    }
+
+    fn results(&self, operator: &BlockOperator) -> Result<BlockParts, FusionError> {
+        self.operators.lock().expect("a list").push(operator.clone());
+        self.blocks.results(operator)
+    }
+}
+
+/// Returns the operators that read the input X of a plan in blocks.
+fn operators_over_x(dag: &Dag, bindings: &Bindings, costs: &Costs) -> Vec<BlockOperator> {
+    let mut others = bindings.clone();
+    let blocks = MatrixBlocks { matrix: others.remove("X").expect("it is bound"), rows: 2 };
+    let recorded = Recorded { blocks, operators: Mutex::default() };
+    let plan = Plan::new(dag, Policy::CostBased, costs);
+    let sources = HashMap::from([("X".to_owned(), &recorded as &dyn RowBlocks)]);
+    plan.run_blocks(dag, &others, &sources).expect("a run");
+    recorded.operators.into_inner().expect("a list")
+}
+
+#[test]
+fn damaged_bytes_are_refused_and_never_crash() {
+    let mut refused = 0;
+    for seed in 0..40 {
+        let mut random = Random::new(9100 + seed);
+        let dag = graph(&mut random, 1 + seed as usize % 8, 5, 3);
+        let bindings = bindings(&mut random, &dag);
+        let mut others = bindings.clone();
+        let Some(matrix) = others.remove("X") else { continue };
+        let recorded = Recorded { blocks: MatrixBlocks { matrix, rows: 2 }, operators: Mutex::default() };
+        let plan = Plan::new(&dag, Policy::ALL[seed as usize % 4], &Costs::default());
+        let sources = HashMap::from([("X".to_owned(), &recorded as &dyn RowBlocks)]);
+        let _ = plan.run_blocks(&dag, &others, &sources);
+        for operator in recorded.operators.into_inner().expect("a list") {
+            let block = match operator.format() {
+                Format::Csr => Matrix::csr((2, operator.shape().1), &vec![1.0; 2 * operator.shape().1]),
+                _ => Matrix::dense((2, operator.shape().1), vec![1.0; 2 * operator.shape().1]),
+            };
+            let block = block.expect("two rows");
+            let mut parts = BlockParts::default();
+            operator.add(&mut parts, Some(1), &block).expect("two rows");
+            let (sent, answer) = (operator.to_bytes(), parts.to_bytes());
+            for at in 0..sent.len() {
+                let changed = |with: u8| {
+                    let mut bytes = sent.clone();
+                    bytes[at] ^= with;
+                    bytes
+                };
+                for bytes in [sent[..at].to_vec(), changed(1), changed(3), changed(0x80)] {
+                    match BlockOperator::from_bytes(&bytes) {
+                        // Another valid operator: it runs or refuses the block.
+                        Ok(other) if other.shape().0 < 1000 => {
+                            let _ = other.add(&mut BlockParts::default(), Some(1), &block);
+                        }
+                        Ok(_) => {}
+                        Err(_) => refused += 1,
+                    }
+                }
+            }
+            for at in 0..answer.len() {
+                let mut changed = answer.clone();
+                changed[at] ^= 1 << (at % 8);
+                for bytes in [&answer[..at], &changed] {
+                    match operator.parts_from_bytes(bytes) {
+                        Ok(other) => drop(operator.merge(&mut BlockParts::default(), other)),
+                        Err(_) => refused += 1,
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 10_000, "{refused}");
+}
+
+/// Sums need no row numbers. Rows of a result do, and so does another input of which the same rows are read.
+#[test]
+fn row_numbers_are_asked_for_where_rows_must_match() {
+    let builder = Builder::new();
+    let (x, v) = (builder.dense("X", 4, 2), builder.dense("v", 2, 1));
+    builder.output("square", x.transpose().matmul(x.matmul(v)));
+    let unnumbered = builder.finish().expect("a graph");
+    let row = Matrix::dense((1, 2), vec![1.0, 2.0]).expect("a row");
+    let all = |dag: &Dag| bindings(&mut Random::new(3), dag);
+    let [operator] = &operators_over_x(&unnumbered, &all(&unnumbered), &Costs::default())[..] else {
+        panic!("one operator");
+    };
+    assert!(!operator.needs_row_numbers());
+    let mut parts = BlockParts::default();
+    (0..3).for_each(|_| operator.add(&mut parts, None, &row).expect("a row"));
+    let of_rows = |build: &dyn Fn(&Builder)| {
+        let builder = Builder::new();
+        build(&builder);
+        let dag = builder.finish().expect("a graph");
+        let [operator] = &operators_over_x(&dag, &all(&dag), &Costs::default())[..] else {
+            panic!("one operator");
+        };
+        assert!(operator.needs_row_numbers());
+        let error = operator.add(&mut BlockParts::default(), None, &row).expect_err("no number").to_string();
+        assert!(error.contains("needs the numbers of the rows") && error.contains("\"X\""), "{error}");
+    };
+    of_rows(&|builder| builder.output("rows", builder.dense("X", 4, 2) * 2.0));
+    of_rows(&|builder| {
+        let (x, w) = (builder.dense("X", 4, 2), builder.dense("w", 4, 1));
+        builder.output("weighted", x.transpose().matmul(w));
+    });
+}
+
+/// Rows without numbers are counted.
+#[test]
+fn a_source_without_row_numbers_has_as_many_rows_as_declared() {
+    struct Counted(usize);
+    impl RowBlocks for Counted {
+        fn shape(&self) -> (usize, usize) {
+            (4, 1)
+        }
+
+        fn each(
+            &self,
+            _: &mut dyn FnMut(usize, Matrix) -> Result<(), FusionError>,
+        ) -> Result<(), FusionError> {
+            unreachable!("it overrides what calls it")
+        }
+
+        fn results(&self, operator: &BlockOperator) -> Result<BlockParts, FusionError> {
+            let mut parts = BlockParts::default();
+            let row = Matrix::dense((1, 1), vec![2.0]).expect("a row");
+            (0..self.0).try_for_each(|_| operator.add(&mut parts, None, &row))?;
+            Ok(parts)
+        }
+    }
+    let builder = Builder::new();
+    builder.output("sum", builder.dense("X", 4, 1).sum());
+    let dag = builder.finish().expect("a graph");
+    let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    let run = |rows: usize| {
+        let source = Counted(rows);
+        plan.run_blocks(&dag, &Bindings::new(), &HashMap::from([("X".to_owned(), &source as &dyn RowBlocks)]))
+    };
+    assert_eq!(run(4).expect("a sum")["sum"].scalar(), 8.0);
+    for rows in [3, 5] {
+        let error = run(rows).expect_err("another number").to_string();
+        assert!(error.contains(&format!("blocks have {rows} rows, 4 declared")), "{error}");
+    }
+    assert!(run(0).expect_err("no rows").to_string().contains("leave out row 0"));
+}
+
+/// An operator that memory has room for says so, if the costs know of blocks at all.
+#[test]
+fn operators_know_whether_memory_has_room_for_them() {
+    let builder = Builder::new();
+    let x = builder.dense("X", 4, 2);
+    builder.output("sum", x.sum());
+    let dag = builder.finish().expect("a graph");
+    let bindings = bindings(&mut Random::new(3), &dag);
+    let blocks = Some(BlockCosts { read: 1e9, broadcast: 1e9 });
+    // X takes 64 bytes, the sum 8.
+    for (memory, blocks, fits) in [(72.0, blocks, true), (71.0, blocks, false), (f64::INFINITY, None, false)]
+    {
+        let costs = Costs { memory, blocks, ..Costs::default() };
+        let [operator] = &operators_over_x(&dag, &bindings, &costs)[..] else { panic!("one operator") };
+        assert_eq!(operator.fits_memory(), fits, "{memory}");
+        let text = Plan::new(&dag, Policy::CostBased, &costs).explain(&dag);
+        assert_eq!(text.contains("in row blocks"), blocks.is_some() && !fits, "{text}");
+    }
+}
+
+/// A result by rows that two others need is computed once if it comes back from the blocks quickly, and for each of them
+/// otherwise.
+#[test]
+fn rows_stay_in_blocks_by_the_cost_of_bringing_them_back() {
+    let builder = Builder::new();
+    let (x, v) = (builder.dense("X", 1_000_000, 20), builder.dense("v", 20, 1));
+    let product = x.matmul(v);
+    builder.output("sum", product.abs().sum());
+    builder.output("gradient", x.transpose().matmul(product));
+    let dag = builder.finish().expect("a graph");
+    let written = |broadcast: f64| {
+        let blocks = Some(BlockCosts { read: 1e9, broadcast });
+        let plan = Plan::new(&dag, Policy::CostBased, &Costs { memory: 1e8, blocks, ..Costs::default() });
+        plan.operators().iter().any(|operator| operator.roots.contains(&product.node()))
+    };
+    assert!(written(1e10));
+    assert!(!written(1e7));
 }
 
 #[test]

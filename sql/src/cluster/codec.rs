@@ -1,4 +1,4 @@
-//! Encodes forest functions in Ballista's plans.
+//! Encodes Fangorn's functions in Ballista's plans.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use datafusion::{
     common::{Result, TableReference, exec_datafusion_err, exec_err, not_impl_err},
     datasource::file_format::FileFormatFactory,
     execution::TaskContext,
-    logical_expr::{Extension, LogicalPlan, ScalarUDF},
+    logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF},
     physical_plan::ExecutionPlan,
 };
 use datafusion_proto::{
@@ -19,17 +19,21 @@ use datafusion_proto::{
 use fangorn::forest::ModelHash;
 use prost::Message;
 
-use crate::{ForestFunction, ForestOutput, ModelSource, Models, SentFunction, SentModel, function::list_of};
+use crate::{
+    ForestFunction, ForestOutput, ModelSource, Models, SentFunction, SentModel,
+    function::list_of,
+    fusion::{FusedAggregate, SentAggregate},
+};
 
-/// Encodes and decodes forest functions, and leaves everything else to Ballista's codecs.
+/// Encodes and decodes forest functions and operators of fusion plans, and leaves everything else to Ballista's codecs.
 #[derive(Debug)]
-pub struct ForestCodec {
+pub struct FunctionCodec {
     models: Arc<Models>,
     logical: BallistaLogicalExtensionCodec,
     physical: BallistaPhysicalExtensionCodec,
 }
 
-impl ForestCodec {
+impl FunctionCodec {
     /// Returns a codec whose functions look for their models among `models`.
     pub fn new(models: Arc<Models>) -> Self {
         Self { models, logical: Default::default(), physical: Default::default() }
@@ -67,6 +71,36 @@ impl ForestCodec {
         }
         not_impl_err!("the cluster has no function {name}")
     }
+}
+
+fn encode_aggregate(function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
+    if let Some(function) = function.inner().downcast_ref::<FusedAggregate>() {
+        let SentAggregate { operator, columns, numbered } = function.sent()?;
+        let message = AggregateMessage { operator, columns, numbered };
+        message.encode(bytes).map_err(|e| exec_datafusion_err!("{e}"))?;
+    }
+    Ok(())
+}
+
+fn decode_aggregate(name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+    if name != FusedAggregate::NAME {
+        return not_impl_err!("the cluster has no aggregate function {name}");
+    }
+    let AggregateMessage { operator, columns, numbered } = AggregateMessage::decode(bytes).map_err(|_| {
+        exec_datafusion_err!("{name}: its part of the plan is damaged, or of another version of Fangorn")
+    })?;
+    Ok(Arc::new(FusedAggregate::received(SentAggregate { operator, columns, numbered })?.into()))
+}
+
+/// The bytes of an operator of a fusion plan.
+#[derive(Clone, PartialEq, Message)]
+struct AggregateMessage {
+    #[prost(bytes = "vec", tag = "1")]
+    operator: Vec<u8>,
+    #[prost(string, repeated, tag = "2")]
+    columns: Vec<String>,
+    #[prost(bool, tag = "3")]
+    numbered: bool,
 }
 
 /// The bytes of a function.
@@ -177,7 +211,15 @@ impl FunctionMessage {
     }
 }
 
-impl LogicalExtensionCodec for ForestCodec {
+impl LogicalExtensionCodec for FunctionCodec {
+    fn try_decode_udaf(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+        decode_aggregate(name, bytes)
+    }
+
+    fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        encode_aggregate(function, bytes)
+    }
+
     fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
         self.decode(name, bytes)
     }
@@ -226,7 +268,15 @@ impl LogicalExtensionCodec for ForestCodec {
     }
 }
 
-impl PhysicalExtensionCodec for ForestCodec {
+impl PhysicalExtensionCodec for FunctionCodec {
+    fn try_decode_udaf(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+        decode_aggregate(name, bytes)
+    }
+
+    fn try_encode_udaf(&self, function: &AggregateUDF, bytes: &mut Vec<u8>) -> Result<()> {
+        encode_aggregate(function, bytes)
+    }
+
     fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
         self.decode(name, bytes)
     }
@@ -261,7 +311,7 @@ mod tests {
 
     #[test]
     fn every_function_comes_back_and_damage_is_refused() {
-        let codec = ForestCodec::new(Arc::default());
+        let codec = FunctionCodec::new(Arc::default());
         let hash = ModelHash(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
         let sources =
             [ModelSource::Bytes(Arc::from(&[0u8, 255, 7][..])), ModelSource::File("/models/m.ubj".into())];
@@ -285,7 +335,7 @@ mod tests {
                 let sent = SentFunction { model: model.clone(), ..own.clone() };
                 let function: ScalarUDF = ForestFunction::received(codec.models.clone(), sent.clone()).into();
                 let mut bytes = Vec::new();
-                ForestCodec::encode(&function, &mut bytes).expect("bytes");
+                FunctionCodec::encode(&function, &mut bytes).expect("bytes");
                 let found = codec.decode(function.name(), &bytes).expect("the function");
                 assert_eq!(found.name(), function.name());
                 let found = found.inner().downcast_ref::<ForestFunction>().expect("a forest's");

@@ -1,4 +1,4 @@
-//! Forest functions on a cluster of Apache DataFusion Ballista.
+//! Forest functions and fusion plans on a cluster of Apache DataFusion Ballista.
 //!
 //! A client plans a query, a scheduler cuts the plan into stages of tasks, and executors run the tasks. [`connect`]
 //! returns a client's session. [`scheduler`] and [`executor`] add forest functions to the settings of the other two,
@@ -6,6 +6,8 @@
 //!
 //! A function is sent with its model: as bytes up to 1 MiB, and above that as its file's path with a hash. So every
 //! process uses the model that the query was planned for, or refuses the query. Each process loads a model once.
+//!
+//! The session also runs [`fusion`](crate::fusion) plans: their operators are sent with the query.
 //!
 //! If an executor is lost, others take over its tasks. A task that fails is retried only after an `IoError`: so a
 //! model's file that can't be opened is tried again, but a value that does not fit ends the query.
@@ -25,7 +27,7 @@
 
 mod codec;
 
-pub use codec::ForestCodec;
+pub use codec::FunctionCodec;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -61,7 +63,7 @@ const RESULTS_KEPT_S: u64 = 12 * 3600;
 /// # Errors
 /// The address is not valid. Whether a scheduler answers is only known when a query runs.
 pub async fn connect(address: &str, models: &Arc<Models>) -> Result<SessionContext> {
-    let codec = Arc::new(ForestCodec::new(models.clone()));
+    let codec = Arc::new(FunctionCodec::new(models.clone()));
     let config = SessionConfig::new_with_ballista()
         .with_ballista_logical_extension_codec(codec.clone())
         .with_ballista_physical_extension_codec(codec)
@@ -75,7 +77,7 @@ pub async fn connect(address: &str, models: &Arc<Models>) -> Result<SessionConte
 
 /// Returns a scheduler's settings with forest functions. An executor is lost after 15 seconds without a heartbeat.
 pub fn scheduler(settings: SchedulerConfig) -> SchedulerConfig {
-    let codec = Arc::new(ForestCodec::new(Default::default()));
+    let codec = Arc::new(FunctionCodec::new(Default::default()));
     SchedulerConfig {
         override_logical_codec: Some(codec.clone()),
         override_physical_codec: Some(codec),
@@ -92,7 +94,7 @@ pub fn scheduler(settings: SchedulerConfig) -> SchedulerConfig {
 
 /// Returns an executor's settings with forest functions. It sends a heartbeat every 5 seconds.
 pub fn executor(settings: ExecutorProcessConfig) -> ExecutorProcessConfig {
-    let codec = Arc::new(ForestCodec::new(Default::default()));
+    let codec = Arc::new(FunctionCodec::new(Default::default()));
     // Ballista's own functions lack those of lists, such as the one that takes a class's probability out of a list.
     let functions = SessionStateBuilder::new().with_default_features().build();
     ExecutorProcessConfig {
