@@ -1,4 +1,5 @@
-//! Trained decision forests as functions of SQL, on Apache DataFusion.
+//! Trained decision forests as functions of SQL, on Apache DataFusion. [`fusion`] runs plans of linear algebra over the rows
+//! of a query.
 //!
 //! | function | result for a row |
 //! |---|---|
