@@ -53,9 +53,10 @@ impl Costs {
     }
 
     /// Returns the estimated time of an operator in seconds: that of writing its results, plus the greater of reading
-    /// and computing, which overlap. Results from row blocks are written as they come back. Elements that a sparse driver skips are neither read nor computed. Of a compressed
-    /// matrix that the operator reads alone, it computes as many elements as the dictionaries may hold. The time is
-    /// infinite if the operator exceeds `row`, or `memory` without its largest input or without `blocks`.
+    /// and computing, which overlap. Results from row blocks are written as they come back. Elements that a sparse driver
+    /// skips are neither read nor computed. Of a compressed matrix that the operator reads alone, it computes as many
+    /// elements as the dictionaries may hold. The time is infinite if the operator exceeds `row`, or `memory` without its
+    /// largest input or without `blocks`.
     pub fn operator(&self, dag: &Dag, operator: &PlannedOperator) -> f64 {
         let space = operator.space(dag);
         let scale = operator.driver.map_or(1.0, |driver| dag.size(driver).filled);
