@@ -35,7 +35,7 @@ pub(super) enum Joining {
 /// rounding.
 ///
 /// ```
-/// use std::{collections::HashMap, sync::Mutex};
+/// use std::collections::HashMap;
 ///
 /// use fangorn_fusion::{
 ///     Bindings, BlockOperator, BlockParts, FusionError, Matrix, RowBlocks,
@@ -346,7 +346,7 @@ impl BlockOperator {
                 return Err(FusionError::Input { name: self.input(), problem });
             }
         }
-        parts.seen.unnumbered += others.seen.unnumbered;
+        parts.seen.unnumbered = parts.seen.unnumbered.saturating_add(others.seen.unnumbered);
         parts.results.resize_with(self.joinings.len(), BTreeMap::new);
         for ((own, others), joining) in parts.results.iter_mut().zip(others.results).zip(&self.joinings) {
             let Joining::Aggregates(aggregation) = joining else {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     FusionError, Matrix,
-    dag::{Dag, Format, NodeId, Shape},
+    dag::{Dag, Format, NodeId, Shape, Size},
     explore::Template,
     select::PlannedOperator,
 };
@@ -181,8 +181,14 @@ impl BlockOperator {
         let values: Values =
             message.values.into_iter().map(NumberedMatrix::matrix).collect::<Result<_, _>>()?;
         for (node, matrix) in &values {
-            if *node >= dag.nodes().len() || matrix.shape() != dag.shape(*node) {
-                return Err(damaged("an input has another shape"));
+            let size = (*node < dag.nodes().len()).then(|| dag.size(*node));
+            // A compressed matrix is written out on its way, and a sparse result may be held dense.
+            let fits = |size: Size| {
+                matrix.shape() == size.shape
+                    && (matrix.format() == Format::Dense || size.format == Format::Csr)
+            };
+            if !size.is_some_and(fits) {
+                return Err(damaged("an input has another shape or format"));
             }
         }
         let found = Self::new(&dag, &operator, blocked, &values)?;

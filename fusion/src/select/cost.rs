@@ -83,10 +83,9 @@ impl Costs {
             return f64::INFINITY;
         }
         let bytes = |input: &&NodeId| dag.size(**input).bytes();
-        let mut writing = write / self.write;
-        let reading: f64 = match self.blocks {
+        let (reading, writing) = match self.blocks {
             _ if held(dag, operator) <= self.memory => {
-                operator.inputs.iter().map(read).sum::<f64>() / self.read
+                (operator.inputs.iter().map(read).sum::<f64>() / self.read, write / self.write)
             }
             None => return f64::INFINITY,
             Some(blocks) => {
@@ -101,9 +100,9 @@ impl Costs {
                 if others.sum::<f64>() + write > self.memory {
                     return f64::INFINITY;
                 }
-                writing = write / blocks.broadcast.min(self.write);
                 let speed = |input| if is_rest(&input) { blocks.broadcast } else { blocks.read };
-                operator.inputs.iter().map(|input| read(input) / speed(input).min(self.read)).sum()
+                let reading = operator.inputs.iter().map(|input| read(input) / speed(input).min(self.read));
+                (reading.sum(), write / blocks.broadcast.min(self.write))
             }
         };
         writing + reading.max(compute / self.compute)

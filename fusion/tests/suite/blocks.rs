@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Mutex,
+    sync::{Mutex, MutexGuard},
 };
 
 use fangorn_fusion::{
@@ -26,14 +26,16 @@ fn by_blocks(
     plan.run_blocks(dag, &others, &HashMap::from([(name.to_owned(), &blocks as &dyn RowBlocks)]))
 }
 
-/// A matrix whose blocks are on machines of their own: operators and results travel as bytes.
-struct Distributed {
+/// A matrix in blocks, whose results come from a function.
+struct Source<F> {
     blocks: MatrixBlocks,
-    /// Whether blocks tell the numbers of their rows where the operator does not need them.
-    has_numbers: bool,
+    results: F,
 }
 
-impl RowBlocks for Distributed {
+impl<F> RowBlocks for Source<F>
+where
+    F: Fn(&MatrixBlocks, &BlockOperator) -> Result<BlockParts, FusionError>,
+{
     fn shape(&self) -> (usize, usize) {
         self.blocks.shape()
     }
@@ -46,28 +48,38 @@ impl RowBlocks for Distributed {
     }
 
     fn results(&self, operator: &BlockOperator) -> Result<BlockParts, FusionError> {
-        let (sent, mut answers) = (operator.to_bytes(), Vec::new());
-        self.each(&mut |first, block| {
-            let received = BlockOperator::from_bytes(&sent)?;
-            assert_eq!(received.to_bytes(), sent);
-            assert_eq!(received.shape(), self.shape());
-            let number = (self.has_numbers || received.needs_row_numbers()).then_some(first);
-            let mut parts = BlockParts::default();
-            received.add(&mut parts, number, &block)?;
-            answers.push(parts.to_bytes());
-            Ok(())
-        })?;
-        // The last ones come first, and two at a time are merged on their way.
-        let mut all = BlockParts::default();
-        for answers in answers.rchunks(2) {
-            let mut two = BlockParts::default();
-            for answer in answers {
-                operator.merge(&mut two, operator.parts_from_bytes(answer)?)?;
-            }
-            operator.merge(&mut all, operator.parts_from_bytes(&two.to_bytes())?)?;
-        }
-        Ok(all)
+        (self.results)(&self.blocks, operator)
     }
+}
+
+/// Computes results as if each block were on a machine of its own: operators and results travel as bytes. Unless
+/// `has_numbers`, blocks tell the numbers of their rows only where the operator needs them.
+fn distributed(
+    blocks: &MatrixBlocks,
+    operator: &BlockOperator,
+    has_numbers: bool,
+) -> Result<BlockParts, FusionError> {
+    let (sent, mut answers) = (operator.to_bytes(), Vec::new());
+    blocks.each(&mut |first, block| {
+        let received = BlockOperator::from_bytes(&sent)?;
+        assert_eq!(received.to_bytes(), sent);
+        assert_eq!(received.shape(), blocks.shape());
+        let number = (has_numbers || received.needs_row_numbers()).then_some(first);
+        let mut parts = BlockParts::default();
+        received.add(&mut parts, number, &block)?;
+        answers.push(parts.to_bytes());
+        Ok(())
+    })?;
+    // The last ones come first, and two at a time are merged on their way.
+    let mut all = BlockParts::default();
+    for answers in answers.rchunks(2) {
+        let mut two = BlockParts::default();
+        for answer in answers {
+            operator.merge(&mut two, operator.parts_from_bytes(answer)?)?;
+        }
+        operator.merge(&mut all, operator.parts_from_bytes(&two.to_bytes())?)?;
+    }
+    Ok(all)
 }
 
 fn assert_same(name: &str, expected: &HashMap<String, Matrix>, found: &HashMap<String, Matrix>, plan: &str) {
@@ -111,7 +123,8 @@ fn random_graphs_give_the_same_by_row_blocks() {
                     let mut others = bindings.clone();
                     let matrix = others.remove(input).expect("the input is bound");
                     let blocks = MatrixBlocks { matrix, rows: of_block };
-                    let distributed = Distributed { blocks, has_numbers: seed % 2 == 0 };
+                    let results = |blocks: &_, operator: &_| distributed(blocks, operator, seed % 2 == 0);
+                    let distributed = Source { blocks, results };
                     let sources = HashMap::from([(input.to_owned(), &distributed as &dyn RowBlocks)]);
                     let found = plan.run_blocks(&dag, &others, &sources).expect("it ran here");
                     assert_same(&format!("{name}, sent"), &expected, &found, &text);
@@ -340,39 +353,20 @@ fn a_vector_operation_moves_out_of_blocks_by_the_cost_of_broadcasts() {
     assert_ne!(kept(1e10), kept(1e8));
 }
 
-/// A source that keeps what it was asked for.
-struct Recorded {
-    blocks: MatrixBlocks,
-    operators: Mutex<Vec<BlockOperator>>,
-}
-
-impl RowBlocks for Recorded {
-    fn shape(&self) -> (usize, usize) {
-        self.blocks.shape()
-    }
-
-    fn each(
-        &self,
-        take: &mut dyn FnMut(usize, Matrix) -> Result<(), FusionError>,
-    ) -> Result<(), FusionError> {
-        self.blocks.each(take)
-    }
-
-    fn results(&self, operator: &BlockOperator) -> Result<BlockParts, FusionError> {
-        self.operators.lock().expect("a list").push(operator.clone());
-        self.blocks.results(operator)
-    }
-}
-
-/// Returns the operators that read the input X of a plan in blocks.
-fn operators_over_x(dag: &Dag, bindings: &Bindings, costs: &Costs) -> Vec<BlockOperator> {
+/// Returns the operators of a plan that read the input X in blocks, up to the first that can't.
+fn operators_over_x(dag: &Dag, bindings: &Bindings, plan: &Plan) -> Vec<BlockOperator> {
     let mut others = bindings.clone();
-    let blocks = MatrixBlocks { matrix: others.remove("X").expect("it is bound"), rows: 2 };
-    let recorded = Recorded { blocks, operators: Mutex::default() };
-    let plan = Plan::new(dag, Policy::CostBased, costs);
-    let sources = HashMap::from([("X".to_owned(), &recorded as &dyn RowBlocks)]);
-    plan.run_blocks(dag, &others, &sources).expect("a run");
-    recorded.operators.into_inner().expect("a list")
+    let Some(matrix) = others.remove("X") else { return Vec::new() };
+    let operators = Mutex::default();
+    let results = |blocks: &MatrixBlocks, operator: &BlockOperator| {
+        let mut operators: MutexGuard<Vec<BlockOperator>> = operators.lock().expect("a list");
+        operators.push(operator.clone());
+        blocks.results(operator)
+    };
+    let source = Source { blocks: MatrixBlocks { matrix, rows: 2 }, results };
+    let sources = HashMap::from([("X".to_owned(), &source as &dyn RowBlocks)]);
+    drop(plan.run_blocks(dag, &others, &sources));
+    operators.into_inner().expect("a list")
 }
 
 #[test]
@@ -382,13 +376,8 @@ fn damaged_bytes_are_refused_and_never_crash() {
         let mut random = Random::new(9100 + seed);
         let dag = graph(&mut random, 1 + seed as usize % 8, 5, 3);
         let bindings = bindings(&mut random, &dag);
-        let mut others = bindings.clone();
-        let Some(matrix) = others.remove("X") else { continue };
-        let recorded = Recorded { blocks: MatrixBlocks { matrix, rows: 2 }, operators: Mutex::default() };
         let plan = Plan::new(&dag, Policy::ALL[seed as usize % 4], &Costs::default());
-        let sources = HashMap::from([("X".to_owned(), &recorded as &dyn RowBlocks)]);
-        let _ = plan.run_blocks(&dag, &others, &sources);
-        for operator in recorded.operators.into_inner().expect("a list") {
+        for operator in operators_over_x(&dag, &bindings, &plan) {
             let block = match operator.format() {
                 Format::Csr => Matrix::csr((2, operator.shape().1), &vec![1.0; 2 * operator.shape().1]),
                 _ => Matrix::dense((2, operator.shape().1), vec![1.0; 2 * operator.shape().1]),
@@ -438,7 +427,8 @@ fn row_numbers_are_asked_for_where_rows_must_match() {
     let unnumbered = builder.finish().expect("a graph");
     let row = Matrix::dense((1, 2), vec![1.0, 2.0]).expect("a row");
     let all = |dag: &Dag| bindings(&mut Random::new(3), dag);
-    let [operator] = &operators_over_x(&unnumbered, &all(&unnumbered), &Costs::default())[..] else {
+    let plan = |dag: &Dag| Plan::new(dag, Policy::CostBased, &Costs::default());
+    let [operator] = &operators_over_x(&unnumbered, &all(&unnumbered), &plan(&unnumbered))[..] else {
         panic!("one operator");
     };
     assert!(!operator.needs_row_numbers());
@@ -448,7 +438,7 @@ fn row_numbers_are_asked_for_where_rows_must_match() {
         let builder = Builder::new();
         build(&builder);
         let dag = builder.finish().expect("a graph");
-        let [operator] = &operators_over_x(&dag, &all(&dag), &Costs::default())[..] else {
+        let [operator] = &operators_over_x(&dag, &all(&dag), &plan(&dag))[..] else {
             panic!("one operator");
         };
         assert!(operator.needs_row_numbers());
@@ -514,9 +504,10 @@ fn operators_know_whether_memory_has_room_for_them() {
     for (memory, blocks, fits) in [(72.0, blocks, true), (71.0, blocks, false), (f64::INFINITY, None, false)]
     {
         let costs = Costs { memory, blocks, ..Costs::default() };
-        let [operator] = &operators_over_x(&dag, &bindings, &costs)[..] else { panic!("one operator") };
+        let plan = Plan::new(&dag, Policy::CostBased, &costs);
+        let [operator] = &operators_over_x(&dag, &bindings, &plan)[..] else { panic!("one operator") };
         assert_eq!(operator.fits_memory(), fits, "{memory}");
-        let text = Plan::new(&dag, Policy::CostBased, &costs).explain(&dag);
+        let text = plan.explain(&dag);
         assert_eq!(text.contains("in row blocks"), blocks.is_some() && !fits, "{text}");
     }
 }
