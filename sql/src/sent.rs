@@ -17,9 +17,9 @@ use crate::{
 /// The maximum size of a model that a plan contains, in bytes. Each task gets a copy of it.
 const MOST_IN_PLAN: usize = 1 << 20;
 
-/// The maximum size of a model that has no file, in bytes. Messages may have 256 MiB, and hold a model for each call
-/// and task.
-const MOST_WITHOUT_FILE: usize = 8 << 20;
+/// The maximum size of what a plan holds that has no file, in bytes: a model, or an operator with its inputs. Messages may
+/// have 256 MiB, and hold it for each call and task.
+pub(crate) const MOST_WITHOUT_FILE: usize = 8 << 20;
 
 /// The form in which a [`ForestFunction`](crate::ForestFunction) is sent.
 #[derive(Clone, Debug, PartialEq)]

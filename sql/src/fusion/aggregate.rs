@@ -16,12 +16,13 @@ use datafusion::{
         function::{AccumulatorArgs, StateFieldsArgs},
     },
 };
-use fangorn_fusion::{BlockOperator, BlockParts, FusionError};
+use fangorn_fusion::{BlockOperator, BlockParts, FusionError, Matrix, dag::Format};
 
 use super::rows::Rows;
+use crate::sent::MOST_WITHOUT_FILE;
 
 /// The maximum size of an operator in a plan that is sent to a cluster, in bytes. Each task gets a copy of it.
-pub const MOST_IN_PLAN: usize = 8 << 20;
+pub const MOST_IN_PLAN: usize = MOST_WITHOUT_FILE;
 
 /// The aggregate function of an operator. It takes the numbers of rows, if they have numbers, and the columns of a matrix.
 /// It returns the operator's [results](BlockParts) as bytes.
@@ -68,8 +69,8 @@ impl FusedAggregate {
         if operator.len() > MOST_IN_PLAN {
             return plan_err!(
                 "what an operator over {:?} needs besides its rows takes {} bytes, more than the {MOST_IN_PLAN} that a plan \
-                 may hold; make vectors with an element a row columns of the query, or lower the bandwidth of broadcasts in \
-                 the plan's costs",
+                 may hold; make vectors with an element a row columns of the query, or give the plan's costs less \
+                 memory, so that they stay in the blocks",
                 self.operator.input(),
                 operator.len()
             );
@@ -90,6 +91,23 @@ impl FusedAggregate {
 /// Returns an operator's error as one of execution, after which no task is tried again.
 pub(super) fn refused(error: FusionError) -> DataFusionError {
     exec_datafusion_err!("{error}")
+}
+
+/// Adds what an operator gives for a dense block, which it may take in CSR.
+pub(super) fn add_block(
+    operator: &BlockOperator,
+    parts: &mut BlockParts,
+    first: Option<usize>,
+    block: &Matrix,
+) -> Result<()> {
+    let sparse = match block {
+        Matrix::Dense(dense) if operator.format() == Format::Csr => {
+            let sparse = Matrix::csr(dense.shape(), dense.values());
+            Some(sparse.ok_or_else(|| exec_datafusion_err!("the columns are too many for rows in CSR"))?)
+        }
+        _ => None,
+    };
+    operator.add(parts, first, sparse.as_ref().unwrap_or(block)).map_err(refused)
 }
 
 impl PartialEq for FusedAggregate {
@@ -127,7 +145,7 @@ impl AggregateUDFImpl for FusedAggregate {
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(FusedAccumulator {
             operator: self.operator.clone(),
-            rows: Rows::new(self.columns.clone(), self.numbered, self.operator.format()),
+            rows: Rows::new(self.columns.clone(), self.numbered),
             parts: BlockParts::default(),
         }))
     }
@@ -144,7 +162,7 @@ struct FusedAccumulator {
 impl FusedAccumulator {
     fn bytes_of_parts(&mut self) -> Result<ScalarValue> {
         let Self { operator, rows, parts } = self;
-        rows.finish(|first, block| operator.add(parts, first, &block).map_err(refused))?;
+        rows.finish(|first, block| add_block(operator, parts, first, &block))?;
         Ok(ScalarValue::LargeBinary(Some(parts.to_bytes())))
     }
 }
@@ -152,7 +170,7 @@ impl FusedAccumulator {
 impl Accumulator for FusedAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let Self { operator, rows, parts } = self;
-        rows.add(values, |first, block| operator.add(parts, first, &block).map_err(refused))
+        rows.add(values, |first, block| add_block(operator, parts, first, &block))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

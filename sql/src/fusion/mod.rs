@@ -37,8 +37,8 @@
 //! ```
 
 mod aggregate;
+mod query;
 mod rows;
-mod table;
 
 pub use aggregate::{FusedAggregate, MOST_IN_PLAN, SentAggregate};
-pub use table::QueryBlocks;
+pub use query::QueryBlocks;

@@ -13,15 +13,12 @@ use datafusion::{
     logical_expr::{AggregateUDF, Expr, cast, ident},
     prelude::DataFrame,
 };
-use fangorn_fusion::{
-    BlockOperator, BlockParts, FusionError, Matrix, RowBlocks,
-    dag::{Format, Shape},
-};
+use fangorn_fusion::{BlockOperator, BlockParts, FusionError, Matrix, RowBlocks, dag::Shape};
 use futures::StreamExt as _;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::{
-    aggregate::{FusedAggregate, refused},
+    aggregate::{FusedAggregate, add_block, refused},
     rows::Rows,
 };
 
@@ -75,8 +72,7 @@ impl QueryBlocks {
         }
         for name in columns.iter().copied().chain(row_number) {
             let kind = query.schema().field_with_unqualified_name(name)?.data_type();
-            let is_whole = kind.is_integer();
-            if Some(name) == row_number && !is_whole {
+            if Some(name) == row_number && !kind.is_integer() {
                 return plan_err!(
                     "column {name} has the type {kind}, and row numbers are whole; cast it to BIGINT"
                 );
@@ -105,24 +101,16 @@ impl QueryBlocks {
         number.chain(self.columns.iter().map(|name| cast(ident(name), DataType::Float64))).collect()
     }
 
-    fn rows(&self, numbered: bool, format: Format) -> Rows {
-        Rows::new(self.columns.clone(), numbered, format)
-    }
-
     /// Waits for a future on a thread of its own, since a thread of the runtime may not wait.
     fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
         thread::scope(|scope| scope.spawn(|| self.runtime.block_on(future)).join())
             .unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Fetches the rows, as blocks in a format.
-    async fn fetch(
-        &self,
-        format: Format,
-        mut take: impl FnMut(Option<usize>, Matrix) -> Result<()> + Send,
-    ) -> Result<()> {
+    /// Fetches the rows, as dense blocks.
+    async fn fetch(&self, mut take: impl FnMut(Option<usize>, Matrix) -> Result<()> + Send) -> Result<()> {
         let numbered = self.row_number.is_some();
-        let mut rows = self.rows(numbered, format);
+        let mut rows = Rows::new(self.columns.clone(), numbered);
         // Names must differ, and the same column may be there twice.
         let named = self.expressions(numbered).into_iter().enumerate();
         let select: Vec<Expr> = named.map(|(at, column)| column.alias(format!("c{at}"))).collect();
@@ -139,7 +127,7 @@ impl QueryBlocks {
             Some(blocks) => blocks,
             None => {
                 let mut blocks = Blocks::new();
-                self.wait(self.fetch(Format::Dense, |first, block| {
+                self.wait(self.fetch(|first, block| {
                     blocks.push((first, block));
                     Ok(())
                 }))?;
@@ -148,20 +136,14 @@ impl QueryBlocks {
         };
         let mut parts = BlockParts::default();
         for (first, block) in blocks {
-            let block = match (operator.format(), block) {
-                (Format::Csr, Matrix::Dense(dense)) => Matrix::csr(dense.shape(), dense.values()),
-                (_, block) => Some(block.clone()),
-            };
-            let block =
-                block.ok_or_else(|| exec_datafusion_err!("the columns are too many for rows in CSR"))?;
-            operator.add(&mut parts, *first, &block).map_err(refused)?;
+            add_block(operator, &mut parts, *first, block)?;
         }
         Ok(parts)
     }
 
     /// Computes the results of an operator where the query runs.
     fn results_there(&self, operator: &BlockOperator) -> Result<BlockParts> {
-        let numbered = operator.needs_row_numbers() && self.row_number.is_some();
+        let numbered = operator.needs_row_numbers();
         let function = FusedAggregate::new(operator.clone(), self.columns.clone(), numbered);
         let call = AggregateUDF::from(function).call(self.expressions(numbered)).alias("results");
         let batches = self.wait(async {
@@ -192,7 +174,7 @@ impl RowBlocks for QueryBlocks {
         let mut next = 0;
         let (sender, receiver) = sync_channel(1);
         let (taken, fetched) = thread::scope(|scope| {
-            let fetch = self.fetch(Format::Dense, move |first, block| {
+            let fetch = self.fetch(move |first, block| {
                 sender.send((first, block)).map_err(|_| exec_datafusion_err!("nobody takes the rows"))
             });
             let fetching = scope.spawn(|| self.runtime.block_on(fetch));
@@ -210,7 +192,8 @@ impl RowBlocks for QueryBlocks {
         let name = operator.input();
         if operator.needs_row_numbers() && self.row_number.is_none() {
             let problem = "an operator gives rows, or reads the same rows of another matrix, and rows of a query have no \
-                           order; name a column of row numbers (QueryBlocks::numbered)";
+                           order; name a column of row numbers (QueryBlocks::numbered), or give the plan's costs less memory \
+                           than a vector with an element a row takes";
             return Err(FusionError::Input { name, problem: problem.to_owned() });
         }
         let results =

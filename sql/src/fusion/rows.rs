@@ -5,20 +5,19 @@ use arrow::{
     datatypes::{Float64Type, Int64Type},
 };
 use datafusion::common::{Result, exec_err};
-use fangorn_fusion::{Matrix, dag::Format};
+use fangorn_fusion::Matrix;
 
 /// The size of a block that is handed on, in bytes: what a core's cache holds beside intermediates. A batch has about 8192
 /// rows; setting an operator up takes as long as computing a few hundred.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Collects rows into blocks.
+/// Collects rows into dense blocks.
 #[derive(Debug)]
 pub(super) struct Rows {
     /// The names of the columns, for errors.
     columns: Vec<String>,
     /// Whether the first array has the numbers of the rows.
     numbered: bool,
-    format: Format,
     /// The number of the first row.
     first: Option<usize>,
     /// Row-major elements.
@@ -27,8 +26,8 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Returns an empty block of these columns. If `numbered` is set, batches have the numbers of their rows before them.
-    pub fn new(columns: Vec<String>, numbered: bool, format: Format) -> Self {
-        Self { columns, numbered, format, first: None, values: Vec::new() }
+    pub fn new(columns: Vec<String>, numbered: bool) -> Self {
+        Self { columns, numbered, first: None, values: Vec::new() }
     }
 
     /// Returns the memory of the rows, in bytes.
@@ -116,13 +115,9 @@ impl Rows {
         }
         let values = std::mem::take(&mut self.values);
         let shape = (values.len() / self.columns.len(), self.columns.len());
-        let block = match self.format {
-            Format::Csr => Matrix::csr(shape, &values),
-            _ => Matrix::dense(shape, values),
-        };
-        match block {
+        match Matrix::dense(shape, values) {
             Some(block) => take(self.first.take(), block),
-            None => exec_err!("{} columns are too many for rows in CSR", shape.1),
+            None => exec_err!("rows of {} columns have other elements", shape.1),
         }
     }
 }
