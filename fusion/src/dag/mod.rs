@@ -7,6 +7,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `operator` | operators, their names and what they do to zeros |
+//! | `functions` | exponential and logarithm |
 //! | `model` | the graph, and the checks that it is valid |
 //! | `sizes` | shapes, formats, filled shares and memory of results |
 //! | `builder` | expressions in Rust that become a graph, each common subexpression once |
@@ -15,6 +16,7 @@
 
 mod builder;
 mod dot;
+mod functions;
 mod model;
 mod operator;
 mod sizes;

@@ -2,6 +2,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use super::functions::{exp, log};
+
 /// A number that is compared by its bits: NaN equals the same NaN, and 0 differs from -0.
 #[derive(Clone, Copy, Debug)]
 pub struct Number(pub f64);
@@ -98,8 +100,8 @@ impl Unary {
         match self {
             Self::Negate => -x,
             Self::Abs => x.abs(),
-            Self::Exp => x.exp(),
-            Self::Log => x.ln(),
+            Self::Exp => exp(x),
+            Self::Log => log(x),
             Self::Sqrt => x.sqrt(),
             Self::Square => x * x,
             Self::Sign => {
@@ -109,7 +111,7 @@ impl Unary {
                     x.signum()
                 }
             }
-            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Sigmoid => 1.0 / (1.0 + exp(-x)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Programs over tiles of rows.
 
+use std::ops::Range;
+
 use fangorn::cpu::prefer_large_pages;
 use rayon::prelude::*;
 
@@ -20,6 +22,9 @@ use crate::{
 
 /// The number of elements of the widest node's register. The registers of a program then fit a second-level cache.
 const TILE: usize = 4096;
+
+/// The number of shares of a result's rows for each thread.
+const SHARES: usize = 8;
 
 /// What a root computes from tiles.
 #[derive(Clone, Copy)]
@@ -52,6 +57,27 @@ struct Tiles<'a> {
     rows: usize,
     /// For each covered node the product, if its left-hand side is a compressed matrix whose groups it goes over.
     products: Vec<Option<RightProduct<'a>>>,
+    /// For each node of the graph, where a tile finds its rows.
+    places: Vec<Place<'a>>,
+    /// The number of columns of each register.
+    widths: Vec<usize>,
+}
+
+/// Where a tile finds the rows of a node.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// Nowhere: a transposition that products view, or a node that the operator does not read.
+    Nowhere,
+    /// A register, which a later node takes over when nothing reads this one any more.
+    Register(usize),
+    /// The rows of a root's result, by the root's index.
+    Result(usize),
+    /// Sums of a root, by its index. Nothing in the operator reads them.
+    Sums(usize),
+    /// All elements of a dense matrix.
+    Dense(&'a [f64]),
+    /// The register of an input in another format, by the input's index.
+    Loaded(usize),
 }
 
 /// Rows of an input that is not a dense matrix of double precision.
@@ -62,12 +88,14 @@ struct Loaded {
     values: Vec<f64>,
 }
 
-/// Registers of a tile: one for each covered node, and one for each input in another format whose rows are read.
-struct Registers<'a> {
-    covered: Vec<Vec<f64>>,
+/// What one thread computes a tile with.
+struct Registers<'a, 'o> {
+    computed: Vec<Vec<f64>>,
+    /// For each root, the rows of its result that the tile computes; empty if it is summed.
+    results: Vec<&'o mut [f64]>,
     inputs: Vec<Loaded>,
-    /// The product t(X) W of the rows so far, if X is a compressed matrix whose groups it goes over.
-    left: Option<LeftProduct<'a>>,
+    /// For each root, the product t(X) W of the rows so far, if X is a compressed matrix whose groups it goes over.
+    left: Vec<Option<LeftProduct<'a>>>,
     /// The rows of a left-hand side of other products, if it is compressed or of single precision.
     factor: Vec<f64>,
 }
@@ -75,8 +103,10 @@ struct Registers<'a> {
 /// Computes the roots of an operator.
 pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec<(NodeId, Matrix)> {
     let rows = operator.space(dag).0;
-    let mut tiles = Tiles { dag, operator, values, rows, products: Vec::new() };
+    let mut tiles =
+        Tiles { dag, operator, values, rows, products: Vec::new(), places: Vec::new(), widths: Vec::new() };
     tiles.products = operator.covered.iter().map(|node| tiles.right_product(*node)).collect();
+    tiles.place();
     // Rows of a compressed matrix, or of one of single precision, are held only if elements of it are read, or if a
     // product does not go over its groups.
     let is_held = |node: &NodeId| !tiles.is_converted(*node) || operator.reads_elements(dag, *node);
@@ -95,11 +125,7 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
         _ => 1,
     };
     let height = (TILE / widest).max(least).clamp(1, rows);
-    let end = tiles.end(operator.roots[0]);
-    let results = match end {
-        End::Rows => vec![tiles.rows(operator.roots[0], height)],
-        _ => tiles.accumulated(height),
-    };
+    let results = tiles.results(height);
     let matrices = operator
         .roots
         .iter()
@@ -177,86 +203,175 @@ impl<'a> Tiles<'a> {
         self.dag.transposed(inputs[0]).filter(|_| differ)
     }
 
-    fn registers(&self, height: usize) -> Registers<'a> {
-        let size = |node: &NodeId| self.dag.shape(*node).1 * height;
-        let is_computed = |node: &NodeId| {
-            let ends = self.operator.roots.contains(node) && !matches!(self.end(*node), End::Rows);
-            !ends && *self.dag.operator(*node) != Operator::Transpose
+    /// Says where a tile finds the rows of each node. A register is taken over once the last node that reads it is
+    /// computed, so that few of them need a place in the cache.
+    fn place(&mut self) {
+        let PlannedOperator { covered, roots, inputs, .. } = self.operator;
+        let mut places = vec![Place::Nowhere; self.dag.nodes().len()];
+        // A product reads what is transposed.
+        let read = |node: NodeId| {
+            let of = self.dag.inputs(node).iter().copied();
+            of.flat_map(|input| [Some(input), self.dag.transposed(input)]).flatten()
         };
-        let covered = self
-            .operator
-            .covered
-            .iter()
-            .map(|node| vec![0.0; if is_computed(node) { size(node) } else { 0 }]);
-        let root = self.operator.roots[0];
-        let width = self.dag.shape(root).1;
-        let left = self.factor(root).filter(|(.., by_groups)| *by_groups && self.turned(root).is_some());
+        for input in covered.iter().flat_map(|node| read(*node)) {
+            places[input] = match (self.values.get(&input), inputs.binary_search(&input)) {
+                (Some(Matrix::Dense(dense)), _) => Place::Dense(dense.values()),
+                (_, Ok(at)) => Place::Loaded(at),
+                _ => Place::Nowhere,
+            };
+        }
+        let mut last_readers = vec![0; covered.len()];
+        for (index, node) in covered.iter().enumerate() {
+            read(*node).filter_map(|of| covered.binary_search(&of).ok()).for_each(|at| last_readers[at] = index);
+        }
+        let (mut widths, mut free) = (Vec::<usize>::new(), Vec::<usize>::new());
+        for (index, node) in covered.iter().enumerate() {
+            let root = roots.binary_search(node).ok();
+            places[*node] = match (root, self.end(*node)) {
+                _ if *self.dag.operator(*node) == Operator::Transpose => Place::Nowhere,
+                (Some(root), End::Rows) => Place::Result(root),
+                (Some(root), _) => Place::Sums(root),
+                (None, _) => {
+                    let width = self.dag.shape(*node).1;
+                    // The narrowest one that is wide enough, or the widest one.
+                    let key = |at: &usize| (widths[*at] < width, widths[*at].abs_diff(width));
+                    let register = match free.iter().copied().min_by_key(key) {
+                        Some(register) => {
+                            free.retain(|at| *at != register);
+                            register
+                        }
+                        None => {
+                            widths.push(0);
+                            widths.len() - 1
+                        }
+                    };
+                    widths[register] = widths[register].max(width);
+                    Place::Register(register)
+                }
+            };
+            // What this node reads last is free only after it, since loops do not read what they write.
+            let ended = (0..=index).filter(|at| last_readers[*at] == index);
+            free.extend(ended.filter_map(|at| match places[covered[at]] {
+                Place::Register(register) => Some(register),
+                _ => None,
+            }));
+        }
+        (self.places, self.widths) = (places, widths);
+    }
+
+    fn registers(&self, height: usize) -> Registers<'a, '_> {
+        let left = |root: &NodeId| {
+            let factor = self.factor(*root).filter(|(.., by_groups)| *by_groups && self.turned(*root).is_some());
+            factor.map(|(_, matrix, _)| LeftProduct::new(matrix, self.dag.shape(*root).1))
+        };
+        let roots = &self.operator.roots;
         Registers {
-            covered: covered.collect(),
+            computed: self.widths.iter().map(|width| vec![0.0; width * height]).collect(),
+            results: roots.iter().map(|_| [].as_mut_slice()).collect(),
             inputs: self.operator.inputs.iter().map(|_| Loaded::default()).collect(),
-            left: left.map(|(_, matrix, _)| LeftProduct::new(matrix, width)),
+            left: roots.iter().map(left).collect(),
             factor: Vec::new(),
         }
     }
 
-    /// Computes the rows of a result, tiles in parallel.
-    fn rows(&self, root: NodeId, height: usize) -> Vec<f64> {
-        let width = self.dag.shape(root).1;
-        let mut out = vec![0.0; self.rows * width];
-        prefer_large_pages(&mut out);
-        let last = self.operator.covered.len() - 1;
-        out.par_chunks_mut(height * width).enumerate().for_each_init(
-            || self.registers(height),
-            |registers, (tile, out)| {
-                let (first, count) = (tile * height, out.len() / width);
-                self.evaluate(first, count, registers);
-                out.copy_from_slice(&registers.covered[last][..out.len()]);
-            },
-        );
-        out
-    }
-
-    /// Computes results that aggregate over rows. Each thread computes partial results, which are joined in the end.
-    fn accumulated(&self, height: usize) -> Vec<Vec<f64>> {
-        let tiles = self.rows.div_ceil(height);
-        let each = tiles.div_ceil(rayon::current_num_threads().max(1)).max(1);
+    /// Computes the results of all roots in one pass over the rows. Each thread takes shares of adjacent tiles, computes
+    /// their rows of results, and sums over them; the sums of shares are joined in the end.
+    fn results(&self, height: usize) -> Vec<Vec<f64>> {
         let roots = &self.operator.roots;
-        let start = |root: &NodeId| match self.end(*root) {
-            End::Full(aggregation) | End::Columns(aggregation) => aggregation.start(),
-            _ => 0.0,
-        };
-        let partial = |share: usize| {
-            let mut sums: Vec<Vec<f64>> = roots
-                .iter()
-                .map(|root| vec![start(root); self.dag.shape(*root).0 * self.dag.shape(*root).1])
-                .collect();
-            let mut registers = self.registers(height);
-            for tile in share * each..tiles.min((share + 1) * each) {
-                let first = tile * height;
-                let count = height.min(self.rows - first);
-                self.evaluate(first, count, &mut registers);
-                for (root, sums) in roots.iter().zip(&mut sums) {
-                    self.accumulate(*root, first, count, &mut registers, sums);
-                }
-            }
-            if let Some(left) = registers.left.take() {
-                left.finish(&mut sums[0]);
-            }
-            sums
-        };
-        let partials: Vec<Vec<Vec<f64>>> = (0..tiles.div_ceil(each)).into_par_iter().map(partial).collect();
-        let mut partials = partials.into_iter();
-        let mut whole = partials.next().unwrap_or_default();
-        for partial in partials {
-            for ((root, whole), partial) in roots.iter().zip(&mut whole).zip(partial) {
+        let is_summed = |root: &NodeId| !matches!(self.end(*root), End::Rows);
+        // Shares that are not summed cost nothing, and small ones keep all threads busy.
+        let for_each = if roots.iter().any(is_summed) { 1 } else { SHARES };
+        let tiles = self.rows.div_ceil(height);
+        let each = tiles.div_ceil(for_each * rayon::current_num_threads().max(1)).max(1);
+        let mut whole: Vec<Vec<f64>> = roots.iter().map(|root| self.memory(*root)).collect();
+        let mut shares: Vec<Vec<&mut [f64]>> = (0..tiles.div_ceil(each)).map(|_| Vec::new()).collect();
+        for (root, whole) in roots.iter().zip(&mut whole) {
+            let mut rows = whole.chunks_mut(each * height * self.dag.shape(*root).1);
+            shares.iter_mut().for_each(|share| share.push(rows.next().unwrap_or_default()));
+        }
+        let sums = shares.into_par_iter().enumerate().map(|(at, rows)| {
+            let tiles = at * each..tiles.min((at + 1) * each);
+            self.share(tiles, height, rows)
+        });
+        let mut sums = sums.collect::<Vec<Vec<Vec<f64>>>>().into_iter();
+        let mut joint = sums.next().unwrap_or_default();
+        for sums in sums {
+            for ((root, joint), sums) in roots.iter().zip(&mut joint).zip(sums) {
                 let join = |a: f64, b: f64| match self.end(*root) {
                     End::Full(aggregation) | End::Columns(aggregation) => aggregation.join(a, b),
                     _ => a + b,
                 };
-                whole.iter_mut().zip(partial).for_each(|(a, b)| *a = join(*a, b));
+                joint.iter_mut().zip(sums).for_each(|(a, b)| *a = join(*a, b));
+            }
+        }
+        for ((root, whole), joint) in roots.iter().zip(&mut whole).zip(joint) {
+            if is_summed(root) {
+                *whole = joint;
             }
         }
         whole
+    }
+
+    /// Returns memory for the rows of a result; none for one that is summed.
+    fn memory(&self, root: NodeId) -> Vec<f64> {
+        if !matches!(self.end(root), End::Rows) {
+            return Vec::new();
+        }
+        let mut rows = vec![0.0; self.rows * self.dag.shape(root).1];
+        prefer_large_pages(&mut rows);
+        rows
+    }
+
+    /// Computes some tiles: their rows of results, and for each root the sums over them, which are none for a root that
+    /// gives rows.
+    fn share(&self, tiles: Range<usize>, height: usize, mut rows: Vec<&mut [f64]>) -> Vec<Vec<f64>> {
+        let roots = &self.operator.roots;
+        let start = |root: &NodeId| {
+            let (count, width) = self.dag.shape(*root);
+            match self.end(*root) {
+                End::Rows => Vec::new(),
+                End::Full(aggregation) | End::Columns(aggregation) => vec![aggregation.start(); count * width],
+                End::Product => vec![0.0; count * width],
+            }
+        };
+        let mut sums: Vec<Vec<f64>> = roots.iter().map(start).collect();
+        let mut registers = self.registers(height);
+        for tile in tiles {
+            let first = tile * height;
+            let count = height.min(self.rows - first);
+            for ((root, rest), result) in roots.iter().zip(&mut rows).zip(&mut registers.results) {
+                let whole = std::mem::take(rest);
+                let elements = if whole.is_empty() { 0 } else { count * self.dag.shape(*root).1 };
+                (*result, *rest) = whole.split_at_mut(elements);
+            }
+            self.evaluate(first, count, &mut registers, &mut sums);
+        }
+        for (left, sums) in registers.left.into_iter().zip(&mut sums) {
+            if let Some(left) = left {
+                left.finish(sums);
+            }
+        }
+        sums
+    }
+
+    /// Computes the covered nodes on a tile, and adds to the sums of roots.
+    fn evaluate(&self, first: usize, count: usize, registers: &mut Registers, sums: &mut [Vec<f64>]) {
+        for node in &self.operator.covered {
+            match self.places[*node] {
+                Place::Register(at) => {
+                    let mut out = std::mem::take(&mut registers.computed[at]);
+                    self.compute(*node, first, count, registers, &mut out);
+                    registers.computed[at] = out;
+                }
+                Place::Result(at) => {
+                    let out = std::mem::take(&mut registers.results[at]);
+                    self.compute(*node, first, count, registers, out);
+                    registers.results[at] = out;
+                }
+                Place::Sums(at) => self.accumulate(*node, first, count, registers, (at, &mut sums[at])),
+                Place::Nowhere | Place::Dense(_) | Place::Loaded(_) => {}
+            }
+        }
     }
 
     fn accumulate(
@@ -265,7 +380,7 @@ impl<'a> Tiles<'a> {
         first: usize,
         count: usize,
         registers: &mut Registers,
-        sums: &mut [f64],
+        (at, sums): (usize, &mut [f64]),
     ) {
         let inputs = self.dag.inputs(root);
         match self.end(root) {
@@ -305,10 +420,10 @@ impl<'a> Tiles<'a> {
                     }
                     return;
                 }
-                if let Some(mut product) = registers.left.take() {
+                if let Some(mut product) = registers.left[at].take() {
                     let right = self.view(inputs[1], first, count, registers).data;
                     product.add(first..first + count, right);
-                    registers.left = Some(product);
+                    registers.left[at] = Some(product);
                     return;
                 }
                 self.load_factor(left, first, count, registers);
@@ -411,31 +526,16 @@ impl<'a> Tiles<'a> {
     fn view<'v>(&'v self, node: NodeId, first: usize, count: usize, registers: &'v Registers) -> View<'v> {
         let (rows, width) = self.dag.shape(node);
         let column = usize::from(width > 1);
-        let aligned = rows == self.rows && (rows > 1 || count == 1);
-        let row = if aligned && rows > 1 { width } else { 0 };
-        if let Ok(index) = self.operator.covered.binary_search(&node) {
-            return View { data: &registers.covered[index], row: width, column };
-        }
-        let data: &[f64] = match self.values.get(&node) {
-            Some(Matrix::Dense(dense)) if row > 0 => &dense.values()[first * width..(first + count) * width],
-            Some(Matrix::Dense(dense)) => dense.values(),
-            _ => match self.operator.inputs.binary_search(&node) {
-                Ok(index) => &registers.inputs[index].values,
-                Err(_) => &[],
-            },
+        let row = if rows == self.rows && rows > 1 { width } else { 0 };
+        let data: &[f64] = match self.places[node] {
+            Place::Register(at) => return View { data: &registers.computed[at], row: width, column },
+            Place::Result(at) => return View { data: &registers.results[at][..], row: width, column },
+            Place::Dense(values) if row > 0 => &values[first * width..(first + count) * width],
+            Place::Dense(values) => values,
+            Place::Loaded(at) => &registers.inputs[at].values,
+            Place::Nowhere | Place::Sums(_) => &[],
         };
         View { data, row, column }
-    }
-
-    /// Computes the registers of covered nodes on a tile.
-    fn evaluate(&self, first: usize, count: usize, registers: &mut Registers) {
-        for (index, node) in self.operator.covered.iter().enumerate() {
-            let mut out = std::mem::take(&mut registers.covered[index]);
-            if !out.is_empty() {
-                self.compute(*node, first, count, registers, &mut out);
-            }
-            registers.covered[index] = out;
-        }
     }
 
     fn compute(&self, node: NodeId, first: usize, count: usize, registers: &mut Registers, out: &mut [f64]) {

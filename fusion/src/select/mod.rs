@@ -10,6 +10,7 @@
 //! | `cost` | the estimated time of an operator, in seconds, and the constants of a machine |
 //! | `partition` | partitions of plans and their interesting points |
 //! | `enumerate` | MPSkipEnum |
+//! | `passes` | operators that go through the same rows, as one |
 //! | `plan` | the plan of a whole graph, and its explanation |
 //! | `cache` | plans that are kept for graphs of the same structure |
 
@@ -19,6 +20,7 @@ mod cost;
 mod enumerate;
 mod operator;
 mod partition;
+mod passes;
 mod plan;
 
 pub use cache::{CacheReport, PlanCache};

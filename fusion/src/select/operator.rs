@@ -51,7 +51,8 @@ impl Assignment<'_> {
 pub struct PlannedOperator {
     /// The template, or `None` for a basic operator.
     pub template: Option<Template>,
-    /// The nodes whose results it writes: one, or several full aggregates of MAgg.
+    /// The nodes whose results it writes: one; several full aggregates of MAgg; or, of a Row operator that goes through
+    /// rows once for several results, any that follow from them.
     pub roots: Vec<NodeId>,
     /// The nodes that it computes, each after its inputs.
     pub covered: Vec<NodeId>,
@@ -111,7 +112,6 @@ impl PlannedOperator {
         if !(is_known && rises(&roots) && !roots.is_empty() && roots.iter().all(ends)) {
             return None;
         }
-        // Only MAgg joins roots, and they have one space.
         let one = match template {
             None => covered.len() == 1,
             Some(Template::MAgg) => true,
@@ -120,11 +120,25 @@ impl PlannedOperator {
         let mut found = Self::of_covered(dag, template, roots[0], covered.into_iter().collect());
         found.roots = roots;
         found.driver = found.sparse_driver(dag);
+        if template == Some(Template::Row) && found.goes_by_rows(dag) && found.covers_what_roots_need(dag) {
+            return Some(found);
+        }
         let has_one_space =
             found.roots.iter().all(|root| dag.shape(found.body(dag, *root)) == found.space(dag));
         let whole = template.is_none() || !found.covers_factor(dag) && !found.covers_transposed_elements(dag);
         let drives = template != Some(Template::Outer) || found.driver.is_some();
         (one && has_one_space && whole && drives && found.is_explored(dag)).then_some(found)
+    }
+
+    /// Tells whether the operator covers no node but its roots and what they follow from.
+    fn covers_what_roots_need(&self, dag: &Dag) -> bool {
+        let (mut reached, mut pending) = (BTreeSet::new(), self.roots.clone());
+        while let Some(node) = pending.pop() {
+            if self.covered.binary_search(&node).is_ok() && reached.insert(node) {
+                pending.extend(dag.inputs(node));
+            }
+        }
+        reached.len() == self.covered.len()
     }
 
     /// Tells whether exploration finds plans that fuse what the operator covers.
@@ -167,6 +181,19 @@ impl PlannedOperator {
             inputs: renumber(&self.inputs),
             driver: self.driver.map(|driver| ids[&driver]),
         }
+    }
+
+    /// Makes an operator of a template with several roots.
+    pub(super) fn of_roots(
+        dag: &Dag,
+        template: Template,
+        roots: Vec<NodeId>,
+        covered: BTreeSet<NodeId>,
+    ) -> Self {
+        let mut found = Self::of_covered(dag, Some(template), roots[0], covered);
+        found.roots = roots;
+        found.driver = found.sparse_driver(dag);
+        found
     }
 
     fn of_covered(dag: &Dag, template: Option<Template>, root: NodeId, covered: BTreeSet<NodeId>) -> Self {
@@ -295,9 +322,24 @@ impl PlannedOperator {
         })
     }
 
-    /// Returns the name of the operator's variant in table 1.
+    /// Returns the name of the operator's variant in table 1. If there are several roots, it is that of the first one.
     pub fn variant(&self, dag: &Dag) -> &'static str {
-        let root = self.roots[0];
+        self.variant_of(dag, self.roots[0])
+    }
+
+    /// Returns the names of the roots' variants, each once.
+    pub(super) fn variants(&self, dag: &Dag) -> String {
+        let mut found: Vec<&str> = Vec::new();
+        for root in &self.roots {
+            let name = self.variant_of(dag, *root);
+            if !found.contains(&name) {
+                found.push(name);
+            }
+        }
+        found.join(" ")
+    }
+
+    fn variant_of(&self, dag: &Dag, root: NodeId) -> &'static str {
         match dag.operator(root) {
             Operator::Aggregate(_, Direction::Row) => "row_agg",
             Operator::Aggregate(_, Direction::Column) => "col_agg",

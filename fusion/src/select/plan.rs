@@ -10,6 +10,7 @@ use super::{
     enumerate::Search,
     operator::PlannedOperator,
     partition::{Partition, Point, PointKind},
+    passes::share_passes,
 };
 use crate::{
     dag::{Dag, NodeId},
@@ -19,7 +20,7 @@ use crate::{
 /// How plans are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// The plan of least cost (section 4.4).
+    /// The plan of least cost (section 4.4). Operators that go through the same rows are then one, if that costs no more.
     CostBased,
     /// All references are fused, even if results are computed several times (section 4.1).
     FuseAll,
@@ -92,7 +93,7 @@ impl Plan {
         }
         let mut operators = demanded(dag, by_root);
         if policy == Policy::CostBased {
-            operators = multi_aggregates(dag, costs, operators);
+            operators = share_passes(dag, costs, multi_aggregates(dag, costs, operators));
         }
         // An aggregate that joined no other one is a Cell operator.
         for operator in &mut operators {
@@ -168,7 +169,7 @@ impl Plan {
                 .iter()
                 .map(|node| format!("{node} {}", dag.operator(*node).short()))
                 .collect();
-            write!(out, "{name} {}: {}", operator.variant(dag), short.join(", "))?;
+            write!(out, "{name} {}: {}", operator.variants(dag), short.join(", "))?;
             write!(out, "; reads {:?}", operator.inputs)?;
             if self.costs.reads_blocks(dag, operator) {
                 write!(out, " in row blocks")?;

@@ -327,8 +327,10 @@ fn a_vector_operation_moves_out_of_blocks_by_the_cost_of_broadcasts() {
     let x = builder.dense("X", rows, 100);
     let [a, b, c] = ["a", "b", "c"].map(|name| builder.dense(name, rows, 1));
     let (added, x_node) = (a + b * c, x.node());
-    builder.output("sum", (x * added).sum());
-    builder.output("columns", (x + added).aggregate(Aggregation::Max, Direction::Column));
+    let sum = (x * added).sum();
+    builder.output("sum", sum);
+    // It needs the whole sum, so the two can't share a pass.
+    builder.output("columns", (x * sum + added).aggregate(Aggregation::Max, Direction::Column));
     let dag = builder.finish().expect("a graph");
     let readers = |broadcast: f64| {
         let blocks = Some(BlockCosts { read: 1e9, broadcast });
@@ -338,9 +340,9 @@ fn a_vector_operation_moves_out_of_blocks_by_the_cost_of_broadcasts() {
         let own = plan.operators().iter().filter(|operator| !reads_x(operator)).count();
         (own, plan.operators().iter().filter(reads_x).map(|operator| operator.inputs.len()).sum::<usize>())
     };
-    // Both operators read X, and either the three vectors or the one.
-    assert_eq!(readers(1e10), (0, 8));
-    assert_eq!(readers(1e8), (1, 4));
+    // Both operators read X, and either the three vectors or the one; the second also reads the sum.
+    assert_eq!(readers(1e10), (0, 9));
+    assert_eq!(readers(1e8), (1, 5));
     let none = Plan::new(&dag, Policy::CostBased, &Costs { memory: 1e8, ..Costs::default() });
     assert!(none.cost().is_infinite());
     // Kept plans are those of their bandwidths.
@@ -520,8 +522,10 @@ fn rows_stay_in_blocks_by_the_cost_of_bringing_them_back() {
     let (x, v) = (builder.dense("X", 1_000_000, 20), builder.dense("v", 20, 1));
     let product = x.matmul(v);
     let node = product.node();
-    builder.output("sum", product.abs().sum());
-    builder.output("most", product.aggregate(Aggregation::Max, Direction::Full));
+    let sum = product.abs().sum();
+    builder.output("sum", sum);
+    // It needs the whole sum, so the two can't share a pass.
+    builder.output("most", (product * sum).aggregate(Aggregation::Max, Direction::Full));
     let dag = builder.finish().expect("a graph");
     let written = |broadcast: f64| {
         let blocks = Some(BlockCosts { read: 1e9, broadcast });
