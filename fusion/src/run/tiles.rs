@@ -222,7 +222,9 @@ impl<'a> Tiles<'a> {
         }
         let mut last_readers = vec![0; covered.len()];
         for (index, node) in covered.iter().enumerate() {
-            read(*node).filter_map(|of| covered.binary_search(&of).ok()).for_each(|at| last_readers[at] = index);
+            read(*node)
+                .filter_map(|of| covered.binary_search(&of).ok())
+                .for_each(|at| last_readers[at] = index);
         }
         let (mut widths, mut free) = (Vec::<usize>::new(), Vec::<usize>::new());
         for (index, node) in covered.iter().enumerate() {
@@ -261,7 +263,8 @@ impl<'a> Tiles<'a> {
 
     fn registers(&self, height: usize) -> Registers<'a, '_> {
         let left = |root: &NodeId| {
-            let factor = self.factor(*root).filter(|(.., by_groups)| *by_groups && self.turned(*root).is_some());
+            let factor =
+                self.factor(*root).filter(|(.., by_groups)| *by_groups && self.turned(*root).is_some());
             factor.map(|(_, matrix, _)| LeftProduct::new(matrix, self.dag.shape(*root).1))
         };
         let roots = &self.operator.roots;
@@ -330,7 +333,9 @@ impl<'a> Tiles<'a> {
             let (count, width) = self.dag.shape(*root);
             match self.end(*root) {
                 End::Rows => Vec::new(),
-                End::Full(aggregation) | End::Columns(aggregation) => vec![aggregation.start(); count * width],
+                End::Full(aggregation) | End::Columns(aggregation) => {
+                    vec![aggregation.start(); count * width]
+                }
                 End::Product => vec![0.0; count * width],
             }
         };
@@ -461,10 +466,8 @@ impl<'a> Tiles<'a> {
 
     /// Fills the register of an input that is not a dense matrix of double precision.
     fn load(&self, node: NodeId, first: usize, count: usize, registers: &mut Registers) {
-        let Ok(index) = self.operator.inputs.binary_search(&node) else { return };
-        let Some(matrix) = self.values.get(&node).filter(|matrix| !matches!(matrix, Matrix::Dense(_))) else {
-            return;
-        };
+        let Place::Loaded(index) = self.places[node] else { return };
+        let Some(matrix) = self.values.get(&node) else { return };
         let (rows, width) = self.dag.shape(node);
         // An input of one row, or the right-hand side of a product, is read whole.
         let (first, count) = if rows == self.rows { (first, count) } else { (0, rows) };

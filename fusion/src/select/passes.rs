@@ -79,12 +79,7 @@ fn ordered<'p>(passes: impl Iterator<Item = &'p Pass>) -> Option<Vec<Pass>> {
 
 /// Returns the operator that computes what two of them do, in one pass over the rows. Returns `None` if they share
 /// nothing, or if one pass can't compute both.
-fn joined(
-    dag: &Dag,
-    operators: &[PlannedOperator],
-    one: &Pass,
-    other: &Pass,
-) -> Option<Pass> {
+fn joined(dag: &Dag, operators: &[PlannedOperator], one: &Pass, other: &Pass) -> Option<Pass> {
     let (a, b) = (&one.operator, &other.operator);
     let rows = a.space(dag).0;
     let is_of_rows = |node: &&NodeId| dag.shape(**node).0 == rows;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use fangorn_fusion::{
     Bindings, Matrix,
-    dag::{Aggregation, Builder, Dag, Direction},
+    dag::{Aggregation, Builder, Dag, Direction, Operator},
+    explore::Template,
     select::{Costs, Plan, Policy},
 };
 
@@ -19,6 +20,15 @@ pub fn compare(name: &str, dag: &Dag, bindings: &Bindings, seen: &mut BTreeSet<S
             let skips = if operator.driver.is_some() { " sparse" } else { "" };
             let distinct = if operator.distinct(dag).is_some() { " distinct" } else { "" };
             format!("{:?} {}{skips}{distinct}", operator.template, operator.variant(dag))
+        }));
+        let shared = plan
+            .operators()
+            .iter()
+            .filter(|operator| operator.template == Some(Template::Row) && operator.roots.len() > 1);
+        seen.extend(shared.flat_map(|operator| &operator.roots).map(|root| match dag.operator(*root) {
+            Operator::Aggregate(_, direction) => format!("shared {direction:?}"),
+            Operator::MatMul if dag.transposed(dag.inputs(*root)[0]).is_some() => "shared t(X) W".to_owned(),
+            _ => "shared elements".to_owned(),
         }));
         let found = plan.run(dag, bindings).unwrap();
         assert_eq!(found.len(), expected.len());
@@ -156,6 +166,50 @@ fn plans_agree_on_values_that_are_not_finite() {
         });
         compare(&format!("seed {seed}"), &dag, &spoiled.collect(), &mut BTreeSet::new());
     }
+}
+
+/// Rows that take many tiles and end within one, of inputs in every format.
+#[test]
+fn passes_over_many_tiles_compute_what_the_interpreter_does() {
+    let count = std::env::var("FANGORN_FUSION_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150);
+    let mut seen = BTreeSet::new();
+    for seed in 0..count {
+        let mut random = Random::new(9_000_000 + seed);
+        let operators = 4 + random.below(12);
+        let (rows, columns) = (random.pick(&[511, 2049, 4097, 9001]), random.pick(&[1, 2, 5, 10, 17]));
+        let draw = if seed % 4 > 0 { graph } else { graph_of_compressed };
+        let dag = draw(&mut random, operators, rows, columns);
+        let bindings = bindings(&mut random, &dag);
+        compare(&format!("seed {seed}"), &dag, &bindings, &mut seen);
+    }
+    for end in ["elements", "Row", "Column", "Full", "t(X) W"] {
+        assert!(
+            count < 150 || seen.contains(&format!("shared {end}")),
+            "no pass with {end} is drawn: {seen:?}"
+        );
+    }
+}
+
+/// A pass can't read what it sums, neither itself nor by way of another operator.
+#[test]
+fn what_needs_a_whole_sum_waits_for_it() {
+    let builder = Builder::new();
+    let (x, v) = (builder.dense("X", 700, 3), builder.dense("v", 3, 1));
+    let product = x.matmul(v);
+    let most = product.aggregate(Aggregation::Max, Direction::Full);
+    let columns = x.abs().column_sums();
+    builder.output("scaled", product / (most + 1.0));
+    builder.output("shares", (x / columns).row_sums());
+    builder.output("least", (product - most).aggregate(Aggregation::Min, Direction::Full));
+    builder.output("gradient", x.transpose().matmul(product * most));
+    let x = x.node();
+    let dag = builder.finish().unwrap();
+    let bindings = bindings(&mut Random::new(4), &dag);
+    compare("by hand", &dag, &bindings, &mut BTreeSet::new());
+    // The first pass sums, and the second one has the rest.
+    let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    let passes = plan.operators().iter().filter(|operator| operator.inputs.contains(&x));
+    assert_eq!(passes.count(), 2, "{}", plan.explain(&dag));
 }
 
 /// `FANGORN_FUSION_CASES` says how many graphs are drawn.

@@ -101,6 +101,50 @@ fn figure_1_aggregates_share_one_scan() {
     assert_eq!(covers(&plan(&dag, Policy::FuseAll)).len(), 2);
 }
 
+/// One pass over X computes all results of logistic regression, and writes none that only itself needs.
+#[test]
+fn operators_over_the_same_rows_share_a_pass() {
+    let builder = Builder::new();
+    let (x, y, b) = (builder.dense("X", 5000, 10), builder.dense("y", 5000, 1), builder.dense("b", 10, 1));
+    let scores = x.matmul(b);
+    let p = scores.sigmoid();
+    builder.output("p", p);
+    builder.output("loss", (y * p.log() + (1.0 - y) * (1.0 - p).log()).sum());
+    builder.output("gradient", x.transpose().matmul(p - y));
+    builder.output("means", p.column_sums() * (1.0 / 5000.0));
+    let scores = scores.node();
+    let dag = builder.finish().unwrap();
+    let chosen = plan(&dag, Policy::CostBased);
+    let [pass, scaled] = chosen.operators() else { panic!("{}", chosen.explain(&dag)) };
+    assert_eq!((pass.template, pass.roots.len(), pass.inputs.len()), (Some(Template::Row), 4, 4));
+    assert!(!pass.roots.contains(&scores) && scaled.template.is_none());
+    let text = chosen.explain(&dag);
+    assert!(text.contains("Row no_agg full_agg col_t_agg col_agg:"), "{text}");
+    // The paper's heuristics keep an operator for each result.
+    for policy in [Policy::FuseAll, Policy::FuseNoRedundancy, Policy::NoFusion] {
+        assert!(plan(&dag, policy).operators().iter().all(|operator| operator.roots.len() == 1));
+    }
+}
+
+/// A pass that holds more than memory has room for is not made.
+#[test]
+fn passes_keep_the_limit_of_memory() {
+    let builder = Builder::new();
+    let x = builder.dense("X", 1000, 1);
+    for name in ["a", "b"] {
+        let of = builder.dense(name, 1000, 1);
+        builder.output(&format!("times {name}"), x * of);
+    }
+    let dag = builder.finish().unwrap();
+    let operators = |memory: f64| {
+        let costs = Costs { memory, ..Costs::default() };
+        Plan::new(&dag, Policy::CostBased, &costs).operators().len()
+    };
+    // Three vectors each; five in one pass.
+    assert_eq!(operators(39_999.0), 2);
+    assert_eq!(operators(40_000.0), 1);
+}
+
 #[test]
 fn too_little_memory_has_infinite_cost() {
     let dag = expression_2();
