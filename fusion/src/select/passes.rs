@@ -5,7 +5,7 @@
 //! roots once a plan is selected, if that costs no more. It computes each node once, reads each input once, and writes only
 //! what other operators or outputs need.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{cost::Costs, operator::PlannedOperator};
 use crate::{
@@ -16,86 +16,136 @@ use crate::{
 /// The share of a time by which sums of it differ that were added in another order.
 const ROUNDING: f64 = 1e-9;
 
+/// The maximum number of nodes that a pass covers. It bounds the registers of a tile and the time to find passes.
+const MOST_COVERED: usize = 256;
+
 /// An operator that stands for some of a plan's operators.
-#[derive(Clone)]
 struct Pass {
     operator: PlannedOperator,
+    /// The estimated time of the operator, in seconds.
+    cost: f64,
     /// The plan's operators that it stands for, by index.
     members: BTreeSet<usize>,
 }
 
-/// Joins operators of a plan that go through the same rows. Each pass in turn takes in the one that saves the most time,
-/// until any two would take longer as one.
+/// Joins operators of a plan that go through the same rows. Each pass in turn takes in others, until any that is left would
+/// take longer with it than apart.
 pub(super) fn share_passes(
     dag: &Dag,
     costs: &Costs,
     operators: Vec<PlannedOperator>,
 ) -> Vec<PlannedOperator> {
-    let alone = |(index, operator): (usize, &PlannedOperator)| Pass {
-        operator: operator.clone(),
-        members: BTreeSet::from([index]),
-    };
-    let mut passes: Vec<Pass> = operators.iter().enumerate().map(alone).collect();
-    let mut at = 0;
-    while at < passes.len() {
-        let own = costs.operator(dag, &passes[at].operator);
-        let joints = (0..passes.len()).filter(|other| *other != at).filter_map(|other| {
-            let joint = joined(dag, &operators, &passes[at], &passes[other])?;
-            let apart = own + costs.operator(dag, &passes[other].operator);
-            let saved = apart - costs.operator(dag, &joint.operator);
-            // Where computing takes longer than reading, reading less saves nothing by estimate, and still does some.
-            (saved >= -ROUNDING * apart).then_some((other, saved, joint))
-        });
-        let mut joints: Vec<(usize, f64, Pass)> = joints.collect();
-        joints.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let legal = joints.into_iter().find_map(|(other, _, joint)| {
-            let rest = passes.iter().enumerate().filter(|(index, _)| *index != at && *index != other);
-            ordered(rest.map(|(_, pass)| pass).chain([&joint]))
-        });
-        match legal {
-            // The pass may be worth joining with those that it was not worth joining with before.
-            Some(ordered) => (passes, at) = (ordered, 0),
-            None => at += 1,
-        }
+    let mut readers: HashMap<NodeId, Vec<usize>> = HashMap::new();
+    for (index, operator) in operators.iter().enumerate() {
+        operator.inputs.iter().for_each(|input| readers.entry(*input).or_default().push(index));
     }
-    passes.into_iter().map(|pass| pass.operator).collect()
+    let alone = |(index, operator): (usize, PlannedOperator)| {
+        let cost = costs.operator(dag, &operator);
+        Some(Pass { operator, cost, members: BTreeSet::from([index]) })
+    };
+    let mut sharing =
+        Sharing { dag, costs, readers, passes: operators.into_iter().enumerate().map(alone).collect() };
+    for at in 0..sharing.passes.len() {
+        while sharing.take_in(at) {}
+    }
+    ordered(sharing.passes.into_iter().flatten().collect())
 }
 
-/// Returns passes, each after those whose results it reads. Returns `None` if two need one another.
-fn ordered<'p>(passes: impl Iterator<Item = &'p Pass>) -> Option<Vec<Pass>> {
-    let mut waiting: Vec<&Pass> = passes.collect();
-    waiting.sort_by_key(|pass| pass.members.first());
+/// The passes so far.
+struct Sharing<'a> {
+    dag: &'a Dag,
+    costs: &'a Costs,
+    /// The plan's operators that read a node, by index.
+    readers: HashMap<NodeId, Vec<usize>>,
+    /// Passes by the index of their first operator; `None` for one that another one took in.
+    passes: Vec<Option<Pass>>,
+}
+
+impl Sharing<'_> {
+    /// Goes through the other passes once, and lets a pass take in those with which it takes no longer than apart. Tells
+    /// whether there was one.
+    fn take_in(&mut self, at: usize) -> bool {
+        let mut has_grown = false;
+        for other in (0..self.passes.len()).filter(|other| *other != at) {
+            let (Some(own), Some(added)) = (&self.passes[at], &self.passes[other]) else { continue };
+            let Some(joint) = self.joint(own, added) else { continue };
+            // Where computing takes longer than reading, reading less saves nothing by estimate, and still does some.
+            let is_worth_it =
+                joint.cost.is_finite() && joint.cost <= (own.cost + added.cost) * (1.0 + ROUNDING);
+            if is_worth_it && !self.is_between(at, other) {
+                (self.passes[at], self.passes[other], has_grown) = (Some(joint), None, true);
+            }
+        }
+        has_grown
+    }
+
+    /// Returns the pass that computes what two of them do. Returns `None` if they share nothing, or if one pass can't
+    /// compute both.
+    fn joint(&self, one: &Pass, other: &Pass) -> Option<Pass> {
+        let (dag, a, b) = (self.dag, &one.operator, &other.operator);
+        let rows = a.space(dag).0;
+        let is_of_rows = |node: &&NodeId| dag.shape(**node).0 == rows;
+        let reads =
+            |node: &NodeId| b.inputs.binary_search(node).is_ok() || b.covered.binary_search(node).is_ok();
+        let shares = || a.inputs.iter().chain(&a.covered).filter(is_of_rows).any(reads);
+        let both_may = || [a, b].iter().all(|operator| may_share(dag, operator));
+        let is_too_large = a.covered.len() + b.covered.len() > MOST_COVERED;
+        if is_too_large || b.space(dag).0 != rows || !shares() || !both_may() {
+            return None;
+        }
+        let members: BTreeSet<usize> = one.members.union(&other.members).copied().collect();
+        let is_needed = |root: &NodeId| {
+            let mut readers = self.readers.get(root).into_iter().flatten();
+            dag.is_output(*root) || readers.any(|reader| !members.contains(reader))
+        };
+        let roots: BTreeSet<NodeId> = a.roots.iter().chain(&b.roots).copied().filter(is_needed).collect();
+        let covered = a.covered.iter().chain(&b.covered).copied().collect();
+        let operator = PlannedOperator::of_roots(dag, Template::Row, roots.into_iter().collect(), covered);
+        let cost = self.costs.operator(dag, &operator);
+        operator.goes_by_rows(dag).then_some(Pass { operator, cost, members })
+    }
+
+    /// Tells whether a third pass has to run after one of two passes and before the other.
+    fn is_between(&self, a: usize, b: usize) -> bool {
+        let writers = self.passes.iter().enumerate().flat_map(|(index, pass)| {
+            let roots = pass.iter().flat_map(|pass| &pass.operator.roots);
+            roots.map(move |root| (*root, index))
+        });
+        let writers: HashMap<NodeId, usize> = writers.collect();
+        let needs = |pass: usize| {
+            let inputs = self.passes[pass].iter().flat_map(|pass| &pass.operator.inputs);
+            inputs.filter_map(|input| writers.get(input).copied())
+        };
+        let is_either = |pass: &usize| [a, b].contains(pass);
+        let mut pending: Vec<usize> = needs(a).chain(needs(b)).filter(|pass| !is_either(pass)).collect();
+        let mut reached = BTreeSet::new();
+        while let Some(pass) = pending.pop() {
+            if is_either(&pass) {
+                return true;
+            }
+            if reached.insert(pass) {
+                pending.extend(needs(pass));
+            }
+        }
+        false
+    }
+}
+
+/// Returns the operators of passes, each after those whose results it reads.
+fn ordered(passes: Vec<Pass>) -> Vec<PlannedOperator> {
+    let mut waiting: Vec<PlannedOperator> = passes.into_iter().map(|pass| pass.operator).collect();
     let mut unwritten: BTreeSet<NodeId> =
-        waiting.iter().flat_map(|pass| &pass.operator.roots).copied().collect();
+        waiting.iter().flat_map(|operator| &operator.roots).copied().collect();
     let mut found = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
-        let is_ready = |pass: &&Pass| pass.operator.inputs.iter().all(|input| !unwritten.contains(input));
-        let next = waiting.remove(waiting.iter().position(is_ready)?);
-        next.operator.roots.iter().for_each(|root| drop(unwritten.remove(root)));
-        found.push(next.clone());
+        let is_ready =
+            |operator: &PlannedOperator| operator.inputs.iter().all(|input| !unwritten.contains(input));
+        // There is always one, since no pass is between two that became one.
+        let next = waiting.remove(waiting.iter().position(is_ready).unwrap_or(0));
+        next.roots.iter().for_each(|root| _ = unwritten.remove(root));
+        found.push(next);
     }
-    Some(found)
-}
-
-/// Returns the operator that computes what two of them do, in one pass over the rows. Returns `None` if they share
-/// nothing, or if one pass can't compute both.
-fn joined(dag: &Dag, operators: &[PlannedOperator], one: &Pass, other: &Pass) -> Option<Pass> {
-    let (a, b) = (&one.operator, &other.operator);
-    let rows = a.space(dag).0;
-    let is_of_rows = |node: &&NodeId| dag.shape(**node).0 == rows;
-    let reads = |node: &NodeId| b.inputs.contains(node) || b.covered.contains(node);
-    let shares = a.inputs.iter().chain(&a.covered).filter(is_of_rows).any(reads);
-    if b.space(dag).0 != rows || !shares || ![a, b].iter().all(|operator| may_share(dag, operator)) {
-        return None;
-    }
-    let members: BTreeSet<usize> = one.members.union(&other.members).copied().collect();
-    let others = operators.iter().enumerate().filter(|(at, _)| !members.contains(at));
-    let read: BTreeSet<NodeId> = others.flat_map(|(_, other)| &other.inputs).copied().collect();
-    let is_needed = |root: &NodeId| dag.is_output(*root) || read.contains(root);
-    let roots: BTreeSet<NodeId> = a.roots.iter().chain(&b.roots).copied().filter(is_needed).collect();
-    let covered = a.covered.iter().chain(&b.covered).copied().collect();
-    let joint = PlannedOperator::of_roots(dag, Template::Row, roots.into_iter().collect(), covered);
-    joint.goes_by_rows(dag).then_some(Pass { operator: joint, members })
+    found
 }
 
 /// Tells whether an operator reads whole rows of matrices that are not compressed. Others have ways of their own to skip
