@@ -48,7 +48,7 @@ pub(super) fn log(x: f64) -> f64 {
     // The smallest numbers have no bits of an exponent.
     let is_small = x < f64::MIN_POSITIVE;
     let scaled = if is_small { x * 18_014_398_509_481_984.0 } else { x };
-    // The bits of the square root of one half: what is left of the number is at least this, and less than twice it.
+    // The bits of a number just below the square root of one half. What is left of x is at least this, and less than twice it.
     const LEAST: u64 = 0x3fe6_a09e_0000_0000;
     const ONE: u64 = 1023 << 52;
     let bits = scaled.to_bits().wrapping_add(ONE - LEAST);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
+    Values,
     block_operator::{BlockOperator, BlockParts, name_of},
     compute, is_only_viewed, literals, outputs_of,
 };
@@ -10,7 +11,7 @@ use crate::{
     Bindings, FusionError, Matrix,
     dag::{Dag, Operator, Shape},
     matrix::{bound_but, rows_of},
-    select::Plan,
+    select::{Plan, PlannedOperator},
 };
 
 /// A matrix that is larger than memory: it is read in row blocks.
@@ -88,7 +89,8 @@ impl RowBlocks for MatrixBlocks {
 
 impl Plan {
     /// Computes the outputs of the graph, by name, where some inputs are read in row blocks. Each operator that takes such
-    /// an input reads all of its blocks once; other results are in memory.
+    /// an input reads all of its blocks once; other results are in memory. Where an operator stands for several that share
+    /// a pass, and takes two inputs in blocks or needs a whole one, those run one after another instead.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -145,15 +147,23 @@ impl Plan {
             }
             sources.insert(node, *source);
         }
-        for (at, operator) in self.operators().iter().enumerate() {
-            let root = operator.roots[0];
+        let blocked_inputs = |operator: &PlannedOperator| {
             let read = operator.inputs.iter().map(|input| dag.transposed(*input).unwrap_or(*input));
             let mut read =
                 read.filter(|input| sources.contains_key(input)).collect::<BTreeSet<_>>().into_iter();
-            if *dag.operator(root) == Operator::Transpose && is_only_viewed(self, dag, root) {
+            (read.next(), read.next())
+        };
+        let plan = self.with_passes_that(|pass| match blocked_inputs(pass) {
+            (None, _) => true,
+            (Some(blocked), None) => BlockOperator::new(dag, pass, blocked, &Values::new()).is_ok(),
+            (Some(_), Some(_)) => false,
+        });
+        for (at, operator) in plan.operators().iter().enumerate() {
+            let root = operator.roots[0];
+            if *dag.operator(root) == Operator::Transpose && is_only_viewed(&plan, dag, root) {
                 continue;
             }
-            let made = match (read.next(), read.next()) {
+            let made = match blocked_inputs(operator) {
                 (None, _) => compute(dag, operator, &values)?,
                 (Some(blocked), None) => {
                     let is_small = self.costs().blocks.is_some() && !self.costs().reads_blocks(dag, operator);
@@ -170,7 +180,7 @@ impl Plan {
                 }
             };
             values.extend(made);
-            self.forget(dag, at, &mut values);
+            plan.forget(dag, at, &mut values);
         }
         Ok(outputs_of(dag, &values))
     }

@@ -114,14 +114,16 @@ pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec
     let factors = operator.covered.iter().filter_map(|node| tiles.converted_factor(*node));
     let widths = held.chain(factors).filter(|node| dag.shape(*node).0 == rows);
     let widest = widths.map(|node| dag.shape(node).1).max().unwrap_or(1);
-    // Blocked products need several rows at a time.
-    let multiplies = operator.covered.iter().any(|node| *dag.operator(*node) == Operator::MatMul);
+    // Blocked products need several rows at a time, those with many columns more of them.
+    let mut products = operator.covered.iter().filter(|node| *dag.operator(**node) == Operator::MatMul);
+    let is_blocked = operator.template.is_none() || products.clone().any(|node| dag.shape(*node).1 > NARROW);
+    let multiplies = products.next().is_some();
     let decompresses = operator.inputs.iter().any(|node| tiles.compressed(*node).is_some());
-    let least = match (multiplies, operator.template) {
-        (true, None) => 128,
+    let least = match (multiplies, is_blocked) {
+        (true, true) => 128,
         // Each tile starts anew in each column group, which a few rows do not pay for.
         _ if decompresses && widest <= TILE => 32,
-        (true, _) => 16,
+        (true, false) => 16,
         _ => 1,
     };
     let height = (TILE / widest).max(least).clamp(1, rows);
@@ -220,12 +222,14 @@ impl<'a> Tiles<'a> {
                 _ => Place::Nowhere,
             };
         }
-        let mut last_readers = vec![0; covered.len()];
+        let mut last_readers: Vec<usize> = (0..covered.len()).collect();
         for (index, node) in covered.iter().enumerate() {
             read(*node)
                 .filter_map(|of| covered.binary_search(&of).ok())
                 .for_each(|at| last_readers[at] = index);
         }
+        let mut read_last = vec![Vec::new(); covered.len()];
+        last_readers.iter().enumerate().for_each(|(at, reader)| read_last[*reader].push(covered[at]));
         let (mut widths, mut free) = (Vec::<usize>::new(), Vec::<usize>::new());
         for (index, node) in covered.iter().enumerate() {
             let root = roots.binary_search(node).ok();
@@ -252,8 +256,7 @@ impl<'a> Tiles<'a> {
                 }
             };
             // What this node reads last is free only after it, since loops do not read what they write.
-            let ended = (0..=index).filter(|at| last_readers[*at] == index);
-            free.extend(ended.filter_map(|at| match places[covered[at]] {
+            free.extend(read_last[index].iter().filter_map(|node| match places[*node] {
                 Place::Register(register) => Some(register),
                 _ => None,
             }));

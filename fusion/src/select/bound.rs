@@ -31,14 +31,17 @@ impl<'a> Bound<'a> {
         let least = sparse.map(|size| size.filled).fold(1.0, f64::min);
         // A plan may skip elements of a node only if the node or what it aggregates is in CSR, or if it may skip
         // elements of a consumer of the same shape. Consumers come after their inputs, so the loop starts at the end.
+        let consumers = |node: NodeId| {
+            let first = references.partition_point(|(input, _)| *input < node);
+            references[first..].iter().take_while(move |(input, _)| *input == node)
+        };
         let mut scales = vec![1.0; nodes.len()];
         for (at, node) in nodes.iter().enumerate().rev() {
             let skips = dag.size(*node).format == Format::Csr
                 || matches!(dag.operator(*node), Operator::Aggregate(..))
                     && dag.size(dag.inputs(*node)[0]).format == Format::Csr
-                || references.iter().any(|(input, consumer)| {
-                    input == node
-                        && dag.shape(*input) == dag.shape(*consumer)
+                || consumers(*node).any(|(input, consumer)| {
+                    dag.shape(*input) == dag.shape(*consumer)
                         && nodes.binary_search(consumer).is_ok_and(|index| scales[index] < 1.0)
                 });
             scales[at] = if skips { least } else { 1.0 };

@@ -26,17 +26,21 @@ use super::{
     bound::Bound,
     cost::Costs,
     operator::{Assignment, OperatorBuilder, PlannedOperator, Points, Reference},
-    partition::{Partition, Point, components, references},
+    partition::{Partition, Point, PointKind, components, references},
 };
 use crate::{
     dag::{Dag, NodeId},
     explore::MemoTable,
 };
 
-/// The maximum number of interesting points that are searched. Further points stay fused.
+/// The maximum number of interesting points that are searched. Further points are all fused, or all cut where their inputs
+/// have several consumers, whichever costs less.
 const MAX_POINTS: usize = 127;
 /// The maximum number of plans that are costed in one partition. The search then returns the best plan so far.
 const MAX_COSTED: u64 = 5_000;
+/// The maximum number of steps of a search of one partition, each about 40 nanoseconds. The search then returns the best
+/// plan so far. Where plans have hundreds of operators, it ends the search before `MAX_COSTED` does.
+const MAX_STEPS: u64 = 10_000_000;
 
 /// The best assignment that a search has found, and the counts of the search.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,19 +125,29 @@ struct Counts {
 impl Costs {
     /// Returns the best assignment of a partition, found by MPSkipEnum.
     pub fn search(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
-        let builder = OperatorBuilder { dag, memo, costs: self };
+        let steps = Cell::new(0);
+        let builder = OperatorBuilder { dag, memo, costs: self, steps: &steps };
         let mut counts = Counts::default();
-        let component = whole_component(partition);
+        let mut component = whole_component(partition);
+        let further = partition.points.iter().skip(MAX_POINTS);
+        let mut fixed: Vec<Point> =
+            further.filter(|point| point.kind == PointKind::Materialization).copied().collect();
+        let cost = |cut: &[Point]| self.assignment(dag, memo, partition, cut).1;
+        if !fixed.is_empty() && cost(&fixed) >= cost(&[]) {
+            fixed.clear();
+        }
+        component.fixed = fixed.iter().map(reference).collect();
         let fallback = || (Vec::new(), Task::new(builder, &component).traverse(0, Points::MAX).cost);
         let (cut, cost) =
             best_assignment(builder, &component, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
-        search_result(partition, cut, cost, counts)
+        search_result(partition, [cut, fixed].concat(), cost, counts)
     }
 
     /// Returns the best assignment of a partition, found by costing every plan: 2 to the power of the number of points.
     pub fn search_all(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
         let component = whole_component(partition);
-        let task = Task::new(OperatorBuilder { dag, memo, costs: self }, &component);
+        let steps = Cell::new(0);
+        let task = Task::new(OperatorBuilder { dag, memo, costs: self, steps: &steps }, &component);
         let (mut cut, mut least, mut counts) = (0, f64::INFINITY, Counts::default());
         for plan in 0..1 << component.points.len() {
             counts.costed += 1;
@@ -155,7 +169,8 @@ impl Costs {
         partition: &Partition,
         cut: &[Point],
     ) -> (Vec<PlannedOperator>, f64) {
-        let builder = OperatorBuilder { dag, memo, costs: self };
+        let steps = Cell::new(0);
+        let builder = OperatorBuilder { dag, memo, costs: self, steps: &steps };
         let fixed = cut.iter().map(reference).collect();
         let component = Component { points: Vec::new(), fixed, ..whole_component(partition) };
         let task = Task::new(builder, &component);
@@ -213,7 +228,7 @@ fn best_assignment(
             counts.by_cost += plans;
             continue;
         }
-        if counts.costed >= MAX_COSTED {
+        if counts.costed >= MAX_COSTED || builder.steps.get() >= MAX_STEPS {
             break;
         }
         let components = task.independent_components(space);
@@ -241,7 +256,8 @@ fn best_assignment(
             order.extend(bits(next.points & !known));
             known |= next.points;
             traversal = task.traverse(space.cut, known);
-            if traversal.cost + task.rest(&traversal, space.cut) >= least {
+            let costs_too_much = traversal.cost + task.rest(&traversal, space.cut) >= least;
+            if costs_too_much || builder.steps.get() >= MAX_STEPS {
                 break;
             }
         }
@@ -300,11 +316,14 @@ impl<'a> Task<'a> {
     fn operator(&self, root: NodeId, cut: Points) -> Rc<CostedOperator> {
         let mut all = self.operators.borrow_mut();
         let known = all.entry(root).or_default();
-        if let Some(costed) = known.iter().find(|costed| (costed.cut ^ cut) & costed.points == 0) {
-            return costed.clone();
+        let found = known.iter().position(|costed| (costed.cut ^ cut) & costed.points == 0);
+        self.builder.add_steps(1 + found.unwrap_or(known.len()) / 4);
+        if let Some(at) = found {
+            return known[at].clone();
         }
         let assignment = self.assignment(cut);
         let operator = self.builder.operator(root, &assignment);
+        self.builder.add_steps(50 * operator.covered.len());
         let cost = self.builder.costs.operator(self.builder.dag, &operator);
         let costed = Rc::new(CostedOperator { cut, points: assignment.points.get(), operator, cost });
         known.push(costed.clone());
@@ -320,6 +339,7 @@ impl<'a> Task<'a> {
         let nodes = &self.component.nodes;
         let index_of = |node: &NodeId| nodes.binary_search(node).ok();
         let mut written = vec![false; nodes.len()];
+        self.builder.add_steps(nodes.len() / 4);
         self.component.demanded.iter().filter_map(index_of).for_each(|index| written[index] = true);
         let mut pending = self.component.demanded.clone();
         let (mut cost, mut open) = (0.0, Vec::new());
@@ -345,6 +365,7 @@ impl<'a> Task<'a> {
 
     fn rest(&self, traversal: &Traversal, cut: Points) -> f64 {
         let open: Vec<NodeId> = traversal.open.iter().map(|costed| costed.operator.roots[0]).collect();
+        self.builder.add_steps(if open.is_empty() { 0 } else { 4 * self.component.nodes.len() });
         if open.is_empty() { 0.0 } else { self.bound.rest(&open, &traversal.written, &self.assignment(cut)) }
     }
 
@@ -378,6 +399,7 @@ impl<'a> Task<'a> {
     /// points.
     fn independent_components(&self, space: Subspace) -> Vec<Component> {
         let (dag, component) = (self.builder.dag, self.component);
+        self.builder.add_steps(20 * component.nodes.len());
         let assignment = self.assignment(space.cut);
         let inside = |node: NodeId| component.nodes.binary_search(&node).is_ok();
         let edges = references(self.builder.memo, &component.nodes);

@@ -98,7 +98,8 @@ impl PlannedOperator {
         Self::of_covered(dag, None, node, BTreeSet::from([node]))
     }
 
-    /// Makes an operator of a template that another process planned. Returns `None` if no plan has such an operator.
+    /// Makes an operator of a template that another process planned. Returns `None` if it can't run, or if no
+    /// template has it.
     pub(crate) fn checked(
         dag: &Dag,
         template: Option<Template>,
@@ -362,9 +363,16 @@ pub(super) struct OperatorBuilder<'a> {
     pub dag: &'a Dag,
     pub memo: &'a MemoTable,
     pub costs: &'a Costs,
+    /// The steps of the search so far.
+    pub steps: &'a Cell<u64>,
 }
 
 impl OperatorBuilder<'_> {
+    /// Counts steps of a search.
+    pub fn add_steps(&self, count: usize) {
+        self.steps.set(self.steps.get() + count as u64);
+    }
+
     /// Returns the operator at a node. It is of the first template that may end there, in the order Outer, Row, MAgg,
     /// Cell, and fuses as many inputs as are not cut. Outer comes first, because it may reduce the number of elements
     /// that are computed.

@@ -19,78 +19,119 @@ const ROUNDING: f64 = 1e-9;
 /// The maximum number of nodes that a pass covers. It bounds the registers of a tile and the time to find passes.
 const MOST_COVERED: usize = 256;
 
+/// How many operators of a plan, in order, may become one pass. It bounds the time to find passes in large graphs.
+const WINDOW: usize = 1024;
+
 /// An operator that stands for some of a plan's operators.
-struct Pass {
-    operator: PlannedOperator,
+pub(super) struct Pass {
+    pub operator: PlannedOperator,
     /// The estimated time of the operator, in seconds.
     cost: f64,
     /// The plan's operators that it stands for, by index.
-    members: BTreeSet<usize>,
+    pub members: BTreeSet<usize>,
 }
 
 /// Joins operators of a plan that go through the same rows. Each pass in turn takes in others, until any that is left would
-/// take longer with it than apart.
-pub(super) fn share_passes(
-    dag: &Dag,
-    costs: &Costs,
-    operators: Vec<PlannedOperator>,
-) -> Vec<PlannedOperator> {
+/// take longer with it than apart. Returns the passes in an order in which they can run.
+pub(super) fn share_passes(dag: &Dag, costs: &Costs, operators: &[PlannedOperator]) -> Vec<Pass> {
     let mut readers: HashMap<NodeId, Vec<usize>> = HashMap::new();
     for (index, operator) in operators.iter().enumerate() {
         operator.inputs.iter().for_each(|input| readers.entry(*input).or_default().push(index));
     }
-    let alone = |(index, operator): (usize, PlannedOperator)| {
-        let cost = costs.operator(dag, &operator);
-        Some(Pass { operator, cost, members: BTreeSet::from([index]) })
-    };
-    let mut sharing =
-        Sharing { dag, costs, readers, passes: operators.into_iter().enumerate().map(alone).collect() };
-    for at in 0..sharing.passes.len() {
-        while sharing.take_in(at) {}
-    }
-    ordered(sharing.passes.into_iter().flatten().collect())
+    // Nothing outside a window runs between two of its operators, since a plan lists operators in order.
+    let windows = operators.chunks(WINDOW).enumerate();
+    let passes = windows.flat_map(|(at, window)| {
+        let mut sharing = Sharing::new(dag, costs, &readers, at * WINDOW, window);
+        (0..window.len()).for_each(|pass| sharing.grow(pass));
+        sharing.ordered()
+    });
+    passes.collect()
 }
 
-/// The passes so far.
+/// The passes of a window so far.
 struct Sharing<'a> {
     dag: &'a Dag,
     costs: &'a Costs,
     /// The plan's operators that read a node, by index.
-    readers: HashMap<NodeId, Vec<usize>>,
-    /// Passes by the index of their first operator; `None` for one that another one took in.
+    readers: &'a HashMap<NodeId, Vec<usize>>,
+    /// Passes by the place of their first operator in the window; `None` for one that another one took in.
     passes: Vec<Option<Pass>>,
+    /// For each pass those whose results it reads.
+    needs: Vec<BTreeSet<usize>>,
+    /// For each pass those that read its results.
+    feeds: Vec<BTreeSet<usize>>,
+    /// Whether a pass can become part of another one.
+    may_join: Vec<bool>,
 }
 
-impl Sharing<'_> {
-    /// Goes through the other passes once, and lets a pass take in those with which it takes no longer than apart. Tells
-    /// whether there was one.
-    fn take_in(&mut self, at: usize) -> bool {
-        let mut has_grown = false;
-        for other in (0..self.passes.len()).filter(|other| *other != at) {
-            let (Some(own), Some(added)) = (&self.passes[at], &self.passes[other]) else { continue };
-            let Some(joint) = self.joint(own, added) else { continue };
-            // Where computing takes longer than reading, reading less saves nothing by estimate, and still does some.
-            let is_worth_it =
-                joint.cost.is_finite() && joint.cost <= (own.cost + added.cost) * (1.0 + ROUNDING);
-            if is_worth_it && !self.is_between(at, other) {
-                (self.passes[at], self.passes[other], has_grown) = (Some(joint), None, true);
+impl<'a> Sharing<'a> {
+    fn new(
+        dag: &'a Dag,
+        costs: &'a Costs,
+        readers: &'a HashMap<NodeId, Vec<usize>>,
+        first: usize,
+        window: &[PlannedOperator],
+    ) -> Self {
+        let alone = |(at, operator): (usize, &PlannedOperator)| {
+            let (operator, cost) = (operator.clone(), costs.operator(dag, operator));
+            Some(Pass { operator, cost, members: BTreeSet::from([first + at]) })
+        };
+        let (mut needs, mut feeds) =
+            (vec![BTreeSet::new(); window.len()], vec![BTreeSet::new(); window.len()]);
+        for (at, operator) in window.iter().enumerate() {
+            let read_by = operator.roots.iter().filter_map(|root| readers.get(root)).flatten();
+            for reader in read_by.map(|reader| reader - first).filter(|reader| *reader < window.len()) {
+                needs[reader].insert(at);
+                feeds[at].insert(reader);
             }
         }
-        has_grown
+        let may_join = |operator| PlannedOperator::goes_by_rows(operator, dag) && may_share(dag, operator);
+        Self {
+            dag,
+            costs,
+            readers,
+            passes: window.iter().enumerate().map(alone).collect(),
+            needs,
+            feeds,
+            may_join: window.iter().map(may_join).collect(),
+        }
     }
 
-    /// Returns the pass that computes what two of them do. Returns `None` if they share nothing, or if one pass can't
-    /// compute both.
-    fn joint(&self, one: &Pass, other: &Pass) -> Option<Pass> {
+    /// Lets a pass take in others with which it takes no longer than apart, until there are none.
+    fn grow(&mut self, at: usize) {
+        let count = self.passes.len();
+        let (mut other, mut refused, mut has_grown) = (at, 0, false);
+        let mut far = self.far(at);
+        while refused + 1 < count {
+            other = (other + 1) % count;
+            refused += usize::from(other != at);
+            // The passes before this one were asked to take it in as it was.
+            if other == at || far[other] || other < at && !has_grown {
+                continue;
+            }
+            let Some(joint) = self.joint(at, other) else { continue };
+            self.join(at, other, joint);
+            (far, refused, has_grown) = (self.far(at), 0, true);
+        }
+    }
+
+    /// Returns the pass that computes what two of them do. Returns `None` if they share nothing, if one pass can't compute
+    /// both, or if it takes longer.
+    fn joint(&self, at: usize, other: usize) -> Option<Pass> {
+        let (Some(one), Some(other)) = (
+            self.passes[at].as_ref().filter(|_| self.may_join[at]),
+            self.passes[other].as_ref().filter(|_| self.may_join[other]),
+        ) else {
+            return None;
+        };
         let (dag, a, b) = (self.dag, &one.operator, &other.operator);
         let rows = a.space(dag).0;
         let is_of_rows = |node: &&NodeId| dag.shape(**node).0 == rows;
         let reads =
             |node: &NodeId| b.inputs.binary_search(node).is_ok() || b.covered.binary_search(node).is_ok();
         let shares = || a.inputs.iter().chain(&a.covered).filter(is_of_rows).any(reads);
-        let both_may = || [a, b].iter().all(|operator| may_share(dag, operator));
         let is_too_large = a.covered.len() + b.covered.len() > MOST_COVERED;
-        if is_too_large || b.space(dag).0 != rows || !shares() || !both_may() {
+        if is_too_large || b.space(dag).0 != rows || !shares() {
             return None;
         }
         let members: BTreeSet<usize> = one.members.union(&other.members).copied().collect();
@@ -101,51 +142,64 @@ impl Sharing<'_> {
         let roots: BTreeSet<NodeId> = a.roots.iter().chain(&b.roots).copied().filter(is_needed).collect();
         let covered = a.covered.iter().chain(&b.covered).copied().collect();
         let operator = PlannedOperator::of_roots(dag, Template::Row, roots.into_iter().collect(), covered);
+        if !operator.goes_by_rows(dag) {
+            return None;
+        }
         let cost = self.costs.operator(dag, &operator);
-        operator.goes_by_rows(dag).then_some(Pass { operator, cost, members })
+        // By estimate a pass gains nothing if computing takes longer than reading. A run still gains a little.
+        let is_worth_it = cost.is_finite() && cost <= (one.cost + other.cost) * (1.0 + ROUNDING);
+        is_worth_it.then_some(Pass { operator, cost, members })
     }
 
-    /// Tells whether a third pass has to run after one of two passes and before the other.
-    fn is_between(&self, a: usize, b: usize) -> bool {
-        let writers = self.passes.iter().enumerate().flat_map(|(index, pass)| {
-            let roots = pass.iter().flat_map(|pass| &pass.operator.roots);
-            roots.map(move |root| (*root, index))
-        });
-        let writers: HashMap<NodeId, usize> = writers.collect();
-        let needs = |pass: usize| {
-            let inputs = self.passes[pass].iter().flat_map(|pass| &pass.operator.inputs);
-            inputs.filter_map(|input| writers.get(input).copied())
-        };
-        let is_either = |pass: &usize| [a, b].contains(pass);
-        let mut pending: Vec<usize> = needs(a).chain(needs(b)).filter(|pass| !is_either(pass)).collect();
-        let mut reached = BTreeSet::new();
-        while let Some(pass) = pending.pop() {
-            if is_either(&pass) {
-                return true;
+    /// Puts a pass in the place of two.
+    fn join(&mut self, at: usize, other: usize, joint: Pass) {
+        (self.passes[at], self.passes[other]) = (Some(joint), None);
+        let Self { needs, feeds, .. } = self;
+        let take = |own: &mut Vec<BTreeSet<usize>>, back: &mut Vec<BTreeSet<usize>>| {
+            for near in std::mem::take(&mut own[other]) {
+                back[near].remove(&other);
+                if near != at {
+                    back[near].insert(at);
+                    own[at].insert(near);
+                }
             }
-            if reached.insert(pass) {
-                pending.extend(needs(pass));
+        };
+        take(needs, feeds);
+        take(feeds, needs);
+    }
+
+    /// Tells of each pass whether a third one has to run between it and this one.
+    fn far(&self, at: usize) -> Vec<bool> {
+        let mut found = vec![false; self.passes.len()];
+        for next in [&self.needs, &self.feeds] {
+            let mut pending: Vec<usize> = next[at].iter().flat_map(|near| &next[*near]).copied().collect();
+            while let Some(pass) = pending.pop() {
+                if !std::mem::replace(&mut found[pass], true) {
+                    pending.extend(&next[pass]);
+                }
             }
         }
-        false
+        found
     }
-}
 
-/// Returns the operators of passes, each after those whose results it reads.
-fn ordered(passes: Vec<Pass>) -> Vec<PlannedOperator> {
-    let mut waiting: Vec<PlannedOperator> = passes.into_iter().map(|pass| pass.operator).collect();
-    let mut unwritten: BTreeSet<NodeId> =
-        waiting.iter().flat_map(|operator| &operator.roots).copied().collect();
-    let mut found = Vec::with_capacity(waiting.len());
-    while !waiting.is_empty() {
-        let is_ready =
-            |operator: &PlannedOperator| operator.inputs.iter().all(|input| !unwritten.contains(input));
-        // There is always one, since no pass is between two that became one.
-        let next = waiting.remove(waiting.iter().position(is_ready).unwrap_or(0));
-        next.roots.iter().for_each(|root| _ = unwritten.remove(root));
-        found.push(next);
+    /// Returns the passes, each after those whose results it reads.
+    fn ordered(mut self) -> Vec<Pass> {
+        let count = self.passes.iter().flatten().count();
+        let mut ready: BTreeSet<usize> =
+            (0..self.passes.len()).filter(|pass| self.needs[*pass].is_empty()).collect();
+        let mut found = Vec::with_capacity(count);
+        while let Some(pass) = ready.pop_first() {
+            for reader in std::mem::take(&mut self.feeds[pass]) {
+                self.needs[reader].remove(&pass);
+                if self.needs[reader].is_empty() {
+                    ready.insert(reader);
+                }
+            }
+            found.extend(self.passes[pass].take());
+        }
+        debug_assert_eq!(found.len(), count, "no pass needs itself");
+        found
     }
-    found
 }
 
 /// Tells whether an operator reads whole rows of matrices that are not compressed. Others have ways of their own to skip

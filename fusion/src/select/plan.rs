@@ -1,7 +1,7 @@
 //! The plan of a whole graph, and its explanation.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write,
 };
 
@@ -67,6 +67,8 @@ pub struct PartitionReport {
 pub struct Plan {
     policy: Policy,
     operators: Vec<PlannedOperator>,
+    /// The operators that one pass stands for, in order, by the index of the pass.
+    members: HashMap<usize, Vec<PlannedOperator>>,
     reports: Vec<PartitionReport>,
     cost: f64,
     costs: Costs,
@@ -93,7 +95,7 @@ impl Plan {
         }
         let mut operators = demanded(dag, by_root);
         if policy == Policy::CostBased {
-            operators = share_passes(dag, costs, multi_aggregates(dag, costs, operators));
+            operators = multi_aggregates(dag, costs, operators);
         }
         // An aggregate that joined no other one is a Cell operator.
         for operator in &mut operators {
@@ -101,8 +103,16 @@ impl Plan {
                 operator.template = Some(Template::Cell);
             }
         }
+        let mut members = HashMap::new();
+        if policy == Policy::CostBased {
+            let passes = share_passes(dag, costs, &operators);
+            for (at, pass) in passes.iter().enumerate().filter(|(_, pass)| pass.members.len() > 1) {
+                members.insert(at, pass.members.iter().map(|member| operators[*member].clone()).collect());
+            }
+            operators = passes.into_iter().map(|pass| pass.operator).collect();
+        }
         let cost = operators.iter().map(|operator| costs.operator(dag, operator)).sum();
-        Self { policy, operators, reports, cost, costs: *costs }
+        Self { policy, operators, members, reports, cost, costs: *costs }
     }
 
     /// Returns how the plan was selected.
@@ -113,6 +123,18 @@ impl Plan {
     /// Returns the operators, each after those whose results it reads.
     pub fn operators(&self) -> &[PlannedOperator] {
         &self.operators
+    }
+
+    /// Returns the plan with other operators instead of each pass that `can_run` refuses: those that the pass stands for.
+    pub(crate) fn with_passes_that(&self, can_run: impl Fn(&PlannedOperator) -> bool) -> Self {
+        let mut found = Self { operators: Vec::new(), members: HashMap::new(), ..self.clone() };
+        for (at, pass) in self.operators.iter().enumerate() {
+            match self.members.get(&at) {
+                Some(members) if !can_run(pass) => found.operators.extend_from_slice(members),
+                _ => found.operators.push(pass.clone()),
+            }
+        }
+        found
     }
 
     /// Returns what was selected in each partition.

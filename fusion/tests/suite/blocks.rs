@@ -355,6 +355,55 @@ fn a_vector_operation_moves_out_of_blocks_by_the_cost_of_broadcasts() {
     assert_ne!(kept(1e10), kept(1e8));
 }
 
+/// Runs a plan with all of some inputs in blocks of two rows, and compares the outputs with those of a run in memory.
+fn assert_runs_by_blocks(plan: &Plan, dag: &Dag, bindings: &Bindings, names: &[&str]) {
+    let mut others = bindings.clone();
+    let of = |name: &&str| {
+        let matrix = others.remove(*name).expect("the input is bound");
+        ((*name).to_owned(), MatrixBlocks { matrix, rows: 2 })
+    };
+    let blocks: HashMap<String, MatrixBlocks> = names.iter().map(of).collect();
+    let sources = blocks.iter().map(|(name, blocks)| (name.clone(), blocks as &dyn RowBlocks)).collect();
+    let found = plan.run_blocks(dag, &others, &sources).expect("a run by blocks");
+    let expected = plan.run(dag, bindings).expect("a run");
+    assert_same(&format!("{names:?}"), &expected, &found, &plan.explain(dag));
+}
+
+/// In memory both operators are one pass. It reads the ranks whole and row by row, which blocks of links can't.
+#[test]
+fn a_pass_that_needs_a_vector_whole_and_by_rows_runs_as_its_operators() {
+    let builder = Builder::new();
+    let (links, ranks) = (builder.dense("X", 7, 7), builder.dense("ranks", 7, 1));
+    let next = links.matmul(ranks) * 0.85 + 0.15 / 7.0;
+    builder.output("next", next);
+    builder.output("change", (next - ranks).square().sum());
+    let dag = builder.finish().expect("a graph");
+    let bindings = bindings(&mut Random::new(8), &dag);
+    let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    assert_eq!(plan.operators().len(), 1, "{}", plan.explain(&dag));
+    assert_runs_by_blocks(&plan, &dag, &bindings, &["X"]);
+    assert_eq!(plan.operators().len(), 1);
+}
+
+/// Two matrices are larger than memory, and a pass over the rows of both can't wait for blocks of either.
+#[test]
+fn operators_over_blocks_of_two_inputs_share_no_pass() {
+    let builder = Builder::new();
+    let [x, y] = [("X", 3), ("Y", 4)].map(|(name, columns)| builder.dense(name, 9, columns));
+    let w = builder.dense("w", 9, 1);
+    let weights = w * 2.0 + 1.0;
+    builder.output("of X", x.transpose().matmul(weights));
+    builder.output("of Y", y.transpose().matmul(weights));
+    builder.output("squares", (y * y * weights).sum());
+    let dag = builder.finish().expect("a graph");
+    let bindings = bindings(&mut Random::new(9), &dag);
+    let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    assert_eq!(plan.operators().len(), 1, "{}", plan.explain(&dag));
+    for names in [&["X", "Y"][..], &["X"], &["Y"], &["w"]] {
+        assert_runs_by_blocks(&plan, &dag, &bindings, names);
+    }
+}
+
 /// Returns the operators of a plan that read the input X in blocks, up to the first that can't.
 fn operators_over_x(dag: &Dag, bindings: &Bindings, plan: &Plan) -> Vec<BlockOperator> {
     let mut others = bindings.clone();

@@ -212,6 +212,42 @@ fn what_needs_a_whole_sum_waits_for_it() {
     assert_eq!(passes.count(), 2, "{}", plan.explain(&dag));
 }
 
+/// Algorithms whose loops are unrolled have thousands of operators over one matrix. Each step reads what the one before
+/// wrote, so no two of them share a pass, while what a step computes beside it does.
+#[test]
+fn passes_are_found_in_graphs_of_thousands_of_operators() {
+    let builder = Builder::new();
+    let (x, y) = (builder.dense("X", 9, 3), builder.dense("y", 9, 1));
+    let (mut w, mut speed) = (builder.dense("w", 3, 1), builder.literal(0.0) * builder.dense("v", 3, 1));
+    let mut loss = builder.literal(0.0);
+    let steps = 1100;
+    for _ in 0..steps {
+        let error = (x.matmul(w).sigmoid() - y) * 1e-3;
+        speed = speed * 0.9 + x.transpose().matmul(error);
+        loss = loss * 0.5 + (error * error).sum();
+        w = w - speed;
+    }
+    builder.output("w", w);
+    builder.output("loss", loss);
+    let x = x.node();
+    let dag = builder.finish().unwrap();
+    let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    let over_x = plan.operators().iter().filter(|operator| operator.inputs.contains(&x));
+    // A pass may be split where one window of operators ends.
+    assert!((steps..steps + 10).contains(&over_x.count()));
+    let bindings = bindings(&mut Random::new(6), &dag);
+    compare("gradient descent", &dag, &bindings, &mut BTreeSet::new());
+    // A pass over many independent results has its limit, too.
+    let builder = Builder::new();
+    let x = builder.dense("X", 40, 2);
+    for at in 0..700 {
+        builder.output(&format!("c{at}"), (x * f64::from(at)).abs().column_sums());
+    }
+    let dag = builder.finish().unwrap();
+    let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    assert!((2..20).contains(&plan.operators().len()), "{}", plan.operators().len());
+}
+
 /// `FANGORN_FUSION_CASES` says how many graphs are drawn.
 #[test]
 fn plans_compute_what_the_interpreter_does() {
