@@ -360,16 +360,16 @@ impl PlannedOperator {
 /// Makes operators at nodes, given a graph, its memo table, and the cost model.
 #[derive(Clone, Copy)]
 pub(super) struct OperatorBuilder<'a> {
+    /// The steps of the search so far.
+    pub(super) steps: &'a Cell<u64>,
     pub dag: &'a Dag,
     pub memo: &'a MemoTable,
     pub costs: &'a Costs,
-    /// The steps of the search so far.
-    pub steps: &'a Cell<u64>,
 }
 
 impl OperatorBuilder<'_> {
     /// Counts steps of a search.
-    pub fn add_steps(&self, count: usize) {
+    pub(super) fn add_steps(&self, count: usize) {
         self.steps.set(self.steps.get() + count as u64);
     }
 

@@ -24,11 +24,11 @@ const WINDOW: usize = 1024;
 
 /// An operator that stands for some of a plan's operators.
 pub(super) struct Pass {
-    pub operator: PlannedOperator,
+    pub(super) operator: PlannedOperator,
     /// The estimated time of the operator, in seconds.
     cost: f64,
     /// The plan's operators that it stands for, by index.
-    pub members: BTreeSet<usize>,
+    pub(super) members: BTreeSet<usize>,
 }
 
 /// Joins operators of a plan that go through the same rows. Each pass in turn takes in others, until any that is left would
