@@ -172,7 +172,7 @@ impl<const N: usize, const M: usize> FusedFunction<N, M> {
     /// Returns the graph and the plan of each fused stage.
     pub fn plans(&self) -> impl Iterator<Item = (&Dag, &Plan)> {
         self.stages.iter().filter_map(|stage| match &stage.work {
-            Work::Fused { dag, plan } => Some((dag, plan)),
+            Work::Fused { dag, plan } => Some((dag, plan.as_ref())),
             Work::Burn(_) => None,
         })
     }

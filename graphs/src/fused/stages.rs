@@ -36,7 +36,7 @@ pub(super) struct Stage {
 /// What a stage does.
 pub(super) enum Work {
     /// A plan over matrices, which are named by [`name_of`].
-    Fused { dag: Dag, plan: Plan },
+    Fused { dag: Dag, plan: Box<Plan> },
     /// Operations that burn runs, in this order.
     Burn(Vec<OperationIr>),
 }
@@ -103,7 +103,7 @@ pub(super) fn of<const N: usize, const M: usize>(
             (reads.into_values().collect(), writes.into_values().collect());
         let work = if level % 2 == 0 {
             let dag = graph(&here, &reads, &writes, &declared, &values)?;
-            Work::Fused { plan: Plan::new(&dag, policy, costs), dag }
+            Work::Fused { plan: Box::new(Plan::new(&dag, policy, costs)), dag }
         } else {
             Work::Burn(here.into_iter().cloned().collect())
         };
